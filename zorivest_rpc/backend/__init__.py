@@ -1,0 +1,1 @@
+"""The way to the Zorivest REST API."""

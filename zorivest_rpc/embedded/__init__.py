@@ -1,0 +1,1 @@
+"""A whole Zorivest backend on one encrypted SQLite file; knows REST, not MCP."""

@@ -1,0 +1,1 @@
+"""What adapts to the client."""

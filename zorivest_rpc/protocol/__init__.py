@@ -1,0 +1,1 @@
+"""MCP as values: no await, no sockets, no clock."""

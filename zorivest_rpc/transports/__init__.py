@@ -1,0 +1,1 @@
+"""How bytes reach the dispatcher and go back: stdio, HTTP, memory."""
