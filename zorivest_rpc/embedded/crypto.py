@@ -1,7 +1,7 @@
 """The cryptography of the vault: a key-encryption key from an API key, the wrapped database key, encrypted fields.
 
-An API key is stretched with Argon2id and a salt of its own; the result wraps the one random database key (Fernet). So any
-number of API keys open one database, and withdrawing one never re-encrypts it."""
+An API key is stretched with Argon2id and a salt of its own; the result wraps the one random database key (Fernet). So
+any number of API keys open one database, and withdrawing one never re-encrypts it."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from .tables import mcp_guard
 __all__ = ["Guard", "Verdict"]
 
 MINUTE, HOUR = 60.0, 3600.0
+_OPEN: dict[str, Any] = {"is_locked": False, "locked_at": None, "lock_reason": None}
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Guard:
         self._clock = clock
         self._state: _State | None = None  # unknown until the database was open once
         self._generation = 0  # counts locks, so that an unlock in progress cannot undo a newer one
-        self._calls: deque[float] = deque()
+        self._minute: deque[float] = deque()
+        self._hour: deque[float] = deque()
         self._call_count = 0
         self._writing = asyncio.Lock()
 
@@ -63,27 +65,26 @@ class Guard:
         """403 while nothing is known: the database was not open since this process started."""
         state = self._known()
         self._prune()
-        now = self._clock()
         return {
             **{name: getattr(state, name) for name in _State.__dataclass_fields__},
-            "recent_calls_1min": sum(at > now - MINUTE for at in self._calls),
-            "recent_calls_1hr": len(self._calls),
+            "recent_calls_1min": len(self._minute),
+            "recent_calls_1hr": len(self._hour),
             "call_count": self._call_count,
         }
 
     async def check(self, db: Database, actor: str) -> Verdict:
         """May one more call run? Counts it; a call over a limit locks the guard before it is refused."""
         state = self._known()
+        self._call_count += 1
         if state.is_locked:
             return Verdict(False, state.lock_reason or "manual")
-        self._call_count += 1
         if not state.is_enabled:
             return Verdict(True, "guard_disabled")
         now = self._clock()
-        self._calls.append(now)
+        self._minute.append(now)
+        self._hour.append(now)
         self._prune()
-        recent = sum(at > now - MINUTE for at in self._calls)
-        if recent > state.calls_per_minute_limit or len(self._calls) > state.calls_per_hour_limit:
+        if len(self._minute) > state.calls_per_minute_limit or len(self._hour) > state.calls_per_hour_limit:
             await self.lock(db, actor, "rate_limit_exceeded")
             return Verdict(False, "rate_limit_exceeded")
         return Verdict(True, "ok")
@@ -100,11 +101,11 @@ class Guard:
         async with self._writing:
             if generation != self._generation:
                 return
-            opened = replace(self._known(), is_locked=False, locked_at=None, lock_reason=None)
-            await self._store(db, opened, actor, "guard.unlock", {})
+            await self._store(db, replace(self._known(), **_OPEN), actor, "guard.unlock", {})
             if generation == self._generation:
-                self._state = opened
-                self._calls.clear()
+                self._state = replace(self._known(), **_OPEN)
+                self._minute.clear()
+                self._hour.clear()
 
     async def configure(self, db: Database, actor: str, changes: dict[str, Any]) -> None:
         """Change the switch or the limits."""
@@ -130,6 +131,7 @@ class Guard:
         return self._state
 
     def _prune(self) -> None:
-        oldest = self._clock() - HOUR
-        while self._calls and self._calls[0] <= oldest:
-            self._calls.popleft()
+        now = self._clock()
+        for calls, span in ((self._minute, MINUTE), (self._hour, HOUR)):
+            while calls and calls[0] <= now - span:
+                calls.popleft()

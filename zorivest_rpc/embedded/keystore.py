@@ -1,10 +1,11 @@
 """Where the generated first key lives: the operating system's keyring, or a file only its owner can read.
 
-A key file beside the database protects against someone who gets hold of the database file alone (a backup, a copy in the
-cloud), not against someone who has the whole directory; `key_source` tells which of the two it is."""
+A key file beside the database protects against someone who gets hold of the database file alone (a backup, a copy in
+the cloud), not against someone who has the whole directory; `key_source` tells which of the two it is."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from .paths import DataDir, write_private
@@ -22,7 +23,7 @@ def store_key(directory: DataDir, api_key: str, *, use_keyring: bool = True) -> 
             ring.set_password(_SERVICE, _name(directory), api_key)
             if ring.get_password(_SERVICE, _name(directory)) == api_key:
                 return "keyring"
-        except Exception:  # noqa: BLE001 - every keyring fails in its own way; the file always works
+        except Exception:
             pass
     write_private(directory.key_file, api_key.encode() + b"\n")
     return "file"
@@ -41,7 +42,7 @@ def read_key(directory: DataDir, *, use_keyring: bool = True) -> str | None:
         return None
     try:
         return ring.get_password(_SERVICE, _name(directory)) or None
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:
         return None
 
 
@@ -50,13 +51,13 @@ def _name(directory: DataDir) -> str:
 
 
 def _keyring() -> Any:
-    """The keyring package with a backend that keeps secrets; it is optional and asks the desktop, so it may be absent."""
+    """The keyring package with a backend that keeps secrets; it is optional and may be absent."""
     try:
-        import keyring
+        keyring: Any = import_module("keyring")
     except ImportError:
         return None
     try:
         chosen = keyring.get_keyring()
         return keyring if getattr(chosen, "priority", 0) >= 1 else None
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:
         return None

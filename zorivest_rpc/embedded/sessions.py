@@ -1,6 +1,7 @@
 """Sessions of unlocked callers: opaque tokens in memory, with a role and an end.
 
-Tokens are looked up by their hash, so the time a lookup takes says nothing about how much of a guessed token was right."""
+Tokens are looked up by their hash, so the time a lookup takes says nothing about how much of a guessed token was
+right."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ FUTURE_MULTIPLIERS = {"ES": 50, "MES": 5, "NQ": 20, "MNQ": 2, "YM": 5, "RTY": 50
 
 # fmt: off
 _CURRENCIES = frozenset({
-    "USD", "EUR", "GBP", "JPY", "CHF", "AUD", "CAD", "NZD", "SEK", "NOK", "DKK", "HKD", "SGD", "CNH", "MXN", "ZAR", "PLN",
+    "USD", "EUR", "GBP", "JPY", "CHF", "AUD", "CAD", "NZD", "SEK", "NOK", "DKK", "HKD", "SGD", "CNH", "MXN", "ZAR",
 })
 _COINS = frozenset({
-    "BTC", "ETH", "SOL", "XRP", "ADA", "DOGE", "LTC", "BCH", "DOT", "AVAX", "LINK", "UNI", "USDT", "USDC", "SHIB", "XLM",
+    "BTC", "ETH", "SOL", "XRP", "ADA", "DOGE", "LTC", "BCH", "DOT", "AVAX", "LINK", "UNI", "USDT", "USDC", "SHIB",
 })
 # fmt: on
 _MONTH_CODES = "FGHJKMNQUVXZ"

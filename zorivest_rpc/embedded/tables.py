@@ -2,8 +2,8 @@
 
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
-contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2 the journal,
-3 what is derived from it."""
+contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
+the journal, 3 what is derived from it."""
 
 from __future__ import annotations
 

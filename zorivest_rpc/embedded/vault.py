@@ -1,7 +1,7 @@
 """The vault: `bootstrap.json`, its API keys, and the way from a key to the open database's key.
 
 Rule 1: nothing in the file opens the database without an API key, and no API key is in the file.
-Rule 2: a revoked key loses its wrapped copy of the database key for good; its tombstone keeps the answer 403 instead of 401.
+Rule 2: a revoked key loses its wrapped copy of the database key for good; its tombstone keeps the answer 403, not 401.
 Rule 3: the file is replaced whole; one process writes it, the backend that holds the directory."""
 
 from __future__ import annotations
@@ -180,9 +180,9 @@ class Vault:
             entry = next((key for key in self._content.keys if key.key_id == key_id and not key.revoked), None)
             if entry is None:
                 raise NotFound("API key", key_id)
-            admins = [key for key in self.active() if key.role == Role.ADMIN.label and key.expires_at is None]
-            if admins == [entry]:
-                raise Conflict("last_admin_key", "This is the last admin key that does not expire; create another first.")
+            others = [key for key in self.active() if key.role == Role.ADMIN.label and key is not entry]
+            if entry.role == Role.ADMIN.label and not others:
+                raise Conflict("last_admin_key", "This is the last admin key; create another first.")
             entry.revoked = True
             entry.wrapped_dek = None
             self._write()
@@ -191,7 +191,8 @@ class Vault:
     def active(self, now: datetime | None = None) -> list[KeyEntry]:
         """Keys that could unlock at this moment."""
         now = now or datetime.now(UTC)
-        return [key for key in self._content.keys if not key.revoked and (key.expires_at is None or key.expires_at > now)]
+        keys = (key for key in self._content.keys if not key.revoked)
+        return [key for key in keys if key.expires_at is None or key.expires_at > now]
 
     def _add(self, api_key: str, dek: bytes, label: str, role: Role, expires_at: datetime | None) -> KeyEntry:
         if not is_api_key(api_key):
@@ -214,7 +215,7 @@ class Vault:
         return entry
 
     def _find(self, api_key: str) -> KeyEntry | None:
-        """Every entry is compared, in constant time: neither the place of a key nor a near miss shows in the duration."""
+        """Every entry is compared, in constant time: neither a key's place nor a near miss shows in the duration."""
         wanted, found = fingerprint(api_key), None
         for entry in self._content.keys:
             if same(entry.lookup_sha256, wanted):
