@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime
+from sqlalchemy import BigInteger, DateTime, String
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-__all__ = ["MONEY_PLACES", "QUANTITY_PLACES", "Moment", "Scaled", "money", "quantity"]
+__all__ = ["MONEY_PLACES", "QUANTITY_PLACES", "Exact", "Moment", "Scaled", "money", "quantity"]
 
 MONEY_PLACES = 6
 """Amounts: fifteen digits before and after the point, six of them after; an integer of 64 bits holds nine trillion."""
@@ -63,6 +63,19 @@ class Scaled(TypeDecorator[Decimal]):
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
         return self
+
+
+class Exact(TypeDecorator[Decimal]):
+    """A Decimal with all its digits, as text: running totals that SQL neither sums nor sorts."""
+
+    impl = String(80)
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> str | None:
+        return None if value is None else format(value, "f")
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Decimal | None:
+        return None if value is None else Decimal(value)
 
 
 class Moment(TypeDecorator[datetime]):

@@ -160,7 +160,9 @@ class Logs:
         return sorted(path.name for path in self.directory.glob("*.jsonl*") if path.is_file())
 
     def close(self) -> None:
-        """Write what is queued and let go of every file."""
+        """Write what is queued and let go of every file; closing twice does nothing."""
+        if not self._levels:
+            return
         for name, level in self._levels.items():
             logger = logging.getLogger(name)
             logger.removeHandler(self._handler)

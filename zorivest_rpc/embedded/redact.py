@@ -43,10 +43,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\beyJ[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]*"), HIDDEN),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
     (re.compile(r"\bgAAAAA[A-Za-z0-9_\-=]{20,}"), HIDDEN),  # a Fernet token: a wrapped key
-    (re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*://)[^\s/:@]+:[^\s/@]+@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.\-]{0,20}://)[^\s/:@]+:[^\s/@]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
-            r"(?i)([\"']?\b[\w\-]*(?:api_?key|api_?token|apikey|token|secret|password|passwd|passphrase|cookie|dek|kek|"
+            r"(?i)([\"']?\b[\w\-]{0,40}(?:api_?key|api_?token|apikey|token|secret|password|passwd|passphrase|cookie|dek|kek|"
             r"master_key)[\"']?\s*[:=]\s*[\"']?)(?!\[redacted\])[^\s\"'&,;}]+"
         ),
         rf"\1{HIDDEN}",
@@ -56,10 +56,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 _MAX_DEPTH = 8
+_LONGEST = 16_384  # of one text; what is longer belongs into a file of its own
 
 
 def redact_text(text: str) -> str:
     """The text without anything that looks like a credential, a card or a social security number."""
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST] + " [cut]"
     for pattern, instead in _PATTERNS:
         text = pattern.sub(instead, text)
     return text

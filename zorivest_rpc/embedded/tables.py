@@ -28,7 +28,7 @@ from sqlalchemy import (
     text,
 )
 
-from .columns import MONEY_PLACES, QUANTITY_PLACES, Moment, Scaled
+from .columns import MONEY_PLACES, QUANTITY_PLACES, Exact, Moment, Scaled
 
 __all__ = [
     "accounts",
@@ -44,6 +44,7 @@ __all__ = [
     "mistake_entries",
     "options_strategies",
     "periodic_fees",
+    "round_trip_legs",
     "round_trips",
     "schema_migrations",
     "settings",
@@ -167,6 +168,7 @@ accounts = Table(
     Column("broker_id", String(64)),
     _flag("is_spousal"),
     Column("source", String(16), nullable=False, server_default="manual"),
+    Column("trade_version", Integer, nullable=False, server_default="0"),  # grows with every change of its trades
     _created(),
     info=_since(2),
 )
@@ -247,6 +249,7 @@ journal_entries = Table(
     Column("body", Text, nullable=False, server_default=""),
     Column("entry_date", Date, nullable=False),
     Column("tags", JSON, nullable=False, server_default="[]"),
+    Column("source", String(16), nullable=False, server_default="manual"),
     _created(),
     info=_since(2),
 )
@@ -369,8 +372,6 @@ round_trips = Table(
     Column("account_id", ForeignKey("accounts.account_id"), nullable=False),
     Column("instrument", String(64), nullable=False),
     Column("direction", String(3), nullable=False),
-    Column("entry_exec_ids", JSON, nullable=False),
-    Column("exit_exec_ids", JSON, nullable=False),
     _quantity("entry_avg_price", nullable=False),
     _quantity("exit_avg_price"),
     _quantity("total_quantity", nullable=False),
@@ -383,8 +384,34 @@ round_trips = Table(
     Column("status", String(8), nullable=False),
     Column("holding_period_seconds", Integer),
     _flag("expired_unresolved"),
+    # exact running totals, so that one more execution continues an episode without replaying it
+    Column("entry_value", Exact, nullable=False),
+    Column("exit_value", Exact, nullable=False),
+    Column("realized_exact", Exact, nullable=False),
     Index("ix_round_trips_position", "account_id", "instrument", "opened_at"),
     Index("ix_round_trips_closed", "status", "closed_at"),
+    info=_since(3),
+)
+
+# Which executions make up a round trip; an execution that flips a position is a leg of two.
+round_trip_legs = Table(
+    "round_trip_legs",
+    metadata,
+    Column("round_trip_id", ForeignKey("round_trips.id", ondelete="CASCADE"), primary_key=True),
+    Column("exec_id", ForeignKey("trades.exec_id", ondelete="CASCADE"), primary_key=True),
+    Column("side", String(5), nullable=False),  # entry or exit
+    Column("time", Moment, nullable=False),
+    _quantity("price", nullable=False),
+    _quantity("quantity", nullable=False),
+    _quantity("open_quantity", nullable=False),  # of an entry: what no exit has matched yet
+    Column("cost", Exact, nullable=False),  # its share of the execution's commission and fees
+    Index("ix_round_trip_legs_exec_id", "exec_id"),
+    Index(
+        "ix_round_trip_legs_open",
+        *("round_trip_id", "time", "exec_id"),
+        sqlite_where=text("open_quantity > 0"),
+        postgresql_where=text("open_quantity > 0"),
+    ),
     info=_since(3),
 )
 
@@ -430,6 +457,7 @@ periodic_fees = Table(
     _money("amount", nullable=False),
     Column("period_month", String(7), nullable=False),
     Column("description", Text, nullable=False, server_default=""),
+    Column("source", String(16), nullable=False, server_default="manual"),
     info=_since(3),
 )
 
