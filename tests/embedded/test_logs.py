@@ -60,8 +60,8 @@ def test_before_the_settings_are_known_everything_goes_to_one_file(logs: Logs, t
 
 def test_files_rotate_and_old_ones_go(logs: Logs, tmp_path: Path) -> None:
     logs.configure(QUIET, 1, 2)
-    for number in range(400):
-        logging.getLogger("zorivest.app").info("%s %s", number, "x " * 5_000)
+    for number in range(240):
+        logging.getLogger("zorivest.app").info("%s %s", number, "xyzxyzx " * 2_000)
     logs.close()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["app.jsonl", "app.jsonl.1", "app.jsonl.2"]
@@ -93,8 +93,7 @@ async def test_a_level_changes_at_once(admin: Caller, backend: Embedded) -> None
     await admin.expect(200, "DELETE", "/settings/logging.tax.level")
     logger.info("four")
     backend.logs.close()
-    # a record is judged by the level in force when it is written, shortly after it was made
-    assert [line["message"] for line in lines(backend.logs.directory, "tax")][-1] == "four"
+    assert [line["message"] for line in lines(backend.logs.directory, "tax")] == ["two", "four"]
 
 
 async def test_a_line_from_a_user_interface_reaches_its_file(anybody: Caller, admin: Caller, backend: Embedded) -> None:

@@ -67,9 +67,19 @@ async def test_the_version_changes_exactly_when_the_counts_do(admin: Caller, bac
     assert await admin.get("/mcp/state-summary") == empty
     await backend.database().write(lambda conn: conn.execute(accounts.insert().values(**account("A-1"))))
     trade = {
-        "exec_id": "e", "time": NOW, "instrument": "SPY", "symbol": "SPY", "underlying": "SPY",
-        "asset_class": "EQUITY", "action": "BOT", "quantity": Decimal(1), "price": Decimal("1.5"),
-        "multiplier": Decimal(1), "notional": Decimal("1.5"), "account_id": "A-1", "dedup_hash": "h",
+        "exec_id": "e",
+        "time": NOW,
+        "instrument": "SPY",
+        "symbol": "SPY",
+        "underlying": "SPY",
+        "asset_class": "EQUITY",
+        "action": "BOT",
+        "quantity": Decimal(1),
+        "price": Decimal("1.5"),
+        "multiplier": Decimal(1),
+        "notional": Decimal("1.5"),
+        "account_id": "A-1",
+        "dedup_hash": "h",
         "created_at": NOW,
     }
     await backend.database().write(lambda conn: conn.execute(trades.insert().values(**trade)))

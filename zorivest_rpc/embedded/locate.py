@@ -92,6 +92,7 @@ def find_or_start(
 def _start(
     directory: DataDir, port: int | None, idle_exit: float, deadline: float, environ: Mapping[str, str] | None
 ) -> Located:
+    """Start a process and wait until a backend answers; the caller holds `start.lock`."""
     command = [sys.executable, "-P", "-m", "zorivest_rpc.cli.backend", "--detached"]
     command += ["--data-dir", str(directory.root), "--idle-exit", str(idle_exit)]
     if port is not None:
@@ -100,7 +101,23 @@ def _start(
     # This very package, wherever it is imported from; `-P` keeps the editor's current directory out of the path.
     package_root = str(Path(__file__).resolve().parents[2])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, env.get("PYTHONPATH")]))
-    log = directory.logs / "startup.log"
+    child, offset = _spawn(directory, command, env)
+    while True:
+        if found := find(directory.root):
+            return found._replace(started=found.pid == child.pid)
+        code = child.poll()
+        if code == 0:  # it met a backend that has ended since
+            child, offset = _spawn(directory, command, env)
+        elif code is not None:
+            said = _startup_log(directory).read_bytes()[offset:].decode(errors="replace").strip().splitlines()
+            reason = said[-1] if said else f"exit code {code}"
+            raise BackendStartError(f"The embedded backend did not start: {reason} (see {_startup_log(directory)}).")
+        _pause(deadline, directory)
+
+
+def _spawn(directory: DataDir, command: list[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    """A detached process, and where its messages begin in the start-up log."""
+    log = _startup_log(directory)
     if log.exists() and log.stat().st_size > _LOG_LIMIT:
         log.unlink()
     with open(log, "ab", opener=private_opener) as output:
@@ -116,14 +133,11 @@ def _start(
             creationflags=getattr(subprocess, "DETACHED_PROCESS", 0),
         )
     threading.Thread(target=child.wait, name="zorivest-backend-reaper", daemon=True).start()
-    while True:
-        if found := find(directory.root):
-            return found._replace(started=found.pid == child.pid)
-        if child.poll() not in (None, 0):
-            said = log.read_bytes()[offset:].decode(errors="replace").strip().splitlines()
-            reason = said[-1] if said else f"exit code {child.returncode}"
-            raise BackendStartError(f"The embedded backend did not start: {reason} (see {log}).")
-        _pause(deadline, directory)
+    return child, offset
+
+
+def _startup_log(directory: DataDir) -> Path:
+    return directory.logs / "startup.log"
 
 
 def _pause(deadline: float, directory: DataDir) -> None:

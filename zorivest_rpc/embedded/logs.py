@@ -1,7 +1,7 @@
 """The log files of the backend: one JSONL file per feature, written by one listener thread, redacted, rotated.
 
 A module logs to `logging.getLogger("zorivest.<feature>")`. Records go through a queue, so a slow disk never holds up a
-request. The level of a feature is a filter on its file, changed while running. Before the settings are readable
+request. The level of a feature is changed while running. Before the settings are readable
 everything goes to `bootstrap.jsonl`."""
 
 from __future__ import annotations
@@ -104,11 +104,13 @@ class _Router(logging.Handler):
             for file in self._files.values():
                 file.maxBytes, file.backupCount = self._max_bytes, self._backups
 
+    def wants(self, record: logging.LogRecord) -> bool:
+        """Asked when the record is made, so that a level holds from the moment it was set."""
+        return record.levelno >= self._levels.get(self._feature(record.name), logging.INFO)
+
     def emit(self, record: logging.LogRecord) -> None:
         with self._guard:
             feature = self._feature(record.name)
-            if record.levelno < self._levels.get(feature, logging.INFO):
-                return
             name = feature if self._settled or feature == "server" else "bootstrap"
             self._file(name).handle(record)
 
@@ -141,6 +143,7 @@ class Logs:
         self._router = _Router(directory)
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._handler = _Queue(self._queue)
+        self._handler.addFilter(self._router.wants)
         self._listener = QueueListener(self._queue, self._router)
         self._levels: dict[str, int] = {}
 

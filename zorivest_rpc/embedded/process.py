@@ -163,6 +163,7 @@ async def _serve(backend: Embedded, listener: socket.socket, options: Options, s
         _publish(backend, port)
         say(f"listening on http://127.0.0.1:{port}{API_PREFIX}")
         log.info("listening on port %s, pid %s, instance %s", port, os.getpid(), backend.instance_id)
+        backend.last_used = backend.clock()  # idle time begins when somebody could call
         async with asyncio.TaskGroup() as tasks:
             idle = tasks.create_task(_watch_idle(backend, options.idle_exit))
             await backend.stop_requested.wait()

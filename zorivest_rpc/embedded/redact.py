@@ -46,8 +46,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.\-]{0,20}://)[^\s/:@]+:[^\s/@]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
-            r"(?i)([\"']?\b[\w\-]{0,40}(?:api_?key|api_?token|apikey|token|secret|password|passwd|passphrase|cookie|dek|kek|"
-            r"master_key)[\"']?\s*[:=]\s*[\"']?)(?!\[redacted\])[^\s\"'&,;}]+"
+            r"(?i)((?:api_?key|token|secret|password|passwd|passphrase|cookie|\bdek|\bkek|master_key)"
+            r"[\"']?\s*[:=]\s*[\"']?)(?!\[redacted\])[^\s\"'&,;}]+"
         ),
         rf"\1{HIDDEN}",
     ),

@@ -32,7 +32,7 @@ _DOTTED = re.compile(r"\.([A-Z][A-Z0-9]{0,5})(\d{6})([CP])(\d{1,6}(?:\.\d{1,4})?
 _FUTURE = re.compile(r"/?([A-Z0-9]{1,4}) +(\d{2})-(\d{2})")
 _FUTURE_NAME = re.compile(r"/?([A-Z0-9]{1,4}) +([A-Z]{3}) ?'?(\d{2})")
 _FUTURE_CODE = re.compile(rf"(/?)([A-Z0-9]{{1,4}}?)([{_MONTH_CODES}])(\d{{2}})")
-_PAIR = re.compile(r"([A-Z]{3,5})[-/.]?([A-Z]{3,4})")
+_PAIR = re.compile(r"([A-Z]{3,5})[-/.]([A-Z]{3,5})")
 
 
 class Instrument(NamedTuple):
@@ -63,13 +63,21 @@ def parse_instrument(text: str) -> Instrument:
         return _future(match[1], _MONTH_NAMES.index(match[2]) + 1, match[3])
     if (match := _FUTURE_CODE.fullmatch(name)) and (match[1] or match[2] in FUTURE_MULTIPLIERS):
         return _future(match[2], _MONTH_CODES.index(match[3]) + 1, match[4])
+    return _pair(name) or Instrument(name, "EQUITY", name, Decimal(1))
+
+
+def _pair(name: str) -> Instrument | None:
+    """Two currencies or coins, with a sign between them or without."""
     if match := _PAIR.fullmatch(name):
-        base, quote = match[1], match[2]
+        splits = [(match[1], match[2])]
+    else:
+        splits = [(name[:length], name[length:]) for length in (3, 4)]
+    for base, quote in splits:
         if base in _CURRENCIES and quote in _CURRENCIES:
             return Instrument(f"{base}/{quote}", "FOREX", base, Decimal(1))
         if base in _COINS and (quote in _CURRENCIES or quote in _COINS):
             return Instrument(f"{base}-{quote}", "CRYPTO", base, Decimal(1))
-    return Instrument(name, "EQUITY", name, Decimal(1))
+    return None
 
 
 def _option(underlying: str, day: str, right: str, strike: Decimal) -> Instrument:
