@@ -185,6 +185,19 @@ async def test_a_damaged_database_is_reported_as_such(
     assert (await anybody.get("/auth/status"))["locked"] is True
 
 
+async def test_a_lost_database_is_not_replaced_by_an_empty_one(
+    anybody: Caller, admin: Caller, api_key: str, directory: DataDir
+) -> None:
+    await admin.expect(200, "POST", "/auth/lock")
+    content = directory.database.read_bytes()
+    directory.database.unlink()
+    refused = await anybody.expect(500, "POST", "/auth/unlock", {"api_key": api_key})
+    assert refused["error"] == "database_missing"
+    assert not directory.database.exists()
+    directory.database.write_bytes(content)
+    await anybody.unlock(api_key)
+
+
 async def test_many_callers_unlock_at_once_and_all_get_their_own_session(anybody: Caller, api_key: str) -> None:
     callers = await asyncio.gather(*(anybody.unlock(api_key) for _ in range(8)))
     assert len({caller.token for caller in callers}) == 8

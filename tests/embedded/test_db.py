@@ -24,7 +24,7 @@ from zorivest_rpc.embedded.errors import Busy, Forbidden
 from zorivest_rpc.embedded.tables import accounts, balance_snapshots, settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-DIALECT = sqlite.dialect()  # type: ignore[no-untyped-call]
+DIALECT = sqlite.dialect()
 
 
 @pytest.fixture

@@ -59,12 +59,12 @@ def test_before_the_settings_are_known_everything_goes_to_one_file(logs: Logs, t
 
 
 def test_files_rotate_and_old_ones_go(logs: Logs, tmp_path: Path) -> None:
-    logs.configure(QUIET, 1, 2)
-    for number in range(240):
+    logs.configure(QUIET, 1, 1)
+    for number in range(140):
         logging.getLogger("zorivest.app").info("%s %s", number, "xyzxyzx " * 2_000)
     logs.close()
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["app.jsonl", "app.jsonl.1", "app.jsonl.2"]
+    assert names == ["app.jsonl", "app.jsonl.1"]
     assert all(path.stat().st_size <= 1024 * 1024 for path in tmp_path.iterdir())
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in tmp_path.iterdir())
 
@@ -111,6 +111,7 @@ async def test_a_line_from_a_user_interface_reaches_its_file(anybody: Caller, ad
 SECRETS = {
     "api key": ("zrv_sk_abcdefghijklmnopqrstuvwxyz012345", "abcdefghijklmnopqrstuvwxyz012345"),
     "query": ("GET /q?apikey=s3cr3tvalue&x=1", "s3cr3tvalue"),
+    "header": ("X-Api-Key: s3cr3tvalue", "s3cr3tvalue"),
     "token query": ("https://h/x?api_token=s3cr3tvalue", "s3cr3tvalue"),
     "bearer": ("Authorization: Bearer s3cr3t.value-1", "s3cr3t.value-1"),
     "raw authorization": ("authorization: s3cr3tvalue", "s3cr3tvalue"),

@@ -118,7 +118,7 @@ def test_a_column_added_later_arrives_in_old_and_new_databases_alike(
             assert schema(conn) == upgraded
         fresh.dispose()
     finally:
-        settings._columns.remove(column)  # type: ignore[attr-defined]
+        settings._columns.remove(column)
 
 
 def test_a_failing_step_undoes_the_whole_migration(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

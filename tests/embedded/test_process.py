@@ -28,6 +28,7 @@ from zorivest_rpc.embedded.paths import DataDir
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
+ENVIRON["ZORIVEST_KEYRING"] = "off"  # the tests do not touch the keyring of whoever runs them
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def ask(located: Located, method: str, path: str, body: Any = None, token: str |
 
 
 def unlock(located: Located, home: Path) -> str:
-    token: str = ask(located, "POST", "/auth/unlock", {"api_key": stored_key(home, {})})["session_token"]
+    token: str = ask(located, "POST", "/auth/unlock", {"api_key": stored_key(home, ENVIRON)})["session_token"]
     return token
 
 
@@ -217,7 +218,7 @@ def test_a_client_that_brings_its_own_key_keeps_it(home: Path) -> None:
     assert not DataDir(home).key_file.exists()
     assert ask(located, "GET", "/health")["database"]["key_source"] == "client"
     assert ask(located, "POST", "/auth/unlock", {"api_key": key})["role"] == "admin"
-    assert stored_key(home, {}) is None
+    assert stored_key(home, ENVIRON) is None
     assert stored_key(home, {"ZORIVEST_API_KEY": key}) == key
     for path in home.rglob("*"):
         assert path.is_dir() or key.encode() not in path.read_bytes(), path
@@ -268,6 +269,7 @@ def test_keys_can_be_listed_created_and_revoked_from_the_terminal(
     shared: tuple[Path, Located], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
+    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
     home, _ = shared
     place = ["--data-dir", str(home)]
     assert keys.main(["create", "--label", "laptop", "--role", "read-only", *place]) == 0

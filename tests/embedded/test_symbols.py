@@ -40,7 +40,7 @@ from zorivest_rpc.embedded.symbols import parse_instrument
 )
 def test_free_text_becomes_one_symbol(text: str, symbol: str, asset_class: str, multiplier: int) -> None:
     found = parse_instrument(text)
-    assert (found.symbol, found.asset_class, found.multiplier) == (symbol, asset_class, multiplier)
+    assert (found.symbol, found.asset_class, found.multiplier) == (symbol, asset_class, Decimal(multiplier))
 
 
 def test_an_option_has_its_parts() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
+
+import pytest
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
@@ -36,6 +39,15 @@ async def test_the_service_status_is_measured(admin: Caller) -> None:
     assert status["pid"] == os.getpid()
     assert status["memory_mb"] > 1
     assert {"uptime_seconds", "cpu_percent", "python_version"} <= set(status)
+
+
+async def test_without_psutil_the_service_status_says_what_it_cannot_tell(
+    admin: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    status = await admin.get("/service/status")
+    assert status["metrics_limited"] is True
+    assert status["memory_mb"] > 1
 
 
 async def test_the_log_directory_is_named(admin: Caller, directory: DataDir) -> None:

@@ -23,6 +23,7 @@ def main(argv: list[str]) -> int:
         port=arguments.port,
         idle_exit=arguments.idle_exit,
         api_key=os.environ.get("ZORIVEST_API_KEY") or None,
+        use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off",
         detached=arguments.detached,
     )
     try:
@@ -45,6 +46,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         prog="zorivest-rpc backend",
         description="Run the embedded backend of one data directory: an encrypted journal behind a REST interface on "
         "loopback. A second start for the same directory names the running one and ends.",
+        epilog="The first start adopts ZORIVEST_API_KEY as its admin key, or makes one and keeps it in the system's "
+        "keyring (not with ZORIVEST_KEYRING=off) or in a file of the data directory.",
     )
     parser.add_argument(
         "--data-dir",

@@ -135,9 +135,15 @@ class Embedded:
         try:
             if self.vault.encrypted and self._driver is None:
                 raise Corrupt("sqlcipher_missing", "The database is encrypted and SQLCipher is not installed here.")
+            if self.vault.database_created and not self.directory.database.exists():
+                raise Corrupt(
+                    "database_missing",
+                    f"{self.directory.database} is gone: restore it, or begin anew without {self.directory.bootstrap}.",
+                )
             key = dek if self.vault.encrypted else None
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver)
             await self.guard.load(db)
+            await asyncio.to_thread(self.vault.mark_created)
         except BaseException:
             self._file_lock.release()
             raise

@@ -81,7 +81,7 @@ class Fields:
         if value is MISSING or value is default:
             return self._or(default, 0)
         try:
-            if isinstance(value, bool) or (isinstance(value, Decimal) and value != int(value)):
+            if isinstance(value, bool) or (isinstance(value, (float, Decimal)) and value != int(value)):
                 raise ValueError
             number = int(value)
         except (ValueError, TypeError, OverflowError):

@@ -50,7 +50,8 @@ class Located(NamedTuple):
 
 def stored_key(data_dir: Path, environ: Mapping[str, str]) -> str | None:
     """The API key for this directory: the caller's own, else the one its first start stored."""
-    return environ.get("ZORIVEST_API_KEY") or read_key(DataDir(data_dir))
+    use_keyring = environ.get("ZORIVEST_KEYRING") != "off"
+    return environ.get("ZORIVEST_API_KEY") or read_key(DataDir(data_dir), use_keyring=use_keyring)
 
 
 def find(data_dir: Path, timeout: float = 2.0) -> Located | None:

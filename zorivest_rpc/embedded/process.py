@@ -47,6 +47,7 @@ class Options:
     port: int | None = None
     idle_exit: float = 0.0
     api_key: str | None = None
+    use_keyring: bool = True
     detached: bool = False
 
 
@@ -106,8 +107,8 @@ async def _prepare(directory: DataDir, options: Options, say: Callable[[str], No
             "bootstrap_missing", f"{directory.bootstrap} is gone and {directory.database} needs it: restore it."
         )
     own = options.api_key if options.api_key and is_api_key(options.api_key) else None
-    key = own or read_key(directory) or new_api_key()
-    source = "client" if own else store_key(directory, key)
+    key = own or read_key(directory, use_keyring=options.use_keyring) or new_api_key()
+    source = "client" if own else store_key(directory, key, use_keyring=options.use_keyring)
     driver = cipher_driver()
     backend = await asyncio.to_thread(Embedded.create, directory, key, key_source=source, driver=driver)
     say(f"created a journal in {directory.root}" + ("" if driver else " (NOT encrypted: SQLCipher is not installed)"))
@@ -119,7 +120,8 @@ async def _prepare(directory: DataDir, options: Options, say: Callable[[str], No
 
 async def _auto_unlock(backend: Embedded, options: Options) -> None:
     """Open the database with a key at hand, so that it is ready before the first caller; else it waits locked."""
-    for source, key in (("environment", options.api_key), ("key store", read_key(backend.directory))):
+    stored = read_key(backend.directory, use_keyring=options.use_keyring)
+    for source, key in (("environment", options.api_key), ("key store", stored)):
         if key:
             try:
                 await backend.open(key)

@@ -46,7 +46,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.\-]{0,20}://)[^\s/:@]+:[^\s/@]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
-            r"(?i)((?:api_?key|token|secret|password|passwd|passphrase|cookie|\bdek|\bkek|master_key)"
+            r"(?i)((?:api[_-]?key|token|secret|password|passwd|passphrase|cookie|\bdek|\bkek|master_key)"
             r"[\"']?\s*[:=]\s*[\"']?)(?!\[redacted\])[^\s\"'&,;}]+"
         ),
         rf"\1{HIDDEN}",

@@ -92,6 +92,7 @@ class _Bootstrap(msgspec.Struct):
     kdf: Kdf
     keys: list[KeyEntry]
     key_source: str = "file"
+    db_created: bool = False  # from then on a missing database file is a loss, not a beginning
 
 
 class Vault:
@@ -140,6 +141,16 @@ class Vault:
     @property
     def encrypted(self) -> bool:
         return self._content.cipher != "none"
+
+    @property
+    def database_created(self) -> bool:
+        return self._content.db_created
+
+    def mark_created(self) -> None:
+        """Remember that the database file exists now."""
+        if not self._content.db_created:
+            self._content.db_created = True
+            self._save()
 
     @property
     def key_source(self) -> str:
