@@ -11,18 +11,21 @@ from .tables import audit_log
 
 __all__ = ["record"]
 
+_APPEND = audit_log.insert()  # built once: building a statement costs more than running it
+
 
 def record(
     conn: Connection, actor: str, action: str, resource_type: str, resource_id: str | None = None, **details: Any
 ) -> None:
     """Append one line; `details` must be JSON and hold no secret."""
     conn.execute(
-        audit_log.insert().values(
-            actor=actor,
-            action=action,
-            resource_type=resource_type,
-            resource_id=resource_id,
-            details_json=details,
-            created_at=datetime.now(UTC),
-        )
+        _APPEND,
+        {
+            "actor": actor,
+            "action": action,
+            "resource_type": resource_type,
+            "resource_id": resource_id,
+            "details_json": details,
+            "created_at": datetime.now(UTC),
+        },
     )
