@@ -211,7 +211,9 @@ async def test_every_answer_has_its_own_request_id_and_the_envelope_repeats_it(a
     assert (await second.json())["request_id"] == second.headers["X-Request-ID"]
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example:8765"}, {"Origin": "https://evil.example"}])
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.example:8765"}, {"Host": "["}, {"Origin": "https://evil.example"}, {"Origin": "null"}]
+)
 async def test_web_pages_and_foreign_names_are_refused(anybody: Caller, headers: dict[str, str]) -> None:
     refused = await anybody.expect(403, "GET", "/health", headers=headers)
     assert refused["error"] in {"bad_host", "bad_origin"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.db import Database
 from zorivest_rpc.embedded.logs import FEATURES
 from zorivest_rpc.embedded.settings import REGISTRY
 from zorivest_rpc.embedded.tables import app_defaults, settings
@@ -129,6 +132,37 @@ async def test_a_panel_has_a_setting_of_its_own(admin: Caller) -> None:
     assert (await admin.get("/settings/ui.panel.other.collapsed"))["value"] == "false"
     many = {f"ui.panel.p{number}.collapsed": "true" for number in range(201)}
     await admin.expect(422, "PUT", "/settings", many)
+
+
+async def test_a_read_that_began_before_a_write_does_not_hide_it(
+    admin: Caller, backend: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, go_on = asyncio.Event(), asyncio.Event()
+    original = Database.read
+
+    async def slow(self: Database, job: Callable[[Connection], Any]) -> Any:
+        result = await original(self, job)
+        found.set()
+        await go_on.wait()
+        return result
+
+    backend.settings()._forget()
+    monkeypatch.setattr(Database, "read", slow)
+    reading = asyncio.create_task(backend.settings().value("ui.theme"))
+    await found.wait()
+    monkeypatch.setattr(Database, "read", original)
+    await admin.expect(200, "PUT", "/settings", {"ui.theme": "light"})
+    go_on.set()
+    assert await reading == "dark"  # it was asked before
+    assert await backend.settings().value("ui.theme") == "light"
+
+
+async def test_of_many_concurrent_level_changes_the_stored_one_is_in_force(admin: Caller, backend: Embedded) -> None:
+    for _ in range(3):
+        levels = ["DEBUG", "ERROR", "WARNING", "CRITICAL", "INFO"] * 2
+        await asyncio.gather(*(admin.ask("PUT", "/settings", {"logging.tax.level": level}) for level in levels))
+        stored = (await admin.get("/settings/logging.tax.level"))["value"]
+        assert backend.logs.levels()["tax"] == stored
 
 
 async def test_error_notifications_cannot_be_switched_off(admin: Caller) -> None:

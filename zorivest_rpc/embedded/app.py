@@ -121,12 +121,18 @@ def _database_refusal(problem: str) -> Refusal:
 
 def _check_origin(request: web.Request) -> None:
     """Only programs on this machine: a web page must not reach the journal through a name that resolves to loopback."""
-    host = urlsplit(f"//{request.host}").hostname
-    if host not in _LOOPBACK:
+    if _hostname(f"//{request.host}") not in _LOOPBACK:
         raise Forbidden("bad_host", "This backend answers to loopback names only.")
     origin = request.headers.get(hdrs.ORIGIN)
-    if origin is not None and urlsplit(origin).hostname not in _LOOPBACK:
+    if origin is not None and _hostname(origin) not in _LOOPBACK:
         raise Forbidden("bad_origin", "This backend does not answer web pages.")
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def _session(request: web.Request, backend: Embedded, access: Access) -> Session | None:

@@ -67,6 +67,7 @@ class Embedded:
         self._dek = bytearray()
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
+        self._logging = asyncio.Lock()
 
     @classmethod
     def create(
@@ -191,9 +192,10 @@ class Embedded:
     async def apply_logging(self) -> None:
         """Bring the log files in step with the settings."""
         settings = self.settings()
-        levels = {feature: await settings.value(f"logging.{feature}.level") for feature in FEATURES}
-        rotation, backups = await settings.value("logging.rotation_mb"), await settings.value("logging.backup_count")
-        self.logs.configure(levels, rotation, backups)
+        async with self._logging:  # in the order of the writes, so that the last one stays
+            levels = {feature: await settings.value(f"logging.{feature}.level") for feature in FEATURES}
+            rotation = await settings.value("logging.rotation_mb")
+            self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""

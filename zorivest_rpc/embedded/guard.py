@@ -93,7 +93,8 @@ class Guard:
         """Refuse every call from this moment on; returns when that is on disk."""
         self._generation += 1
         self._state = replace(self._known(), is_locked=True, locked_at=datetime.now(UTC), lock_reason=reason[:100])
-        await self._persist(db, actor, "guard.lock", reason=reason[:100])
+        async with self._writing:
+            await self._store(db, self._known(), actor, "guard.lock", {"reason": reason[:100]})
 
     async def unlock(self, db: Database, actor: str) -> None:
         """Allow calls again, with fresh counters, unless somebody locked meanwhile."""
@@ -109,12 +110,9 @@ class Guard:
 
     async def configure(self, db: Database, actor: str, changes: dict[str, Any]) -> None:
         """Change the switch or the limits."""
-        self._state = replace(self._known(), **changes)
-        await self._persist(db, actor, "guard.config", **changes)
-
-    async def _persist(self, db: Database, actor: str, action: str, **details: Any) -> None:
         async with self._writing:
-            await self._store(db, self._known(), actor, action, details)
+            await self._store(db, replace(self._known(), **changes), actor, "guard.config", changes)
+            self._state = replace(self._known(), **changes)
 
     async def _store(self, db: Database, state: _State, actor: str, action: str, details: dict[str, Any]) -> None:
         values = {name: getattr(state, name) for name in _State.__dataclass_fields__}

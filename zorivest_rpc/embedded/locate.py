@@ -75,7 +75,10 @@ def find_or_start(
     environ: Mapping[str, str] | None = None,
 ) -> Located:
     """Find the backend or start it detached from this process; blocks, so call it on a thread."""
-    directory = DataDir(data_dir.absolute()).create()
+    try:
+        directory = DataDir(data_dir.absolute()).create()
+    except OSError as exc:
+        raise BackendStartError(f"The data directory {data_dir} cannot be used: {exc.strerror}.") from None
     deadline = time.monotonic() + timeout
     starting = FileLock(directory.start_lock)
     try:

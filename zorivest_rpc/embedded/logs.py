@@ -104,6 +104,9 @@ class _Router(logging.Handler):
             for file in self._files.values():
                 file.maxBytes, file.backupCount = self._max_bytes, self._backups
 
+    def levels(self) -> dict[str, str]:
+        return {feature: logging.getLevelName(level) for feature, level in self._levels.items()}
+
     def wants(self, record: logging.LogRecord) -> bool:
         """Asked when the record is made, so that a level holds from the moment it was set."""
         return record.levelno >= self._levels.get(self._feature(record.name), logging.INFO)
@@ -158,6 +161,10 @@ class Logs:
     def configure(self, levels: Mapping[str, str], rotation_mb: int, backup_count: int) -> None:
         """Take effect at once, on open files too."""
         self._router.configure(levels, rotation_mb, backup_count)
+
+    def levels(self) -> dict[str, str]:
+        """The level in force for each feature."""
+        return self._router.levels()
 
     def files(self) -> list[str]:
         return sorted(path.name for path in self.directory.glob("*.jsonl*") if path.is_file())

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import orjson
-from aiohttp import web
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from .errors import Forbidden, Invalid, Refusal, TooLarge
 from .sessions import Session
@@ -30,14 +31,18 @@ __all__ = [
     "WRITE",
     "Access",
     "Ask",
+    "Form",
     "Handler",
     "Route",
+    "Upload",
     "bearer",
     "no_content",
     "reply",
 ]
 
 DEFAULT_BODY = 1024 * 1024
+_FIELD_LIMIT = 64 * 1024
+_MOST_PARTS = 32
 
 
 class Access(IntEnum):
@@ -52,6 +57,21 @@ class Access(IntEnum):
 OPEN, READ, WRITE, ADMIN = Access.OPEN, Access.READ, Access.WRITE, Access.ADMIN
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Decimal)  # an amount is exact from the wire on
+
+
+class Upload(NamedTuple):
+    """A file of a multipart body; name and type are the caller's claims."""
+
+    filename: str
+    content_type: str
+    data: bytes
+
+
+class Form(NamedTuple):
+    """A multipart body, by field name."""
+
+    fields: dict[str, str]
+    files: dict[str, Upload]
 
 
 class Ask:
@@ -119,6 +139,43 @@ class Ask:
         if not isinstance(value, dict):
             raise Invalid("The body must be a JSON object.")
         return value
+
+    async def form(self, file_limit: int) -> Form:
+        """A multipart body: text fields, and files of at most `file_limit` bytes each, in memory; 413 above."""
+        if (self.request.content_length or 0) > self._max_body:
+            raise TooLarge(self._max_body)
+        if not self.request.content_type.startswith("multipart/"):
+            raise Invalid("The body must be multipart/form-data.")
+        form = Form({}, {})
+        rest = self._max_body
+        try:
+            async for part in await self.request.multipart():
+                if not isinstance(part, BodyPartReader) or part.name is None:
+                    raise Invalid("Every part of the body needs a name of its own.")
+                limit = min(rest, _FIELD_LIMIT if part.filename is None else file_limit)
+                data = await _read_part(part, limit)
+                rest -= len(data)
+                if part.filename is None:
+                    form.fields[part.name] = data.decode()
+                else:
+                    form.files[part.name] = Upload(part.filename, part.headers.get("Content-Type", ""), data)
+                if len(form.fields) + len(form.files) > _MOST_PARTS:
+                    raise Invalid(f"The body has more than {_MOST_PARTS} parts.")
+        except (ValueError, AssertionError, RuntimeError, HttpProcessingError):
+            raise Invalid("The body is not well-formed multipart/form-data.", "invalid_multipart") from None
+        return form
+
+
+async def _read_part(part: BodyPartReader, limit: int) -> bytes:
+    """The part as it was sent: form data is never packed, so nothing is unpacked."""
+    if part.headers.get("Content-Transfer-Encoding", "binary").lower() not in ("binary", "7bit", "8bit"):
+        raise Invalid("The parts of a form must be sent as they are.", "invalid_multipart")
+    data = bytearray()
+    while chunk := await part.read_chunk(65_536):
+        data += chunk
+        if len(data) > limit:
+            raise TooLarge(limit, "file" if part.filename is not None else "field")
+    return bytes(data)
 
 
 Handler = Callable[[Ask], Awaitable[web.StreamResponse]]

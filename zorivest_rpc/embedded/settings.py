@@ -178,12 +178,17 @@ class Settings:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._cache: dict[str, tuple[str, str]] | None = None
+        self._writes = 0  # a read that began before a write must not fill the cache after it
 
     async def resolved(self) -> dict[str, tuple[str, str]]:
         """Every known key with its value in force, as a string, and the source: user, default or hardcoded."""
-        if self._cache is None:
-            self._cache = await self._db.read(_resolve)
-        return self._cache
+        if self._cache is not None:
+            return self._cache
+        writes = self._writes
+        found = await self._db.read(_resolve)
+        if writes == self._writes:
+            self._cache = found
+        return found
 
     async def value(self, key: str) -> Any:
         """The typed value in force; 404 for a key that does not exist."""
@@ -222,7 +227,7 @@ class Settings:
             audit.record(conn, actor, "settings.update", "setting", None, keys=sorted(changes))
 
         await self._db.write(job)
-        self._cache = None
+        self._forget()
         return len(changes)
 
     async def reset(self, key: str, actor: str) -> None:
@@ -235,6 +240,10 @@ class Settings:
             audit.record(conn, actor, "settings.reset", "setting", key)
 
         await self._db.write(job)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._writes += 1
         self._cache = None
 
 
