@@ -74,17 +74,19 @@ async def test_a_file_over_its_limit_and_a_body_over_the_routes_are_too_large(ca
     assert (await caller.expect(413, "POST", "/test/upload", data=many))["error"] == "too_large"
 
 
+PART = b"--x\r\nContent-Disposition: form-data"
+MULTIPART = "multipart/form-data; boundary=x"
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
         (b"{}", "application/json"),
-        (b"", "multipart/form-data; boundary=x"),
-        (b"--x\r\nContent-Disposition: form-data\r\n\r\nv\r\n--x--\r\n", "multipart/form-data; boundary=x"),
-        (b"--x\r\nno header at all", "multipart/form-data; boundary=x"),
-        (
-            b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\xff\r\n--x--\r\n',
-            "multipart/form-data; boundary=x",
-        ),
+        (b"", MULTIPART),
+        (PART + b"\r\n\r\nv\r\n--x--\r\n", MULTIPART),
+        (b"--x\r\nno header at all", MULTIPART),
+        (PART + b'; name="a"\r\n\r\n\xff\r\n--x--\r\n', MULTIPART),
+        (PART + b'; name="a"\r\nContent-Transfer-Encoding: base64\r\n\r\neA==\r\n--x--\r\n', MULTIPART),
         (b"--x--", "multipart/form-data"),
     ],
 )
