@@ -238,7 +238,7 @@ class _Requests(NamedTuple):
 
 class _Limit(NamedTuple):
     end: int
-    count: int | None
+    answers: int | None
 
 
 def stdio_load(

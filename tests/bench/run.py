@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,6 +40,7 @@ TESTS = {
     "E": "forward to a backend, on stdio and HTTP (no bar; only on request)",
     "G": "idle sessions with an open stream, and one broadcast to all",
 }
+FAILURES = (OSError, ValueError, LookupError, TypeError)  # what a broken server makes of a measurement
 Record = dict[str, Any]
 
 
@@ -76,7 +78,7 @@ class _Run:
         """One measurement; a server that fails is a record too, and the others go on."""
         try:
             figures = measurement()
-        except (OSError, ValueError, LookupError, TypeError) as exc:
+        except FAILURES as exc:
             figures = {"failed": f"{type(exc).__name__}: {exc}"[:300]}
         self._keep(row, test, figures)
 
@@ -112,7 +114,7 @@ class _Run:
         if "G" in tests:
             for row in order:
                 if row.broadcast:
-                    self._cell(row, "G", lambda row=row: self._sessions(row))  # type: ignore[misc]
+                    self._cell(row, "G", partial(self._sessions, row))
 
     def _cold_starts(self, order: list[Row]) -> None:
         """Spawns alternate between the rows, so that a slow moment of the machine meets all of them."""
@@ -124,7 +126,7 @@ class _Run:
                     continue
                 try:
                     taken[row.name].append(self._cold_start(row))
-                except (OSError, ValueError, LookupError, TypeError) as exc:
+                except FAILURES as exc:
                     failed[row.name] = f"{type(exc).__name__}: {exc}"[:300]
         for row in order:
             if row.name in failed:
@@ -133,7 +135,7 @@ class _Run:
             medians = [statistics.median(values) for values in zip(*taken[row.name], strict=True)]
             self._keep(row, "A.cold", dict(zip(("init_ms", "list_ms", "call_ms"), medians, strict=True)))
         for row in order:
-            self._cell(row, "A.rss", lambda row=row: self._memory(row))  # type: ignore[misc]
+            self._cell(row, "A.rss", partial(self._memory, row))
 
     def _cold_start(self, row: Row) -> tuple[float, float, float]:
         server = self._spawn(row, self.cores.every)
@@ -158,7 +160,7 @@ class _Run:
             try:
                 server.initialize()
                 stdio_load(server, "echo", 64, row.warmup)
-            except (OSError, ValueError, LookupError, TypeError) as exc:
+            except FAILURES as exc:
                 self._keep(row, "stdio", {"failed": f"{type(exc).__name__}: {exc}"[:300]})
                 return
             if "B" in tests:
@@ -167,16 +169,19 @@ class _Run:
             if "C" in tests:
                 self._cell(row, "C.list", lambda: stdio_load(server, "list", 1, seconds, warmup=20))
             if "E" in tests and row.forwards:
-                self._cell(row, "E.warmup", lambda: stdio_load(server, "forward", 64, row.warmup))
-                self._cell(row, "E.pipe64", lambda: stdio_load(server, "forward", 64, seconds))
+                self._cell(row, "E.pipe64", partial(self._forward, server, row.warmup))
         finally:
             server.close()
+
+    def _forward(self, server: Stdio, warmup: float) -> Record:
+        stdio_load(server, "forward", 64, warmup)  # the client of the backend has a pool to fill, and maybe a JIT
+        return stdio_load(server, "forward", 64, self.plan.seconds)
 
     def _on_http(self, row: Row) -> None:
         try:
             with self._serving(row) as (url, process):
                 self._over_http(row, url, process.pid)
-        except OSError as exc:
+        except FAILURES as exc:
             self._keep(row, "http", {"failed": f"{type(exc).__name__}: {exc}"[:300]})
 
     def _over_http(self, row: Row, url: str, pid: int) -> None:
@@ -204,14 +209,14 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _backend(wanted: bool, directory: Path) -> Iterator[str]:
+def _backend(wanted: bool, catalog: Path) -> Iterator[str]:
     """The backend of `forward`, on the client's core; only when it is going to be called."""
     if not wanted:
         yield ""
         return
     port = free_port()
     command = [sys.executable, str(SERVERS / "backend.py"), str(port)]
-    process = start(command, environment(FLOOR, directory), cores().client, ROOT)
+    process = start(command, environment(FLOOR, catalog), cores().client, ROOT)
     try:
         wait_port(port, process)
         yield f"http://127.0.0.1:{port}/"
