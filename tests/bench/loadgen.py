@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from tests.bench.catalog import CALL_ARGUMENTS, ECHO_TEXT, tools
-from tests.bench.processes import cpu_seconds, on_cores
+from tests.bench.processes import busy_seconds, cpu_seconds, on_cores, only_core
 
 __all__ = [
     "FIRST_ID",
@@ -104,6 +104,7 @@ class Tally:
 
     def __init__(self, kind: str, pid: int | None) -> None:
         self.kind, self.pid = kind, pid
+        self._core = only_core(pid) if pid else None
         self.first_error: str | None = None
         self.begin()
 
@@ -112,6 +113,7 @@ class Tally:
         self.right, self.wrong = 0, 0
         self.latencies: list[int] = []
         self.server_cpu = cpu_seconds(self.pid) if self.pid else 0.0
+        self.core_busy = busy_seconds(self._core) if self._core is not None else 0.0
         self.client_cpu = time.process_time()
         self.started = now()
 
@@ -134,6 +136,7 @@ class Tally:
         seconds = (now() - self.started) / 1e9
         client_cpu = time.process_time() - self.client_cpu
         server_cpu = cpu_seconds(self.pid) - self.server_cpu if self.pid else 0.0
+        core_busy = busy_seconds(self._core) - self.core_busy if self._core is not None else 0.0
         out = {
             "n": self.right,
             "errors": self.wrong,
@@ -145,6 +148,8 @@ class Tally:
         }
         if self.pid and self.right:
             out["cpu_us"] = server_cpu / self.right * 1e6
+        if self._core is not None:
+            out["foreign"] = max(0.0, core_busy - server_cpu) / seconds
         if self.first_error is not None:
             out["first_error"] = self.first_error
         return out

@@ -19,10 +19,12 @@ from typing import NamedTuple
 __all__ = [
     "Cores",
     "allow_many_files",
+    "busy_seconds",
     "cores",
     "cpu_seconds",
     "free_port",
     "on_cores",
+    "only_core",
     "rss_mb",
     "start",
     "stop",
@@ -113,6 +115,21 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of a process with its threads, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def busy_seconds(core: int) -> float:
+    """Time a core has spent on any program, and time the hypervisor took from it."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith(f"cpu{core} "):
+            user, nice, system, _idle, _iowait, _irq, _softirq, stolen, *_ = map(int, line.split()[1:])
+            return (user + nice + system + stolen) / TICKS_PER_SECOND
+    raise ProcessLookupError(f"no core {core}")
+
+
+def only_core(pid: int) -> int | None:
+    """The core a process is pinned to, if it is pinned to one."""
+    allowed = os.sched_getaffinity(pid)
+    return allowed.pop() if len(allowed) == 1 else None
 
 
 def rss_mb(pid: int) -> float:

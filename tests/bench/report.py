@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.bench.bars import Figures, Judgement, Verdict, judge_all
 from tests.bench.rows import OURS, OURS_PLAIN, PEERS, Row, rows
+from tests.bench.run import QUIET, TRIES
 
 __all__ = ["BEGIN", "END", "about_run", "bars_table", "insert", "report"]
 
@@ -119,9 +120,13 @@ def _method(about: dict[str, Any]) -> list[str]:
         f"Measured {about['date']} on {about['machine']}; {about['python']}, {', '.join(about['packages'])}; "
         f"load average before the run {about['load'][0]}.",
         "",
-        f"- Rounds: {about['rounds']}, the order of the servers rotated each round, {about['seconds']:g} s per cell "
-        "after a discarded warm-up. Every figure is the median over the rounds, every ratio that of two such medians, "
-        "and the range behind it is that of the ratios within single rounds. Compare only figures of one run.",
+        f"- Rounds: {about['rounds']}, the order of the servers rotated each round, every cell measured for all of "
+        f"them before the next cell, {about['seconds']:g} s per cell after a discarded warm-up. Every figure is the "
+        "median over the rounds, every ratio that of two such medians, and the range behind it is that of the ratios "
+        "within single rounds. Compare only figures of one run.",
+        f"- A cell during which other programs (or the hypervisor) took more than {QUIET:.0%} of the server's core is "
+        f"taken again, up to {TRIES} times, and the quietest try is kept; ‡ marks figures that never found a quiet "
+        "moment in most rounds.",
         "- Closed loop on loopback, the load generator on one core and the server on another. stdio: 1 or 64 requests "
         "outstanding. HTTP: one request in flight per keep-alive connection.",
         f"- Cold start: {about['spawns']} spawns a round, alternating between the servers and not pinned to a core; "
@@ -163,17 +168,19 @@ def _plain_table(figures: Figures) -> list[str]:
     return ["| figure of `ours-plain` | reference | ratio |", "|---|---|---|", *lines]
 
 
+def _mark(figures: Figures, name: str, test: str) -> str:
+    client, foreign = (figures.median(name, test, metric) or 0 for metric in ("client_busy", "foreign"))
+    return (" †" if client > 0.75 else "") + (" ‡" if foreign > QUIET else "")
+
+
 def _figures_table(figures: Figures, title: str, columns: Sequence[tuple[str, str, str]]) -> list[str]:
     lines = []
     for name in figures.names:
         values = [figures.median(name, test, metric) for test, metric, _ in columns]
         if all(value is None for value in values):
             continue
-        busy = [figures.median(name, test, "client_busy") or 0 for test, metric, _ in columns]
-        cells = [
-            "" if value is None else _number(value) + (" †" if metric == "rps" and load > 0.75 else "")
-            for value, load, (_, metric, _) in zip(values, busy, columns, strict=True)
-        ]
+        marks = [_mark(figures, name, test) if metric == "rps" else "" for test, metric, _ in columns]
+        cells = ["" if value is None else _number(value) + mark for value, mark in zip(values, marks, strict=True)]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     if not lines:
         return []

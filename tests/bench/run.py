@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +42,8 @@ TESTS = {
     "G": "idle sessions with an open stream, and one broadcast to all",
 }
 FAILURES = (OSError, ValueError, LookupError, TypeError)  # what a broken server makes of a measurement
+TRIES = 3
+QUIET = 0.05  # the share of the server's core that other programs may take before a cell is taken again
 Record = dict[str, Any]
 
 
@@ -74,20 +77,36 @@ class _Run:
         shown = " ".join(f"{key}={value}" for key, value in rounded.items())
         print(f"round {self.round} {row.name:10s} {test:10s} {shown}", file=sys.stderr, flush=True)
 
-    def _cell(self, row: Row, test: str, measurement: Callable[[], Record]) -> None:
-        """One measurement; a server that fails is a record too, and the others go on."""
+    @contextlib.contextmanager
+    def _reporting(self, row: Row, test: str) -> Iterator[None]:
+        """A server that fails is a record too, and the others go on."""
         try:
-            figures = measurement()
+            yield
         except FAILURES as exc:
-            figures = {"failed": f"{type(exc).__name__}: {exc}"[:300]}
-        self._keep(row, test, figures)
+            self._keep(row, test, {"failed": f"{type(exc).__name__}: {exc}"[:300]})
+
+    def _load(self, row: Row, test: str, measurement: Callable[[], Record]) -> None:
+        """A cell under load, taken again when other programs held the server's core; wrong answers always count."""
+        with self._reporting(row, test):
+            tries: list[Record] = []
+            while len(tries) < TRIES:
+                tries.append(measurement())
+                if tries[-1].get("foreign", 0) <= QUIET or tries[-1].get("errors"):
+                    break
+            wrong = [figures for figures in tries if figures.get("errors")]
+            kept = wrong[0] if wrong else min(tries, key=lambda figures: float(figures.get("foreign", 0)))
+            self._keep(row, test, {**kept, "tries": len(tries)})
+
+    def _cell(self, row: Row, test: str, measurement: Callable[[], Record]) -> None:
+        with self._reporting(row, test):
+            self._keep(row, test, measurement())
 
     def _spawn(self, row: Row, wanted: frozenset[int]) -> Stdio:
         assert row.stdio is not None
         return Stdio(row.stdio, environment(row, self.catalog, BENCH_BACKEND=self.backend), wanted, ROOT)
 
     @contextlib.contextmanager
-    def _serving(self, row: Row, **more: str) -> Iterator[tuple[str, Any]]:
+    def _serving(self, row: Row, **more: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         assert row.http is not None
         port = free_port()
         command = [word.replace("{port}", str(port)) for word in row.http]
@@ -100,24 +119,23 @@ class _Run:
             stop(process)
 
     def one_round(self, number: int) -> None:
+        """Every cell for all rows before the next cell: a slow moment of the machine meets all of them."""
         self.round = number
         turn = (number - 1) % len(self.plan.rows)
         order = self.plan.rows[turn:] + self.plan.rows[:turn]
         tests = self.plan.tests
         if "A" in tests:
             self._cold_starts([row for row in order if row.stdio])
-        for row in order:
-            if row.stdio and tests & set("BCE"):
-                self._on_stdio(row)
-            if row.http and tests & set("DE"):
-                self._on_http(row)
+        if tests & set("BCE"):
+            self._on_stdio([row for row in order if row.stdio])
+        if tests & set("DE"):
+            self._over_http([row for row in order if row.http])
         if "G" in tests:
             for row in order:
                 if row.broadcast:
                     self._cell(row, "G", partial(self._sessions, row))
 
     def _cold_starts(self, order: list[Row]) -> None:
-        """Spawns alternate between the rows, so that a slow moment of the machine meets all of them."""
         taken: dict[str, list[tuple[float, float, float]]] = {row.name: [] for row in order}
         failed: dict[str, str] = {}
         for _ in range(self.plan.spawns):
@@ -153,54 +171,61 @@ class _Run:
         finally:
             server.close()
 
-    def _on_stdio(self, row: Row) -> None:
+    def _on_stdio(self, order: list[Row]) -> None:
         seconds, tests = self.plan.seconds, self.plan.tests
-        server = self._spawn(row, self.cores.server)
-        try:
-            try:
-                server.initialize()
-                stdio_load(server, "echo", 64, row.warmup)
-            except FAILURES as exc:
-                self._keep(row, "stdio", {"failed": f"{type(exc).__name__}: {exc}"[:300]})
-                return
+        with contextlib.ExitStack() as running:
+            servers: list[tuple[Row, Stdio]] = []
+            for row in order:
+                server = self._spawn(row, self.cores.server)
+                running.callback(server.close)
+                with self._reporting(row, "stdio"):
+                    server.initialize()
+                    stdio_load(server, "echo", 64, row.warmup)
+                    servers.append((row, server))
             if "B" in tests:
-                self._cell(row, "B.seq", lambda: stdio_load(server, "echo", 1, seconds))
-                self._cell(row, "B.pipe64", lambda: stdio_load(server, "echo", 64, seconds))
+                for row, server in servers:
+                    self._load(row, "B.seq", partial(stdio_load, server, "echo", 1, seconds))
+                for row, server in servers:
+                    self._load(row, "B.pipe64", partial(stdio_load, server, "echo", 64, seconds))
             if "C" in tests:
-                self._cell(row, "C.list", lambda: stdio_load(server, "list", 1, seconds, warmup=20))
-            if "E" in tests and row.forwards:
-                self._cell(row, "E.pipe64", partial(self._forward, server, row.warmup))
-        finally:
-            server.close()
+                for row, server in servers:
+                    self._load(row, "C.list", partial(stdio_load, server, "list", 1, seconds, warmup=20))
+            if "E" in tests:
+                for row, server in servers:
+                    if row.forwards:
+                        self._load(row, "E.pipe64", partial(self._forward, server, row.warmup))
 
     def _forward(self, server: Stdio, warmup: float) -> Record:
         stdio_load(server, "forward", 64, warmup)  # the client of the backend has a pool to fill, and maybe a JIT
         return stdio_load(server, "forward", 64, self.plan.seconds)
 
-    def _on_http(self, row: Row) -> None:
-        try:
-            with self._serving(row) as (url, process):
-                self._over_http(row, url, process.pid)
-        except FAILURES as exc:
-            self._keep(row, "http", {"failed": f"{type(exc).__name__}: {exc}"[:300]})
+    def _over_http(self, order: list[Row]) -> None:
+        tests, connections = self.plan.tests, self.plan.connections
+        with contextlib.ExitStack() as running:
+            servers: list[tuple[Row, str, int]] = []
+            for row in order:
+                with self._reporting(row, "http"):
+                    url, process = running.enter_context(self._serving(row))
+                    self._warm_http(row, url)
+                    servers.append((row, url, process.pid))
+            for modern in (False, True) if "D" in tests else ():
+                for count in connections:
+                    for row, url, pid in servers:
+                        if row.modern or not modern:
+                            load = partial(http_load, url, "echo", count, self.plan.seconds, modern=modern, pid=pid)
+                            self._load(row, f"D.{2026 if modern else 2025}.c{count}", load)
+            for count in connections if "E" in tests else ():
+                for row, url, pid in servers:
+                    if row.forwards:
+                        load = partial(http_load, url, "forward", count, self.plan.seconds, pid=pid)
+                        self._load(row, f"E.c{count}", load)
 
-    def _over_http(self, row: Row, url: str, pid: int) -> None:
-        seconds, tests = self.plan.seconds, self.plan.tests
-
-        def load(kind: str, count: int, modern: bool = False) -> Callable[[], Record]:
-            return lambda: http_load(url, kind, count, seconds, modern=modern, pid=pid)
-
-        eras = (False, True) if row.modern else (False,)
-        if "D" in tests:
-            for modern in eras:
-                http_load(url, "echo", 16, row.warmup, modern=modern, warmup=0)
-            for modern in eras:
-                for count in self.plan.connections:
-                    self._cell(row, f"D.{2026 if modern else 2025}.c{count}", load("echo", count, modern))
-        if "E" in tests and row.forwards:
+    def _warm_http(self, row: Row, url: str) -> None:
+        http_load(url, "echo", 16, row.warmup, warmup=0)
+        if row.modern:
+            http_load(url, "echo", 16, row.warmup, modern=True, warmup=0)
+        if "E" in self.plan.tests and row.forwards:
             http_load(url, "forward", 16, row.warmup, warmup=0)
-            for count in self.plan.connections:
-                self._cell(row, f"E.c{count}", load("forward", count))
 
     def _sessions(self, row: Row) -> Record:
         assert row.broadcast is not None
