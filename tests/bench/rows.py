@@ -1,7 +1,7 @@
 """The servers that are compared, one row each: how to start it, what it serves, what it stands for.
 
-A server offers exactly the 70 tools of the file named by `BENCH_CATALOG`, on stdio or at `/mcp`; answers `echo` with the
-file's `echo_text`; for `forward` posts the arguments to `BENCH_BACKEND` and returns the body as text; and, with
+A server offers exactly the 70 tools of the file named by `BENCH_CATALOG`, on stdio or at `/mcp`; answers `echo` with
+the file's `echo_text`; for `forward` posts the arguments to `BENCH_BACKEND` and returns the body as text; and, with
 `BENCH_BROADCAST` set, takes a call of `broadcast` (with the arguments of `echo`) as the order to send one
 `notifications/tools/list_changed` to every session before it answers.
 """
