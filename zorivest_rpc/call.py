@@ -119,6 +119,8 @@ class Wire(Protocol):
 
     def notify(self, method: str, params: bytes) -> None: ...
 
+    def hang_up(self) -> None: ...
+
 
 class Call:
     """One request being worked on: what was asked, by whom, and the way back to them."""
@@ -181,6 +183,10 @@ class Call:
         """From here on the work may outlive the request, where the client knows tasks; elsewhere it just goes on."""
         if self.session.capabilities.tasks and not self.in_task:
             raise BecomeTask
+
+    def hang_up(self) -> None:
+        """This takes a while: let go of the connection, if the client can come back and resume the stream."""
+        self.wire.hang_up()
 
     def require(self, ask: Ask) -> None:
         """Refuse now, in the form that the client's program can read, if it could not be asked this later."""

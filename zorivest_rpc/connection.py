@@ -51,6 +51,9 @@ class PipeChannel:
         if frame is not None:
             self._write(frame)
 
+    def hang_up(self) -> None:
+        return
+
 
 class BatchChannel:
     """The answers of one batch, gathered until the last is there; what belongs to a request goes out at once."""
@@ -73,6 +76,9 @@ class BatchChannel:
         if frame is not None:
             self._answers.append(frame)
         self.end()
+
+    def hang_up(self) -> None:
+        self._outer.hang_up()
 
     def end(self) -> None:
         self._pending -= 1

@@ -45,6 +45,9 @@ class Channel(Protocol):
     def finish(self, frame: bytes | None, code: int) -> None:
         """The answer, with its error code or 0; None where a cancelled request gets none. Nothing may follow."""
 
+    def hang_up(self) -> None:
+        """End the connection, not the request, where the client can come back for the answer; else nothing."""
+
 
 class Limits:
     """How many requests may be waiting at once, and how long a person may think."""
@@ -148,6 +151,10 @@ class Exchange:
     def _send(self, frame: bytes) -> None:
         if not self.finished and not self.cancelled:
             self.channel.send(frame)
+
+    def hang_up(self) -> None:
+        if not self.finished and not self.cancelled:
+            self.channel.hang_up()
 
     def cancel(self) -> None:
         """The client no longer wants the answer: stop the work, send nothing more for it."""

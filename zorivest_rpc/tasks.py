@@ -75,6 +75,9 @@ class TaskRecord:
 
             self.message = msgspec.json.decode(params).get("message", self.message)
 
+    def hang_up(self) -> None:
+        return
+
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Json]:
         """Park the questions until every one of them is answered."""
         self.asks = dict(asks)

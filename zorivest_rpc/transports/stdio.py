@@ -56,6 +56,7 @@ class StdioTransport:
         self._reading = False
         self._in_callback = False
         self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._drained: asyncio.Future[None] | None = None
         self._stop_asked = 0.0
         self._beat = time.monotonic()
         self._parent = os.getppid()
@@ -207,6 +208,8 @@ class StdioTransport:
             self._backlog = b""
             self._loop.remove_writer(self._write_fd)
             self._start_reading()
+            if self._drained is not None and not self._drained.done():
+                self._drained.set_result(None)
 
     def _on_writable(self) -> None:
         self._put(self._backlog)
@@ -218,9 +221,9 @@ class StdioTransport:
     async def _drain(self) -> None:
         """The last answers, as far as somebody reads them."""
         self._flush()
-        end = time.monotonic() + 0.5
-        while self._backlog and time.monotonic() < end:
-            await asyncio.sleep(0.01)
+        if self._backlog:
+            self._drained = self._loop.create_future()
+            await asyncio.wait([self._drained], timeout=0.5)
 
     # --- the end
 
