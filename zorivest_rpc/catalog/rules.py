@@ -23,7 +23,7 @@ __all__ = ["ToolFile", "header_problems", "problems"]
 # back references do not exist in every engine.
 _DIVIDING_PATTERN = re.compile(r"\\[dwsbDWSBpPzZA1-9]|(?<!\\)\$|\(\?")
 _NESTING = frozenset(
-    ["items", "prefixItems", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "contains", "if", "then", "else"]
+    ("items", "prefixItems", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "contains", "if", "then", "else")
 )
 _HTTP_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _FIELD = re.compile(r"\{([^{}]*)\}")
