@@ -15,7 +15,17 @@ import msgspec
 
 from zorivest_rpc.catalog.spec import ClientSpec, ClientTable, Json, Mode, ModeSpec, Traits
 
-__all__ = ["Profile", "client_entry", "detect", "find_client", "normalise", "parse_mode", "profile_of", "shown_name"]
+__all__ = [
+    "Profile",
+    "asks_for_confirmation",
+    "client_entry",
+    "detect",
+    "find_client",
+    "normalise",
+    "parse_mode",
+    "profile_of",
+    "shown_name",
+]
 
 T = TypeVar("T")
 
@@ -158,6 +168,18 @@ def detect(
     if claude_code_environment and normalised in table.generic_names:
         return profile(Mode.ANTHROPIC, "environment", "it has no name of its own and runs inside Claude Code")
     return profile(Mode.STATIC, "default", "its name is not known" if normalised else "it sent no name")
+
+
+def asks_for_confirmation(
+    profile: Profile, confirm: Literal["auto", "always", "never"], *, dispatched: bool = False
+) -> bool:
+    """Whether the server itself asks before a gated tool runs.
+
+    A client that enforces annotations asks its user; not so for a call through the dispatcher (`dispatched`), of which
+    the client saw only the dispatcher's hints."""
+    if confirm == "auto":
+        return dispatched or not profile.enforces_annotations
+    return confirm == "always"
 
 
 def profile_of(table: ClientTable, client: str) -> Profile | None:
