@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import zorivest_rpc
 from zorivest_rpc.catalog.load import check, load, schemas_dir
 from zorivest_rpc.catalog.spec import routes
 from zorivest_rpc.catalog.toolsets import members
@@ -21,8 +23,8 @@ NEW_TOOL: dict[str, Any] = {
     "description": {
         "minimal": "Record one balance snapshot for an account at a given time.",
         "rich": "Record one balance snapshot for an account at a given time. Use when a balance is known, for example "
-        'at day end. Not for executions (create_trade). Example: {"account_id":"DU123","balance":1000}. Repeating it adds '
-        "nothing when the value did not change.",
+        'at day end. Not for executions (create_trade). Example: {"account_id":"DU123","balance":1000}. Repeating it '
+        "adds nothing when the value did not change.",
     },
     "inputSchema": {
         "type": "object",
@@ -184,15 +186,28 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """One catalogue with every mistake in a file of its own, checked once: problem texts by file."""
+    schemas = Path(shutil.copytree(schemas_dir(), tmp_path_factory.mktemp("mistaken") / "schemas"))
+    for number, (edit, _) in enumerate(MISTAKES.values()):
+        tool = json.loads(json.dumps({**NEW_TOOL, "name": f"mistake_{number}"}))
+        edit(tool)
+        drop(schemas, "accounts", tool)
+    found: dict[str, list[str]] = {}
+    for problem in check(str(schemas)):
+        found.setdefault(problem.file, []).append(str(problem))
+    return found
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_tool_file_is_found_and_named(schemas: Path, mistake: str) -> None:
-    edit, expected = MISTAKES[mistake]
-    tool = json.loads(json.dumps(NEW_TOOL))
-    edit(tool)
-    drop(schemas, "accounts", tool)
-    found = reported(schemas)
-    assert any(expected in problem for problem in found), found
-    assert all(problem.startswith("tools/accounts/record_balance.json") for problem in found), found
+def test_a_mistake_in_a_tool_file_is_found_and_named(mistaken: dict[str, list[str]], mistake: str) -> None:
+    file = f"tools/accounts/mistake_{list(MISTAKES).index(mistake)}.json"
+    assert any(MISTAKES[mistake][1] in problem for problem in mistaken[file]), mistaken[file]
+
+
+def test_no_other_file_is_blamed_for_a_mistake(mistaken: dict[str, list[str]]) -> None:
+    assert set(mistaken) == {f"tools/accounts/mistake_{number}.json" for number in range(len(MISTAKES))}
 
 
 def test_headers_must_differ_and_be_reachable(schemas: Path) -> None:
@@ -254,6 +269,17 @@ def test_files_that_are_not_tools_are_left_alone(schemas: Path) -> None:
 
 def test_the_files_lie_beside_the_package_or_inside_it() -> None:
     assert (Path(schemas_dir()) / "tool.schema.json").is_file()
+
+
+def test_an_installed_package_finds_the_files_inside_itself(tmp_path: Path) -> None:
+    package = Path(zorivest_rpc.__file__).parent
+    for name in ("__init__.py", "errors.py", "catalog/__init__.py", "catalog/load.py", "catalog/spec.py"):
+        (tmp_path / "zorivest_rpc" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(package / name, tmp_path / "zorivest_rpc" / name)
+    shutil.copytree(schemas_dir(), tmp_path / "zorivest_rpc" / "schemas")
+    program = "from zorivest_rpc.catalog.load import *; print(schemas_dir(), len(load().tools))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(tmp_path / "zorivest_rpc" / "schemas"), "68"]
 
 
 def test_loading_and_presenting_imports_no_validator() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 import pytest
@@ -15,7 +15,7 @@ from zorivest_rpc.catalog.load import load
 DEFINITIONS = load()
 TOOLS = {tool.name: tool.input_schema for tool in (*DEFINITIONS.tools, *DEFINITIONS.meta_tools)}
 MODEST = settings(
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -125,27 +125,35 @@ def edge(value: Any) -> Any:
     return value + "\n" if isinstance(value, str) else [value]
 
 
+class Judges(NamedTuple):
+    """One schema and the two engines that read it."""
+
+    schema: dict[str, Any]
+    slow: Draft202012Validator
+    quick: jsonschema_rs.Draft202012Validator
+
+
 @pytest.fixture(scope="module", params=sorted(TOOLS))
-def schema(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return TOOLS[request.param]
+def judges(request: pytest.FixtureRequest) -> Judges:
+    schema = TOOLS[request.param]
+    return Judges(schema, Draft202012Validator(schema), jsonschema_rs.Draft202012Validator(schema))
 
 
 @seed(20261031)
 @MODEST
 @given(data=st.data())
-def test_both_engines_accept_what_fits(schema: dict[str, Any], data: st.DataObject) -> None:
-    arguments = data.draw(fitting(schema))
-    Draft202012Validator(schema).validate(arguments)
-    assert jsonschema_rs.Draft202012Validator(schema).is_valid(arguments)
+def test_both_engines_accept_what_fits(judges: Judges, data: st.DataObject) -> None:
+    arguments = data.draw(fitting(judges.schema))
+    judges.slow.validate(arguments)
+    assert judges.quick.is_valid(arguments)
 
 
 @seed(20261031)
 @MODEST
 @given(data=st.data())
-def test_both_engines_agree_on_what_nearly_fits(schema: dict[str, Any], data: st.DataObject) -> None:
-    arguments = data.draw(nearly_fitting(schema))
-    judged = Draft202012Validator(schema).is_valid(arguments)
-    assert jsonschema_rs.Draft202012Validator(schema).is_valid(arguments) is judged
+def test_both_engines_agree_on_what_nearly_fits(judges: Judges, data: st.DataObject) -> None:
+    arguments = data.draw(nearly_fitting(judges.schema))
+    assert judges.quick.is_valid(arguments) is judges.slow.is_valid(arguments)
 
 
 def test_unknown_arguments_are_refused_by_every_tool() -> None:
