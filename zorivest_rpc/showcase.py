@@ -113,8 +113,9 @@ class Showcase:
     async def _count(self, call: Call) -> Outcome:
         last = call.arguments["to"]
         for number in range(1, last + 1):
-            await asyncio.sleep(call.arguments.get("delay_ms", 0) / 1000)
             call.progress(number, last, f"{number} of {last}")
+            await asyncio.sleep(call.arguments.get("delay_ms", 0) / 1000)  # after it: some clients drop progress
+            # that arrives in one read with the answer
         return say(f"counted to {last}")
 
     async def _wait(self, call: Call) -> Outcome:
