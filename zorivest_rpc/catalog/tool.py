@@ -23,7 +23,16 @@ _DEPTH, _NODES = 64, 5_000  # of one schema; far above what a model can read
 class Tool:
     """Immutable after construction but for what it remembers: encoded fragments and validators, made at first use."""
 
-    __slots__ = ("_check", "_check_output", "_fragments", "definition", "header_params", "name", "task")
+    __slots__ = (
+        "_check",
+        "_check_output",
+        "_fragments",
+        "definition",
+        "header_params",
+        "name",
+        "output_schema",
+        "task",
+    )
 
     def __init__(
         self,
@@ -41,6 +50,7 @@ class Tool:
         schema = _NO_ARGUMENTS if input_schema is None else input_schema
         self.name = name
         self.task = task
+        self.output_schema = output_schema
         self.header_params = _checked(name, description, schema, output_schema)
         optional = {"title": title, "outputSchema": output_schema, "annotations": annotations, "icons": icons}
         self.definition: dict[str, Json] = {"name": name, "description": description, "inputSchema": schema}
@@ -50,10 +60,6 @@ class Tool:
         self._fragments: dict[Shape, bytes] = {}
         self._check: Callable[[Json], bool] | None = None
         self._check_output: Callable[[Json], bool] | None = None
-
-    @property
-    def output_schema(self) -> dict[str, Json] | None:
-        return self.definition.get("outputSchema")
 
     def fragment(self, shape: Shape) -> bytes:
         """The definition as this shape lists it: compact, so that it can be spliced into any frame."""
