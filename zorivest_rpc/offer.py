@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
-from urllib.parse import unquote
 
 import msgspec
 
@@ -150,6 +149,8 @@ class Template(msgspec.Struct, frozen=True):
         return {"uriTemplate": self.uri_template, "name": self.name, **self.extra}
 
     def match(self, uri: str) -> dict[str, str] | None:
+        from urllib.parse import unquote
+
         found = _pattern(self.uri_template).match(uri)
         return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
 
