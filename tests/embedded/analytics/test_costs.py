@@ -285,6 +285,17 @@ def test_an_unknown_broker_is_told_as_an_assumption() -> None:
     assert any("not known" in line for line in found.assumptions)
 
 
+def test_one_unknown_broker_among_known_ones_lowers_the_confidence() -> None:
+    known, unknown = (RoutingVolume("hybrid", 30, D(1000), 30, D(60), routing_known=sure) for sure in (True, False))
+    assert pfof_report([known]).confidence == "moderate"
+    assert pfof_report([known, unknown]).confidence == pfof_report([unknown, known]).confidence == "low"
+
+
+def test_direct_routing_alone_needs_no_assumption() -> None:
+    found = pfof_report([RoutingVolume("dma", 5, D(1000))])
+    assert (found.estimated_cost, found.routing_type, found.assumptions) == (D(0), "dma", ())
+
+
 def test_no_executions_give_no_estimate() -> None:
     shown = to_json(pfof_report([]))
     assert (shown["estimated_cost"], shown["trades_analyzed"], shown["routing_type"]) == (0, 0, "unknown")

@@ -120,8 +120,21 @@ def test_equity_never_falls_below_zero() -> None:
 def test_the_same_results_give_the_same_answer() -> None:
     first, second = drawdown(PNL, simulations=3_000), drawdown(PNL, simulations=3_000)
     assert first == second
-    assert first.seed == seed_of(None, 8, D("450.00")) != drawdown(PNL, simulations=100, account_id="A1").seed
+    assert first.seed == seed_of(None, 8, D("450.00")) != seed_of("A1", 8, D(450))
+    assert drawdown(PNL, simulations=100, account_id="A1").seed == seed_of("A1", 8, D(450)) != seed_of("A2", 8, D(450))
     assert drawdown(PNL, simulations=3_000, seed=1) != drawdown(PNL, simulations=3_000, seed=2)
+
+
+def test_an_answer_says_how_much_it_rests_on() -> None:
+    # mean 0.675R at 1 %: (0.325/1.675)^100 is nothing; at 50 % two units: 0.037648...
+    few = drawdown(PNL, simulations=100, risk_pct=50)
+    assert (few.insufficient_data, few.low_sample, few.trade_count, few.simulations_run) == (False, True, 8, 100)
+    assert few.risk_of_ruin_formula == pytest.approx((0.325 / 1.675) ** 2, abs=1e-6)
+    many = drawdown(PNL * 4, simulations=100)
+    assert (many.low_sample, many.risk_of_ruin_formula) == (False, 0)
+    assert [odds.losses for odds in few.streak_table] == list(range(2, 11))
+    # loss rate 3/8 over 100 trades
+    assert few.streak_table[0].probability == pytest.approx(streak_probability(0.375, 100, 2), abs=1e-6)
 
 
 def test_the_odds_fall_with_depth_and_the_percentiles_rise() -> None:

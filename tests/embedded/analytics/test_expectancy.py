@@ -92,8 +92,10 @@ def test_nothing_gives_zeros_and_a_hint() -> None:
 
 
 def test_thirty_trades_are_no_low_sample() -> None:
-    assert expectancy(moments_of([D(1)] * 29)).low_sample
-    assert not expectancy(moments_of([D(1)] * 30)).low_sample
+    for count, low in ((29, True), (30, False)):
+        results = moments_of([D(1)] * count)
+        assert expectancy(results).low_sample is low
+        assert sqn(results, "none").low_sample is low
 
 
 def test_the_system_quality_of_eight_trades() -> None:
@@ -145,6 +147,12 @@ def test_r_without_losses_is_measured_in_average_wins() -> None:
     found = r_multiples([Result(D(10)), Result(D(30))])
     assert (found.unit, found.values) == ("avg_win", (D("0.5"), D("1.5")))
     assert r_multiples([Result(D(0))]).unit == "none"
+
+
+def test_small_money_has_a_unit_too() -> None:
+    assert unit_of(moments_of([D("0.50"), D("-0.25")])) == (D("0.25"), "avg_loss")
+    assert unit_of(moments_of([D("0.50")])) == (D("0.50"), "avg_win")
+    assert unit_of(NO_RESULTS) == (D(1), "none")
 
 
 def test_strategies_are_listed_by_what_they_earned() -> None:

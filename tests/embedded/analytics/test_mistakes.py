@@ -73,6 +73,11 @@ def test_the_most_frequent_need_not_be_the_most_costly() -> None:
     assert (found.most_costly, found.most_frequent) == ("no_stop", "chasing")
 
 
+def test_of_equal_cost_the_more_frequent_comes_first() -> None:
+    rows = [MistakeSums("chasing", date(2026, 1, 1), 1, D(10)), MistakeSums("no_stop", date(2026, 1, 1), 2, D(10))]
+    assert [line.category for line in mistake_summary(rows).by_category] == ["no_stop", "chasing"]
+
+
 def test_without_cost_nothing_is_most_costly() -> None:
     found = mistake_summary([MistakeSums("chasing", date(2026, 1, 1), 2, D(0))])
     assert (found.most_costly, found.by_category[0].share_of_cost) == (None, None)
@@ -136,6 +141,14 @@ def test_a_size_beyond_two_deviations_is_oversized() -> None:
     assert found_in([*usual, trip(10, day=10, notional=1211)]) == [("rt-10", "oversized")]
     assert found_in([*usual, trip(10, day=10, notional=1210)]) == []
     assert found_in([*usual[1:], trip(10, day=10, notional=9000)]) == []  # nine are too few to compare with
+
+
+def test_sizes_older_than_fifty_round_trips_are_forgotten() -> None:
+    # one huge trade hides the next large one only while it is among the fifty before
+    usual = [trip(n, day=n) for n in range(1, 51)]
+    large = trip(60, day=60, notional=1001)
+    assert found_in([trip(0, notional=90_000), *usual, large]) == [("rt-60", "oversized")]
+    assert found_in([trip(0, notional=90_000), *usual[1:], large]) == []
 
 
 def test_a_day_with_more_than_twice_the_usual_trades_is_overtrading() -> None:

@@ -181,6 +181,13 @@ def test_the_answer_is_plain_json() -> None:
     assert (shown["breakeven_prices"], shown["confidence"], shown["reasons"]) == ([102], 1.0, [])
 
 
+def test_a_fraction_of_a_share_is_unlimited_too() -> None:
+    found = payoff([PayoffLeg("S", D(0), D("0.5"))], D(-10))
+    assert (found.max_profit, found.max_loss, found.breakevens) == (None, D(10), (D(20),))
+    sold = payoff([PayoffLeg("S", D(0), D("-0.5"))], D(10))
+    assert (sold.max_profit, sold.max_loss, sold.breakevens) == (D(10), None, (D(20),))
+
+
 legs_at_random = st.lists(
     st.builds(
         PayoffLeg,

@@ -84,6 +84,12 @@ def test_warnings_name_what_is_unwise() -> None:
     assert position_size(D(-5), D(100), D(95), D(110)).share_size == 0
 
 
+def test_a_position_as_large_as_the_balance_is_no_warning() -> None:
+    # 1 % of 10000 over 1.00 a share: 100 shares at 100 make exactly 10000
+    found = position_size(D(10000), D(100), D(99), D(102))
+    assert (found.position_to_account_pct, found.warnings) == (D(100), ())
+
+
 cents_above = st.integers(1, 10_000_000).map(lambda n: D(n).scaleb(-2))
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from random import Random
+from typing import Literal
 
 import msgspec
 import pytest
@@ -215,6 +216,18 @@ def test_a_split_keeps_the_money_and_lets_old_lots_match_new_shares() -> None:
     assert (episode.status, episode.realized) == ("closed", D(399))
 
 
+def test_a_split_does_not_touch_what_trades_from_then_on() -> None:
+    history = [fill(30, 1, "10", "100")]
+    assert adjust_for_splits(history, [Split("SPY", START + timedelta(minutes=30), D(4))]) == history
+
+
+def test_several_splits_multiply() -> None:
+    # two for one, then one for ten: 10 at 50 are 2 at 250
+    splits = [Split("SPY", START + timedelta(days=day), D(ratio)) for day, ratio in ((1, "2"), (2, "0.1"))]
+    (adjusted,) = adjust_for_splits([fill(1, 1, "10", "50")], splits)
+    assert (adjusted.quantity, adjusted.price) == (D(2), D(250))
+
+
 def test_a_split_of_another_symbol_changes_nothing() -> None:
     history = [fill(1, 1, "10", "400")]
     assert adjust_for_splits(history, [Split("QQQ", START + timedelta(days=1), D(4))]) == history
@@ -235,6 +248,16 @@ def test_an_option_out_of_the_money_closes_at_zero_the_day_after_expiry() -> Non
     sold = fill(1, -1, "2", "1.50", multiplier="100", symbol=CALL.symbol)
     (closed,) = match([sold, settled.execution]).episodes
     assert (closed.status, closed.realized) == ("closed", D(300))  # the whole premium: 1.50 * 2 * 100
+
+
+@pytest.mark.parametrize(("right", "underlying"), [("C", D(200)), ("P", D(200)), ("P", D(300))])
+def test_a_bought_option_that_ends_worthless_loses_its_premium(right: Literal["C", "P"], underlying: Decimal) -> None:
+    contract = Contract("AAPL", date(2026, 3, 20), right, D(200))
+    bought = fill(1, 1, "2", "1.50", multiplier="100", symbol=contract.symbol)
+    settled = settle_expired(match([bought]).episodes[0], contract, underlying, date(2026, 4, 1))
+    assert settled.execution is not None
+    (closed,) = match([bought, settled.execution]).episodes
+    assert (closed.status, closed.realized) == ("closed", D(-300))
 
 
 @pytest.mark.parametrize("underlying", [D("200.01"), None])
