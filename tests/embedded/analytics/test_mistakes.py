@@ -130,6 +130,9 @@ def test_a_large_trade_right_after_a_loss_looks_like_revenge() -> None:
     before = [trip(n, day=n) for n in range(3)]
     loss = trip(3, day=3, pnl=-50)  # closes five minutes after it opened
     assert found_in([*before, loss, trip(4, day=3, minute=19, notional=1500)]) == [("rt-4", "revenge_trade")]
+    assert found_in([*before, loss, trip(4, day=3, minute=5, notional=1500)]) == [("rt-4", "revenge_trade")]
+    (found,) = suspect([*before, loss, trip(4, day=3, minute=19, notional=1500)])
+    assert found.evidence == "opened within 15 minutes of the loss rt-3, at 1.50 times the usual size"
     assert found_in([*before, loss, trip(4, day=3, minute=20, notional=1500)]) == []  # 15 minutes later
     assert found_in([*before, loss, trip(4, day=3, minute=19, notional=1499)]) == []
     assert found_in([*before, trip(3, day=3, pnl=50), trip(4, day=3, minute=19, notional=1500)]) == []

@@ -147,6 +147,12 @@ def test_the_result_without_a_risk_unit_is_a_gap() -> None:
         ({"capture_ratio": D("0.29")}, "capture", 35),
         ({"mistakes": ("chasing",)}, "mistakes_tagged", 40),
         ({"previous_results": (D(1), D(2), D(3))}, "streak", 60),
+        ({"previous_results": (D(5), D(7), D(-1), D(-2), D(-3))}, "streak", 40),
+        ({"followed_plan": True}, "plan_adherence", 100),
+        ({"pnl": D(-10), "closed_at": OPENED + timedelta(hours=1)}, "holding_time", 90),
+        ({"pnl": D(-10), "closed_at": OPENED + timedelta(hours=2)}, "holding_time", 60),
+        ({"pnl": D(-10), "closed_at": OPENED + timedelta(hours=3)}, "holding_time", 20),
+        ({"pnl": D(0), "closed_at": OPENED + timedelta(hours=3)}, "holding_time", 90),
         ({"previous_results": (D(-1), D(0), D(-2), D(-3))}, "streak", 90),
         ({"same_day_trades": 3}, "crowding", 65),
         ({"same_day_trades": 5}, "crowding", 20),
@@ -155,6 +161,32 @@ def test_the_result_without_a_risk_unit_is_a_gap() -> None:
 def test_each_rule_marks_its_fact(changed: dict[str, Any], code: str, mark: int) -> None:
     judged = [rule(facts(**changed)) for rules in PERSONAS.values() for rule in rules]
     assert [item.mark for item in judged if isinstance(item, Mark) and item.code == code] == [mark]
+
+
+@pytest.mark.parametrize(
+    ("changed", "score", "verdict"),
+    [
+        ({}, 80, "sound"),  # nothing tagged, nothing else known
+        ({"emotional_state": "greedy"}, 60, "acceptable"),  # (80 + 40)/2
+        ({"mistakes": ("chasing",)}, 40, "questionable"),
+        ({"mistakes": ("chasing", "oversized")}, 10, "poor"),
+    ],
+)
+def test_a_score_is_put_into_words(changed: dict[str, Any], score: int, verdict: str) -> None:
+    contrarian = review_trade(ReviewFacts(**BARE, **changed)).personas[2]
+    assert (contrarian.score, contrarian.verdict) == (score, verdict)
+    assert (contrarian.recommendation == "Keep doing this.") is (verdict == "sound")
+
+
+def test_a_mark_is_given_a_severity() -> None:
+    # 5000 of 5000 is all of the account: 50; a plan risking 5 %: 30
+    whole = review_trade(facts(plan=None, account_balance=D(5000)))
+    assert (marks(whole)["position_size"], marks(whole)["mistakes_tagged"]) == ("info", "good")
+    assert marks(review_trade(facts(account_balance=D(2000))))["position_size"] == "warning"
+
+
+def test_an_empty_account_is_no_measure_of_size() -> None:
+    assert review_trade(facts(account_balance=D(0))).data_gaps == ("account balance: none is recorded",)
 
 
 def test_every_finding_has_advice() -> None:

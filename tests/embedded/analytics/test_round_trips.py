@@ -281,8 +281,9 @@ fees = st.integers(0, 500).map(lambda n: D(n).scaleb(-2))
 @st.composite
 def histories(draw: st.DrawFn) -> list[Execution]:
     rows = draw(st.lists(st.tuples(st.sampled_from([1, -1]), quantities, prices, fees, st.integers(0, 6)), max_size=14))
+    multiplier = draw(st.sampled_from(["1", "100", "0.5"]))
     return [
-        fill(n, 1 if side == 1 else -1, quantity, price, fee=fee, minute=minute)
+        fill(n, 1 if side == 1 else -1, quantity, price, fee=fee, minute=minute, multiplier=multiplier)
         for n, (side, quantity, price, fee, minute) in enumerate(rows)
     ]
 
@@ -291,12 +292,18 @@ def held(history: list[Execution]) -> Decimal:
     return sum((item.side * item.quantity for item in history), D(0))
 
 
+def cash_of(history: list[Execution]) -> Decimal:
+    """What all the buying and selling left in the till."""
+    return sum((-item.side * item.quantity * item.price * item.multiplier - item.fee for item in history), D(0))
+
+
 def flattened(history: list[Execution], price: Decimal) -> list[Execution]:
     """The history with a last execution that leaves nothing open."""
     position = held(history)
     if not position:
         return history
-    return [*history, fill(900, -1 if position > 0 else 1, abs(position), price, fee="0.10")]
+    multiplier = str(history[0].multiplier)
+    return [*history, fill(900, -1 if position > 0 else 1, abs(position), price, fee="0.10", multiplier=multiplier)]
 
 
 @settings(deadline=None, max_examples=150)
@@ -317,13 +324,12 @@ def test_fifo_conserves_quantity(history: list[Execution]) -> None:
 def test_fifo_conserves_cash(history: list[Execution]) -> None:
     # cash in hand = what was realised - what the open lots cost (signed), with the fees they still carry
     matched = match(history)
-    cash = sum((-item.side * item.quantity * item.price - item.fee for item in history), D(0))
     realized = sum((item.realized for item in matched.episodes), D(0))
     tied_up = D(0)
     for episode in matched.episodes:
         for lot in matched.lots.get(episode.id, ()):
-            tied_up += episode.direction * lot.quantity * lot.price + lot.fee
-    assert realized - tied_up == cash
+            tied_up += episode.direction * lot.quantity * lot.price * lot.multiplier + lot.fee
+    assert realized - tied_up == cash_of(history)
 
 
 @settings(deadline=None, max_examples=150)
@@ -332,8 +338,7 @@ def test_round_trips_of_a_flat_position_sum_to_its_cash_flows(history: list[Exec
     complete = flattened(history, last)
     matched = match(complete)
     assert all(item.status == "closed" for item in matched.episodes)
-    cash = sum((-item.side * item.quantity * item.price - item.fee for item in complete), D(0))
-    assert sum((item.realized for item in matched.episodes), D(0)) == cash
+    assert sum((item.realized for item in matched.episodes), D(0)) == cash_of(complete)
     assert sum((item.fees for item in matched.episodes), D(0)) == sum((item.fee for item in complete), D(0))
 
 
@@ -360,8 +365,8 @@ def test_a_closed_round_trip_is_the_difference_of_its_averages(history: list[Exe
     for episode in match(flattened(history, last)).episodes:
         entry = Fraction(episode.entry_value) / Fraction(episode.entry_quantity)
         leave = Fraction(episode.exit_value) / Fraction(episode.exit_quantity)
-        expected = episode.direction * (leave - entry) * Fraction(episode.entry_quantity) - Fraction(episode.fees)
-        assert Fraction(episode.realized) == expected
+        size = Fraction(episode.entry_quantity) * Fraction(episode.multiplier)
+        assert Fraction(episode.realized) == episode.direction * (leave - entry) * size - Fraction(episode.fees)
 
 
 class Store:

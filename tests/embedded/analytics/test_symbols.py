@@ -40,6 +40,8 @@ def test_every_accepted_spelling_becomes_one_symbol(written: str, symbol: str) -
         ("AAPL 260320 C 200", "OPTION", 100),
         ("ES 03-26", "FUTURE", 50),
         ("MNQ 12-26", "FUTURE", 2),
+        ("CL 06-26", "FUTURE", 1000),
+        ("GC 06-26", "FUTURE", 100),
         ("ZZ 12-26", "FUTURE", 1),
         ("EUR.USD", "FOREX", 1),
         ("BTC-USD", "CRYPTO", 1),
