@@ -15,7 +15,7 @@ import msgspec
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.view import View
-from zorivest_rpc.errors import CatalogError
+from zorivest_rpc.errors import CatalogError, ToolError
 from zorivest_rpc.protocol.content import Block
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.session import Session
@@ -49,6 +49,9 @@ class Toolbox(Protocol):
 
     def handler(self, name: str) -> Handler: ...
 
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        """Why this session may not call a tool that it can find, before its arguments are looked at."""
+
 
 class ToolShelf:
     """The same tools for every session."""
@@ -77,6 +80,9 @@ class ToolShelf:
 
     def handler(self, name: str) -> Handler:
         return self._handlers[name]
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return None
 
 
 def threaded(function: Callable[[Call], Outcome]) -> Handler:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -37,7 +37,7 @@ from zorivest_rpc.protocol.jsonrpc import (
     error_frame,
 )
 from zorivest_rpc.protocol.revisions import BY_NAME
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.protocol.session import HEADERS, Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
@@ -187,6 +187,7 @@ class Streamable:
             params, meta, problem = Params(), error.meta, error
         if not legacy_header or claims_modern(meta):
             session = self._modern_session(request, method, params, meta, id, principal, problem)
+            _note_headers(session, headers)
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
             exchange = self._request(conversation, session, id, method, params, channel)
@@ -326,6 +327,7 @@ class Streamable:
 
     def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
         session = Session(principal=principal)
+        _note_headers(session, request.headers)
         session.check("initialize", id)
         channel = PostChannel(None, False)
         self._request(Conversation(session), session, id, "initialize", params, channel)
@@ -462,6 +464,14 @@ class Streamable:
         error = ProtocolError(INVALID_REQUEST, f"{request.method} is not served here")
         allow = (("Allow", "GET, POST, DELETE, OPTIONS"),)
         return self._writer.answer(request, HTTPStatus.METHOD_NOT_ALLOWED, error_frame(error), _json(request) + allow)
+
+
+def _note_headers(session: Session, headers: Mapping[str, str]) -> None:
+    """What may shape the list: the narrowing headers, and the agent as a hint to who is calling."""
+    session.agent = headers.get("User-Agent", "")
+    asked = tuple(headers.get(name, "") for name in HEADERS)
+    if any(asked):
+        session.asked = asked
 
 
 def _accepts(header: str | None) -> tuple[bool, bool]:
