@@ -11,6 +11,7 @@ from . import (
     bars,
     confirmation,
     costs,
+    demo,
     guard,
     images,
     journal,
@@ -42,4 +43,5 @@ AREAS = (
     costs.ROUTES,
     mistakes.ROUTES,
     bars.ROUTES,
+    demo.ROUTES,
 )
