@@ -22,6 +22,10 @@ def dec(value: int | float | str | Decimal) -> Decimal:
     return Decimal(str(value))
 
 
+def decs(*values: int | str) -> tuple[Decimal, ...]:
+    return tuple(dec(value) for value in values)
+
+
 def fill(
     side: Side, symbol: str, quantity: int | str, price: int | float | str, day: str, *, minute: int = 0, **rest: Any
 ) -> Execution:
