@@ -32,7 +32,7 @@ from zorivest_rpc.embedded.tax.model import (
 from zorivest_rpc.embedded.tax.money import ZERO, share_of
 from zorivest_rpc.embedded.tax.symbols import is_section_1256, option_terms
 
-__all__ = ["WINDOW", "WashMatch", "WashRule", "closing_order", "is_candidate", "replaceable_symbols"]
+__all__ = ["WINDOW", "WashMatch", "WashRule", "can_be_washed", "closing_order", "is_candidate", "replaceable_symbols"]
 
 WINDOW = timedelta(days=30)
 _SECURITIES = {AssetClass.EQUITY, AssetClass.OPTION, AssetClass.BOND, AssetClass.MUTUAL_FUND}
@@ -83,6 +83,15 @@ def is_candidate(loss: Lot, other: Lot, accounts: Accounts, policy: WashPolicy) 
     return accounts.get(other.account_id, OWN_TAXABLE).spousal == accounts.get(loss.account_id, OWN_TAXABLE).spousal
 
 
+def can_be_washed(lot: Lot, accounts: Accounts, policy: WashPolicy, sold: date) -> bool:
+    """Whether §1091 reaches a loss on `lot` sold on a day: a security in a taxable account, not marked to market."""
+    if lot.asset_class not in _SECURITIES or sold.year in policy.mark_to_market_years:
+        return False
+    if accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged:
+        return False
+    return not (policy.section_1256_eligible and is_section_1256(lot.ticker, lot.asset_class))
+
+
 def replaceable_symbols(ticker: str, direction: Direction, policy: WashPolicy) -> tuple[str, ...]:
     """Whose losses an acquisition of `ticker` can wash: its own, and for a call bought also the share's (§1091(a))."""
     terms = option_terms(ticker)
@@ -106,14 +115,12 @@ class WashRule:
         self._calls: dict[str, dict[str, None]] = {}
 
     def concerns(self, lot: Lot) -> bool:
-        """Whether a loss on `lot` can be disallowed at all."""
-        if lot.asset_class not in _SECURITIES or lot.delivered or lot.close_date is None:
-            return False
-        if self._accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged:
-            return False
-        if lot.close_date.year in self._policy.mark_to_market_years:
-            return False
-        return not (self._policy.section_1256_eligible and is_section_1256(lot.ticker, lot.asset_class))
+        """Whether the result of a closed lot can be disallowed at all."""
+        return (
+            lot.close_date is not None
+            and not lot.delivered
+            and can_be_washed(lot, self._accounts, self._policy, lot.close_date)
+        )
 
     def after_close(self, closed: Iterable[Lot]) -> list[WashMatch]:
         """Match losses just taken against purchases of the last 30 days that are still held."""
