@@ -1,9 +1,9 @@
 """Estimated tax for one quarter (§6654): what is required by when, what was paid, and the penalty for what was not.
 
 Rule 1: everything is cumulative; an installment is what the cumulative need exceeds the earlier installments by.
-Rule 2: payments cover the oldest installment that is still open (§6654(b)(3)). Withholding counts as paid in four equal
-parts on the due dates (§6654(g)).
-Rule 3: while the year is not over, the year's tax is projected from the quarter's own period; afterwards it is known."""
+Rule 2: payments cover the oldest installment that is still open (§6654(b)(3)). Withholding counts as paid in four
+equal parts on the due dates (§6654(g)).
+Rule 3: while the year is not over, its tax is projected from the quarter's own period; afterwards it is known."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def quarterly_estimate(
             prior_year_tax=profile.prior_year_tax,
             prior_year_share=share,
             withholding_to_date=cents(profile.withholding * quarter.number / 4),
-            notes=tuple(_notes(profile, method, income, quarter, today)),
+            notes=tuple(_notes(profile, method, quarter, today, penalty)),
         ),
         required=installment.required,
         paid=paid,
@@ -288,14 +288,14 @@ def quarterly_estimate(
 
 
 def _notes(
-    profile: TaxProfile, method: EstimationMethod, income: Income, quarter: Quarter, today: date
+    profile: TaxProfile, method: EstimationMethod, quarter: Quarter, today: date, penalty: Decimal
 ) -> Iterable[str]:
     month, day = _PERIOD_ENDS[quarter.number - 1]
     if profile.prior_year_tax is None and method is EstimationMethod.PRIOR_YEAR:
         yield "The profile names no prior-year tax; 90 % of this year's projected tax stands in for it."
-    if not income.is_final and today < date(profile.tax_year, month, day):
+    if today < date(profile.tax_year, month, day):
         yield f"The period ends on {date(profile.tax_year, month, day)}; only gains up to {today} are in."
-    if today >= next(rate.start for rate in penalty_rates() if rate.assumed):
+    if penalty and any(rate.assumed and rate.start <= today for rate in penalty_rates()):
         yield "The latest underpayment rate is carried forward from the last published quarter."
 
 

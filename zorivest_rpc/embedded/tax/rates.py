@@ -1,4 +1,4 @@
-"""What the next dollar of gain costs: by the brackets where other income is known, else by the bracket in the profile."""
+"""What the next dollar of gain costs: by the brackets where other income is known, else by the profile's own rate."""
 
 from __future__ import annotations
 
