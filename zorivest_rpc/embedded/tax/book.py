@@ -33,7 +33,7 @@ from zorivest_rpc.embedded.tax.model import (
 from zorivest_rpc.embedded.tax.money import ZERO, apportion, exact
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
-from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule, closing_order
+from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
 
 __all__ = ["Event", "LotBook", "Step", "build", "event_order"]
 
@@ -100,22 +100,20 @@ class LotBook:
         for split in sorted(splits, key=event_order):
             self._splits.setdefault(split.symbol, []).append(split)
             self._note(split.symbol, event_order(split))
-        for lot in sorted(lots, key=closing_order):
+        known = list(lots)
+        for lot in known:
             self._holdings.add(lot)
-            self._wash.remember(lot)
             self._note(lot.ticker, (lot.opened_at, lot.linked_trade_ids[0]))
             if lot.closed_at is not None:
                 self._note(lot.ticker, (lot.closed_at, lot.linked_trade_ids[-1]))
-                if lot.gain < 0 and self._wash.concerns(lot):
-                    self._wash.wait(lot, self._scale_since(lot.ticker, lot.closed_at))
+        self._wash.restore(known, self._scale_since)
         self._holdings.touched.clear()
 
     def adopt(self, lot: Lot) -> Step:
-        """Take in a lot that came without a trade: a transfer, a gift, an inheritance; no replacement by itself."""
+        """Take in a lot that came without a trade: a transfer, a gift, an inheritance; none of them replaces a loss."""
         if lot.lot_id in self._holdings.lots:
             raise TaxError("duplicate_lot", f'Lot "{lot.lot_id}" is already in the book.')
         self._holdings.add(lot)
-        self._wash.remember(lot)
         return Step(self._holdings.drain())
 
     def advance(self, event: Event) -> Step:

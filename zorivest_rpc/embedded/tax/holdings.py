@@ -73,19 +73,6 @@ class Holdings:
         line = self._line(account_id, ticker)
         return self.lots[line[0]].direction if line else None
 
-    def opened_since(self, ticker: str, since: date, direction: Direction) -> list[Lot]:
-        """Open lots of every account opened on or after a day, oldest first."""
-        found: list[Lot] = []
-        for line in self._open.get(ticker, {}).values():
-            for lot_id in reversed(line):
-                lot = self.lots[lot_id]
-                if lot.open_date < since:
-                    break
-                if lot.direction is direction:
-                    found.append(lot)
-        found.sort(key=lambda lot: lot.order)
-        return found
-
     def open_of(self, ticker: str) -> list[Lot]:
         return [self.lots[lot_id] for line in self._open.get(ticker, {}).values() for lot_id in line]
 

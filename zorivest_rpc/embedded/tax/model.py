@@ -160,7 +160,7 @@ def parse(kind: type[E], text: str) -> E:
     return found
 
 
-class Execution(msgspec.Struct, frozen=True, kw_only=True):
+class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fill. `commission` holds commission and fees; `lot_ids` are the lots a sale identifies."""
 
     exec_id: str

@@ -10,8 +10,9 @@ Rule 5: only stock and securities can be washed; futures, currency and crypto as
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
@@ -38,7 +39,7 @@ WINDOW = timedelta(days=30)
 _SECURITIES = {AssetClass.EQUITY, AssetClass.OPTION, AssetClass.BOND, AssetClass.MUTUAL_FUND}
 
 
-class WashMatch(msgspec.Struct, frozen=True, kw_only=True):
+class WashMatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Part of one loss, disallowed because of part of one purchase."""
 
     chain_id: str
@@ -60,6 +61,14 @@ class WashMatch(msgspec.Struct, frozen=True, kw_only=True):
     is_permanent: bool
 
 
+_ACQUIRED = {
+    AcquisitionSource.PURCHASE,
+    AcquisitionSource.DRIP,
+    AcquisitionSource.EXERCISE,
+    AcquisitionSource.ASSIGNMENT,
+}  # §1091(a) speaks of purchases and taxable exchanges; gifts, inheritances and transfers are neither
+
+
 class _Waiting(msgspec.Struct):
     lot_id: str
     closed_at: datetime
@@ -74,7 +83,7 @@ def closing_order(lot: Lot) -> tuple[datetime, str, tuple[datetime, str, int, st
 
 def is_candidate(loss: Lot, other: Lot, accounts: Accounts, policy: WashPolicy) -> bool:
     """Whether `other` may replace the shares of `loss`, dates and quantities aside."""
-    if other.direction is not loss.direction or other.purchase == loss.purchase or other.delivered:
+    if other.direction is not loss.direction or other.purchase == loss.purchase or other.source not in _ACQUIRED:
         return False
     if other.source is AcquisitionSource.DRIP and not policy.include_drip:
         return False
@@ -112,6 +121,7 @@ class WashRule:
         self._accounts = accounts
         self._policy = policy
         self._waiting: dict[str, deque[_Waiting]] = {}
+        self._recent: dict[tuple[str, Direction], deque[str]] = {}
         self._calls: dict[str, dict[str, None]] = {}
 
     def concerns(self, lot: Lot) -> bool:
@@ -126,22 +136,20 @@ class WashRule:
         """Match losses just taken against purchases of the last 30 days that are still held."""
         matches: list[WashMatch] = []
         for loss in sorted(closed, key=closing_order):
-            if loss.gain < 0 and self.concerns(loss):
-                waiting = self.wait(loss, Decimal(1))
-                matches += self._look_back(waiting, loss)
+            if loss.gain < 0 and self.concerns(loss) and loss.closed_at and loss.close_date:
+                entry = _Waiting(loss.lot_id, loss.closed_at, loss.close_date, Decimal(1))
+                matches += self._look_back(entry)
+                self._wait(entry, loss.ticker)
         return matches
 
-    def wait(self, loss: Lot, scale: Decimal) -> _Waiting:
-        """Let a loss wait for purchases of the next 30 days."""
-        if loss.closed_at is None or loss.close_date is None:
-            raise ValueError(f"lot {loss.lot_id} is open")
-        entry = _Waiting(loss.lot_id, loss.closed_at, loss.close_date, scale)
-        self._waiting.setdefault(loss.ticker, deque()).append(entry)
-        return entry
+    def _wait(self, entry: _Waiting, ticker: str) -> None:
+        """Let what is left of a loss wait for purchases of the next 30 days."""
+        if _is_left(self._holdings.lots[entry.lot_id]):
+            self._waiting.setdefault(ticker, deque()).append(entry)
 
     def after_open(self, opened: Lot) -> list[WashMatch]:
-        """Match a purchase against the losses of the last 30 days, the oldest loss first."""
-        self.remember(opened)
+        """Match a purchase against the losses of the last 30 days, the oldest loss first; what is left of it is kept
+        in mind for losses to come."""
         matches: list[WashMatch] = []
         for symbol in replaceable_symbols(opened.ticker, opened.direction, self._policy):
             line = self._waiting.get(symbol)
@@ -156,9 +164,26 @@ class WashRule:
                 if _is_left(loss) and is_candidate(loss, lot, self._accounts, self._policy):
                     matches.append(self._match(entry, loss, lot))
             self._forget(line, opened.open_date - WINDOW)
+        self._keep_in_mind(self._holdings.lots[opened.lot_id])
         return matches
 
-    def remember(self, lot: Lot) -> None:
+    def restore(self, lots: Iterable[Lot], scale_since: Callable[[str, datetime], Decimal]) -> None:
+        """Take up stored lots: open ones as possible replacements, losses as waiting for one."""
+        for lot in sorted(lots, key=lambda lot: lot.order):
+            self._keep_in_mind(lot)
+        for lot in sorted(lots, key=closing_order):
+            if lot.closed_at and lot.close_date and lot.gain < 0 and self.concerns(lot):
+                entry = _Waiting(lot.lot_id, lot.closed_at, lot.close_date, scale_since(lot.ticker, lot.closed_at))
+                self._wait(entry, lot.ticker)
+
+    def _keep_in_mind(self, lot: Lot) -> None:
+        if lot.is_closed or _free_units(lot) <= 0 or lot.source not in _ACQUIRED:
+            return
+        line = self._recent.setdefault((lot.ticker, lot.direction), deque())
+        at = len(line)
+        while at and self._holdings.lots[line[at - 1]].order > lot.order:
+            at -= 1
+        line.insert(at, lot.lot_id)
         terms = option_terms(lot.ticker)
         if terms is not None and terms.is_call:
             self._calls.setdefault(terms.underlying, {})[lot.ticker] = None
@@ -172,21 +197,34 @@ class WashRule:
         while line and (line[0].day < since or not _is_left(self._holdings.lots[line[0].lot_id])):
             line.popleft()
 
-    def _look_back(self, entry: _Waiting, loss: Lot) -> list[WashMatch]:
-        since = entry.day - WINDOW
+    def _look_back(self, entry: _Waiting) -> list[WashMatch]:
+        loss = self._holdings.lots[entry.lot_id]
         symbols = [loss.ticker]
         if self._policy.method is WashSaleMethod.CONSERVATIVE and loss.direction is Direction.LONG:
             symbols += self._calls.get(loss.ticker, ())
-        found = [lot for symbol in symbols for lot in self._holdings.opened_since(symbol, since, loss.direction)]
-        found.sort(key=lambda lot: lot.order)
+        lines = [self._usable(symbol, loss.direction, entry.day - WINDOW) for symbol in symbols]
+        found = lines[0] if len(lines) == 1 else heapq.merge(*lines, key=lambda lot: lot.order)
         matches: list[WashMatch] = []
         for lot in found:
-            loss = self._holdings.lots[entry.lot_id]
-            if not _is_left(loss):
-                break
-            if _free_units(lot) > 0 and is_candidate(loss, lot, self._accounts, self._policy):
+            if is_candidate(loss, lot, self._accounts, self._policy):
                 matches.append(self._match(entry, loss, lot))
+                loss = self._holdings.lots[entry.lot_id]
+                if not _is_left(loss):
+                    break
         return matches
+
+    def _usable(self, ticker: str, direction: Direction, since: date) -> Iterator[Lot]:
+        """Open lots of every account bought on or after a day, oldest first, with shares not yet used to replace.
+
+        What turns out closed, used up or too old is dropped on the way, so no lot is passed over twice in vain."""
+        line, at = self._recent.get((ticker, direction)), 0
+        while line and at < len(line):
+            lot = self._holdings.lots[line[at]]
+            if lot.is_closed or _free_units(lot) <= 0 or lot.open_date < since:
+                del line[at]
+                continue
+            yield lot
+            at += 1
 
     def _match(self, entry: _Waiting, loss: Lot, candidate: Lot) -> WashMatch:
         """Disallow what `candidate` replaces of `loss`, and move it into the replacing shares."""
@@ -208,6 +246,8 @@ class WashRule:
                 chain_ids=tuple(dict.fromkeys((*target.chain_ids, *chain))),
             )
         self._holdings.put(changed)
+        if changed.lot_id != candidate.lot_id:
+            self._keep_in_mind(changed)  # a contract may have shares to spare
         self._holdings.put(
             replace(loss, disallowed=loss.disallowed + amount, washed_quantity=loss.washed_quantity + used)
         )

@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 
-class WashWindow(msgspec.Struct, frozen=True):
+class WashWindow(msgspec.Struct, frozen=True, gc=False):
     start: date
     end: date
 
 
-class WashSaleRow(msgspec.Struct, frozen=True, kw_only=True):
+class WashSaleRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One loss and one purchase that replaced it, in whole or in part."""
 
     chain_id: str
@@ -64,7 +64,7 @@ class WashSaleReport(msgspec.Struct, frozen=True, kw_only=True):
     disclaimer: str = DISCLAIMER
 
 
-class WashEntry(msgspec.Struct, frozen=True, kw_only=True):
+class WashEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that happened to a chain."""
 
     entry_id: str
