@@ -140,6 +140,11 @@ def test_specific_identification_uses_the_named_lots_in_their_order() -> None:
     assert sold(book) == {"c": dec(100), "a": dec(50)}
 
 
+def test_a_sale_larger_than_the_named_lots_goes_on_with_the_oldest() -> None:
+    book = three_lots(CostBasisMethod.SPEC_ID, lot_ids=("lot-b",))
+    assert sold(book) == {"b": dec(100), "a": dec(50)}
+
+
 def test_specific_identification_without_names_falls_back_to_the_oldest_and_says_so() -> None:
     # Reg. §1.1012-1(c)(1): without adequate identification the earliest acquired are sold.
     book = book_of(buy("ACME", 10, 1, "2026-01-05"), method=CostBasisMethod.SPEC_ID)
@@ -282,6 +287,17 @@ def test_an_adopted_lot_keeps_the_donors_date_and_an_inherited_one_is_long_term(
     assert sold(book) == {"gift": dec(10)}
     (inherited,) = book_of(buy("ACME", 1, 1, "2026-01-05", source=AcquisitionSource.INHERITANCE)).open_lots
     assert inherited.is_long_term(date(2026, 1, 6))
+
+
+def test_an_inherited_or_given_lot_replaces_no_loss() -> None:
+    # §1091(a): acquired by purchase or by a taxable exchange.
+    for source in (AcquisitionSource.INHERITANCE, AcquisitionSource.GIFT, AcquisitionSource.TRANSFER):
+        book = book_of(
+            buy("ACME", 10, 50, "2025-06-02"),
+            sell("ACME", 10, 40, "2026-03-02"),
+            buy("ACME", 10, 41, "2026-03-10", source=source),
+        )
+        assert book.matches == []
 
 
 def test_a_step_names_every_lot_that_changed() -> None:

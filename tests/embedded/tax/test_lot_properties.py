@@ -182,6 +182,38 @@ def test_going_on_from_stored_lots_equals_building_from_the_whole_history(
 
 
 @MANY
+@given(executions(splits=True), st.data())
+def test_open_lots_and_the_losses_of_the_last_thirty_days_are_enough_to_go_on(
+    events: list[Event], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, len(events)))
+    first = build(events[:cut], LotBook(accounts=ACCOUNTS))
+    since = events[cut - 1].time.date() - timedelta(days=31)
+    kept = [lot for lot in first.lots if lot.close_date is None or (lot.gain < 0 and lot.close_date >= since)]
+    second = LotBook(accounts=ACCOUNTS)
+    second.restore(kept, [event for event in events[:cut] if isinstance(event, StockSplit)])
+    for event in events[cut:]:
+        second.advance(event)
+    forgotten = {lot.lot_id: lot for lot in first.lots if lot not in kept}
+    whole = build(events, LotBook(accounts=ACCOUNTS))
+    assert state(second) | forgotten == state(whole)
+
+
+@MANY
+@given(executions(splits=True))
+def test_a_replacement_takes_over_the_days_the_loss_was_held(events: list[Event]) -> None:
+    # §1223(3)
+    book = build(events, LotBook(accounts=ACCOUNTS))
+    for match in book.matches:
+        replacement, loss = book.lot(match.replacement_lot_id), book.lot(match.loss_lot_id)
+        assert replacement.tacked_days >= match.tacked_days
+        assert abs((replacement.open_date - match.loss_date).days) <= 30
+        if not match.is_permanent:
+            assert match.tacked_days == loss.holding_days(match.loss_date)
+            assert replacement.holding_start <= replacement.open_date
+
+
+@MANY
 @given(executions(splits=True), st.randoms(use_true_random=False))
 def test_a_history_in_any_order_builds_the_same_book(events: list[Event], random: object) -> None:
     shuffled = list(events)
