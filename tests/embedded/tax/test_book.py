@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.embedded.tax.fills import book_of, buy, dec, deliver, sell, split
@@ -261,6 +262,19 @@ def test_an_execution_from_the_past_is_refused_and_changes_nothing() -> None:
     assert refused.value.code == "out_of_order"
     assert book.lots == before
     book.advance(buy("OTHER", 1, 1, "2026-01-04"))
+
+
+def test_a_time_without_an_offset_is_refused() -> None:
+    fill = buy("ACME", 1, 10, "2026-01-05")
+    with pytest.raises(TaxError) as refused:
+        LotBook().advance(msgspec.structs.replace(fill, time=fill.time.replace(tzinfo=None)))
+    assert refused.value.code == "naive_time"
+
+
+def test_a_lot_survives_storage_as_json() -> None:
+    book = book_of(buy("ACME", 3, 10, "2026-01-05", commission="0.01"), sell("ACME", 1, 12, "2026-02-05"))
+    for lot in book.lots:
+        assert msgspec.json.decode(msgspec.json.encode(lot), type=Lot) == lot
 
 
 def test_the_trade_date_is_the_exchange_day_not_the_utc_day() -> None:

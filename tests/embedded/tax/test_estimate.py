@@ -247,6 +247,19 @@ def test_a_mark_to_market_trader_has_ordinary_results_without_a_loss_limit() -> 
     assert (estimate.realized_gains.ordinary, estimate.realized_gains.carryforward_lt) == decs(-20000, 0)
 
 
+def test_an_ordinary_loss_beyond_other_income_shelters_long_term_gains() -> None:
+    # O = 30000, ordinary −50000: 20000 left over; 100000 − 20000 = 80000 from zero: 30550 × 15 %.
+    estimate = estimate_gains(profile(agi_estimate=dec(46100)), gains(0, 100000, -50000))
+    assert estimate.federal_estimate.long_term == dec("4582.50")
+
+
+def test_old_capital_losses_lower_a_traders_ordinary_income_by_the_limit_only() -> None:
+    # 10000 − 3000 = 7000; MAGI 195000 + 7000 = 202000: NIIT 3.8 % × 2000 = 76; 2000 of the 5000 stay capital losses.
+    trader = profile(agi_estimate=dec(195000), capital_loss_carryforward=dec(5000))
+    estimate = estimate_gains(trader, gains(ordinary=10000))
+    assert (estimate.federal_estimate.niit, estimate.realized_gains.carryforward_st) == decs(76, 2000)
+
+
 @pytest.mark.parametrize(("eligible", "short", "long"), [(True, 4000, 6000), (False, 10000, 0)])
 def test_section_1256_contracts_are_sixty_forty(eligible: bool, short: int, long: int) -> None:
     # §1256(a)(3): a futures gain of 10000 in a month: 6000 long-term, 4000 short-term.

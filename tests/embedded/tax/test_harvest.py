@@ -100,6 +100,10 @@ def test_a_purchase_already_used_up_as_a_replacement_is_no_risk() -> None:
     assert not scan(book).opportunities[0].wash_risk
 
 
+def test_short_positions_are_not_scanned() -> None:
+    assert scan(book_of(sell("ACME", 100, 30, "2026-01-05"))).opportunities == ()
+
+
 def test_an_adjusted_basis_can_turn_a_gain_into_a_loss() -> None:
     # 100 at 38 plus 1000 taken over = 4800 against 4000.
     book = book_of(

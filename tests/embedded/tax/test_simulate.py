@@ -110,6 +110,13 @@ def test_a_loss_beside_a_recent_purchase_is_at_risk() -> None:
     assert result.lots_to_close[0].wash_risk
 
 
+def test_only_lots_sold_at_a_loss_are_marked() -> None:
+    book = book_of(
+        buy("ACME", 10, 30, "2024-01-08"), buy("ACME", 10, 50, "2024-01-09"), buy("ACME", 10, 45, "2026-05-20")
+    )
+    assert [lot.wash_risk for lot in run(book, 20, 40).lots_to_close] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("day", "price", "quantity", "at_risk"),
     [

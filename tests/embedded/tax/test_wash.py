@@ -237,6 +237,18 @@ def test_a_call_held_when_the_loss_is_taken_replaces_shares_too() -> None:
     ]
 
 
+def test_the_shares_a_contract_has_to_spare_replace_the_next_loss() -> None:
+    # Three calls stand for 300 shares: 60 and 240 sold at a loss of 10 each, all of it disallowed.
+    book = book_of(
+        buy("ACME", 300, 50, "2025-06-02"),
+        buy(CALL, 3, 2, "2026-02-20", asset_class=AssetClass.OPTION, exec_id="call"),
+        sell("ACME", 60, 40, "2026-03-02"),
+        sell("ACME", 240, 40, "2026-03-03"),
+    )
+    assert [match.disallowed for match in book.matches] == [dec(600), dec(2000), dec(400)]
+    assert sum(lot.wash_sale_adjustment for lot in by_buy(book, "call")) == 3000
+
+
 def test_a_put_bought_is_no_option_to_acquire() -> None:
     book = book_of(*a_loss_of_1000(), buy("ACME 260619 P 50", 1, 2, "2026-03-10", asset_class=AssetClass.OPTION))
     assert book.matches == []

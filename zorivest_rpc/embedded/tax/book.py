@@ -118,6 +118,8 @@ class LotBook:
 
     def advance(self, event: Event) -> Step:
         """Move on by one event and say what changed."""
+        if event.time.tzinfo is None:
+            raise TaxError("naive_time", f"Execution {event.exec_id} has a time without an offset.")
         group, key = underlying(event.symbol), event_order(event)
         last = self._last.get(group)
         if last is not None and key <= last:

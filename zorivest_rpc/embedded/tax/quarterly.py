@@ -173,7 +173,7 @@ def installments(profile: TaxProfile, income: Income, method: EstimationMethod) 
 
 
 def interest(amount: Decimal, start: date, end: date) -> Decimal:
-    """Simple interest on a shortfall from one day to another at the underpayment rate of each day (§6654(a), §6621)."""
+    """Simple interest from one day to a later one at each day's underpayment rate (§6654(a), §6621), else nothing."""
     rates = penalty_rates()
     turns = [rate.start for rate in rates if start < rate.start <= end]
     turns += [date(year, 1, 1) for year in range(start.year + 1, end.year + 1)]
@@ -215,15 +215,14 @@ def penalty_for(
         while left > 0 and entries:
             day, amount = entries[0]
             used = min(left, amount)
-            if installment.quarter is quarter and day > installment.due_date:
+            if installment.quarter is quarter:
                 owed += interest(used, installment.due_date, day)
             left -= used
             entries[0] = (day, amount - used)
             if entries[0][1] <= 0:
                 entries.pop(0)
         if installment.quarter is quarter:
-            if last_day > installment.due_date:
-                owed += interest(left, installment.due_date, last_day)
+            owed += interest(left, installment.due_date, last_day)
             break
     return cents(owed)
 

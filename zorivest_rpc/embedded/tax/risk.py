@@ -41,8 +41,7 @@ def threats(
             continue
         for lot in recent:
             if (
-                lot.lot_id != loss.lot_id
-                and lot.units > lot.replaced_units
+                lot.units > lot.replaced_units
                 and loss.ticker in replaceable_symbols(lot.ticker, lot.direction, policy)
                 and is_candidate(loss, lot, accounts, policy)
             ):
