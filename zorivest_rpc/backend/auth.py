@@ -15,7 +15,7 @@ from hashlib import sha256
 import msgspec
 
 from zorivest_rpc.backend.coalesce import Coalesced
-from zorivest_rpc.errors import BackendError, BackendUnreachable
+from zorivest_rpc.errors import BackendError
 from zorivest_rpc.protocol.jsonrpc import Json
 
 __all__ = ["Grant", "Keyring", "Sessions", "principal_of"]
@@ -85,7 +85,8 @@ class Sessions:
     async def _renew(self) -> Grant:
         key = self._key()
         if not key:
-            raise BackendUnreachable(
+            raise BackendError(
+                401,
                 "The backend needs an API key and none is configured. Set ZORIVEST_API_KEY, or send the key as "
                 "Authorization: Bearer …, and call again.",
                 code="no_api_key",

@@ -214,7 +214,7 @@ def _rounded(value: float) -> int:
 
 
 def _rounded_to(value: float, digits: int) -> float:
-    return floor(value * 10**digits + 0.5) / 10**digits
+    return floor(value * 10.0**digits + 0.5) / 10.0**digits
 
 
 def _label(name: str) -> str:

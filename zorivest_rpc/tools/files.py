@@ -101,8 +101,8 @@ class ImportRoots:
 
     def _outside(self, path: str) -> FileRefused:
         return FileRefused(
-            f'"{path}" is not in a directory that may be read. Allowed: {self._allowed()}. Move the file there, or start '
-            "the server with --import-root.",
+            f'"{path}" is not in a directory that may be read. Allowed: {self._allowed()}. Move the file there, or '
+            "start the server with --import-root.",
             code="file_outside_roots",
             next="Move the file into an allowed directory.",
         )
