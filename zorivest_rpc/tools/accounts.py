@@ -102,9 +102,7 @@ async def _listed(backend: Backend, path: str) -> list[dict[str, Json]] | ToolEr
     return entries(reply.value)
 
 
-def _row(
-    kind: str, id: str, entry: dict[str, Json], dated: str, stale: bool, action: str
-) -> dict[str, Json]:
+def _row(kind: str, id: str, entry: dict[str, Json], dated: str, stale: bool, action: str) -> dict[str, Json]:
     name, at = entry.get("name"), entry.get(dated)
     return {
         "type": kind,

@@ -5,25 +5,20 @@ A write goes through `write`: it carries a key, leaves a receipt, and a lost ans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
 from msgspec import UNSET
 
-from zorivest_rpc.backend.interface import Backend, Reply
+from zorivest_rpc.backend.interface import Reply
 from zorivest_rpc.call import Call, Outcome, fail, give
 from zorivest_rpc.catalog.spec import ToolSpec, defaults
 from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.tools.rest import RECEIPT_KEY, BackendFor, Shape
 
-__all__ = ["RECEIPT_KEY", "BackendFor", "Kit", "Shape", "Written", "bad_answer", "entries", "flagged", "segment"]
-
-BackendFor: TypeAlias = Callable[[Call], Backend]
-Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
-"""What of a payload this call's client is shown."""
-
-RECEIPT_KEY: Final = "com.zorivest/receipt"
+__all__ = ["Kit", "Written", "bad_answer", "entries", "flagged", "segment"]
 
 
 class Written(NamedTuple):
@@ -68,7 +63,10 @@ class Kit:
         try:
             reply = await backend.ask(method, path, body=body, repeatable=repeatable, key=key)
         except OutcomeUnknown as error:
-            raise self._unknown(spec, error) from None
+            check = (
+                f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
+            )
+            raise OutcomeUnknown(f"{error.text} {check or ''}".rstrip(), next=check) from None
         receipt: dict[str, Json] = {
             "changed": f"{method} {path}",
             "status": reply.status,
@@ -83,7 +81,12 @@ class Kit:
         return Written(reply, receipt)
 
     def give(
-        self, call: Call, payload: dict[str, Json], *, message: str | None = None, receipt: dict[str, Json] | None = None
+        self,
+        call: Call,
+        payload: dict[str, Json],
+        *,
+        message: str | None = None,
+        receipt: dict[str, Json] | None = None,
     ) -> Outcome:
         """A result as this client is shown it; `message` is for the model and always shown."""
         shown = payload if self._shape is None else self._shape(call, payload)
@@ -91,10 +94,6 @@ class Kit:
         if receipt is not None:
             outcome.meta = {RECEIPT_KEY: receipt}
         return outcome
-
-    def _unknown(self, spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown:
-        check = f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
-        return OutcomeUnknown(f"{error.text} {check or ''}".rstrip(), next=check)
 
 
 def flagged(payload: dict[str, Json], error: ToolError) -> Outcome:

@@ -68,7 +68,9 @@ class Schedules:
 
 def _changes(arguments: dict[str, Json]) -> dict[str, Json]:
     """By presence and not by truth: `enabled: false` is a change, an empty text is none."""
-    return {name: arguments[name] for name in ("cron_expression", "timezone", "enabled") if arguments.get(name, "") != ""}
+    return {
+        name: arguments[name] for name in ("cron_expression", "timezone", "enabled") if arguments.get(name, "") != ""
+    }
 
 
 def _object(value: Json) -> dict[str, Json] | None:

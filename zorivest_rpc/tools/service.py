@@ -1,5 +1,4 @@
-"""The backend as a process: its vitals, a restart that is believed only when a new process answers, and its log files.
-"""
+"""The backend as a process: its vitals, a restart that is believed only once a new process answers, its log files."""
 
 from __future__ import annotations
 
@@ -107,16 +106,14 @@ class Service:
 
     async def logs(self, call: Call) -> Outcome:
         names, hint = await asyncio.get_running_loop().run_in_executor(None, _log_files, self._log_directory)
-        return self._kit.give(
-            call, {"log_directory": self._log_directory, "log_files": names, "hint": hint}
-        )
+        return self._kit.give(call, {"log_directory": self._log_directory, "log_files": names, "hint": hint})
 
 
 class _Witness:
     """Tells the new process from the old: by its instance id, or, where none is given, by what else shows it."""
 
     def __init__(self, before: Reply | ToolError) -> None:
-        health = before.value if isinstance(before, Reply) else None
+        health = _object(before)
         self._instance = _text(health, "instance_id")
         self._uptime = _number(health, "uptime_seconds")
         self._was_gone = False
@@ -127,12 +124,13 @@ class _Witness:
             # "backend_down" is a memory of earlier failures, not something seen now
             self._was_gone |= isinstance(after, BackendUnreachable) and after.code != "backend_down"
             return False
-        if _text(after.value, "status") != "ok":
+        health = _object(after)
+        if health.get("status") != "ok":
             return False
         if self._instance is not None:
-            instance = _text(after.value, "instance_id")
+            instance = _text(health, "instance_id")
             return instance is not None and instance != self._instance
-        uptime = _number(after.value, "uptime_seconds")
+        uptime = _number(health, "uptime_seconds")
         if uptime is None:
             return self._was_gone
         if self._uptime is not None:
@@ -153,8 +151,7 @@ def _answers(found: Reply | ToolError) -> bool:
 
 
 def _vitals(health: Reply | ToolError, process: Reply | ToolError) -> dict[str, Json]:
-    figures = process.value if isinstance(process, Reply) else None
-    about = health.value if isinstance(health, Reply) else None
+    figures, about = _object(process), _object(health)
     uptime = _number(figures, "uptime_seconds")
     if uptime is None:
         uptime = _number(about, "uptime_seconds")
@@ -171,10 +168,10 @@ def _vitals(health: Reply | ToolError, process: Reply | ToolError) -> dict[str, 
     scheduler = _part(about, "scheduler")
     if (policies := _number(scheduler, "active_policies")) is not None:
         given["scheduler"] = {"active_policies": int(policies), "next_run": _text(scheduler, "next_run")}
-    unlocked = _part(about, "database").get("unlocked", _part({"": about}, "").get("database_unlocked"))
+    unlocked = _part(about, "database").get("unlocked", about.get("database_unlocked"))
     if isinstance(unlocked, bool):
         given["database"] = {"unlocked": unlocked}
-    if isinstance(figures, dict) and figures.get("metrics_limited") is True:
+    if figures.get("metrics_limited") is True:
         given["metrics_limited"] = True
     notes = [found.text for found in (health, process) if isinstance(found, ToolError)]
     if notes:
@@ -182,18 +179,22 @@ def _vitals(health: Reply | ToolError, process: Reply | ToolError) -> dict[str, 
     return given
 
 
-def _part(value: Json, name: str) -> dict[str, Json]:
-    found = value.get(name) if isinstance(value, dict) else None
+def _object(found: Reply | ToolError) -> dict[str, Json]:
+    return found.value if isinstance(found, Reply) and isinstance(found.value, dict) else {}
+
+
+def _part(value: dict[str, Json], name: str) -> dict[str, Json]:
+    found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _text(value: Json, name: str) -> str | None:
-    found = value.get(name) if isinstance(value, dict) else None
+def _text(value: dict[str, Json], name: str) -> str | None:
+    found = value.get(name)
     return found if isinstance(found, str) and found else None
 
 
-def _number(value: Json, name: str) -> float | None:
-    found = value.get(name) if isinstance(value, dict) else None
+def _number(value: dict[str, Json], name: str) -> float | None:
+    found = value.get(name)
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
