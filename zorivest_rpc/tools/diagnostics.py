@@ -20,7 +20,7 @@ from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.tools.kit import Kit, entries
 
-__all__ = ["Diagnostics", "guard_state"]
+__all__ = ["Diagnostics", "guard_state", "without_credentials"]
 
 Summary: TypeAlias = Callable[[bool], dict[str, Json]]
 """The metrics of this server's tools; True adds the numbers of each."""
@@ -96,7 +96,7 @@ class Diagnostics:
         if problems:
             report["problems"] = problems
             report["next"] = _advice(replies[0])
-        return self._kit.give(call, _without_credentials(report))
+        return self._kit.give(call, without_credentials(report))
 
     async def _probe(self, backend: Backend, path: str, auth: Auth) -> tuple[Json] | ToolError:
         """The value in a tuple, as it may be anything, or why there is none."""
@@ -209,9 +209,9 @@ def _matching(pattern: re.Pattern[str], value: Json) -> str | None:
     return value if isinstance(value, str) and pattern.match(value) else None
 
 
-def _without_credentials(value: Json) -> Json:
+def without_credentials(value: Json) -> Json:
     if isinstance(value, str):
         return _CREDENTIAL.sub("…", value)
     if isinstance(value, dict):
-        return {_without_credentials(key): _without_credentials(entry) for key, entry in value.items()}
-    return [_without_credentials(entry) for entry in value] if isinstance(value, list) else value
+        return {without_credentials(key): without_credentials(entry) for key, entry in value.items()}
+    return [without_credentials(entry) for entry in value] if isinstance(value, list) else value
