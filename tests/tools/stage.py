@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -50,10 +50,17 @@ def refused(status: int, text: str = "Refused.", code: str = "backend_error", **
     return BackendError(status, text, code=code, **extra)
 
 
-class Asked(dict[str, Any]):
-    """One question, its parts by name."""
+class Asked(NamedTuple):
+    """One question."""
 
-    __getattr__ = dict.__getitem__
+    method: str
+    path: str
+    query: Mapping[str, Any] | None
+    body: Any
+    auth: Auth
+    repeatable: bool | None
+    timeout: float | None
+    key: str | None
 
 
 class FakeBackend:
@@ -85,9 +92,7 @@ class FakeBackend:
         timeout: float | None = None,
         key: str | None = None,
     ) -> Reply:
-        question = Asked(
-            method=method, path=path, query=query, body=body, auth=auth, repeatable=repeatable, timeout=timeout, key=key
-        )
+        question = Asked(method, path, query, body, auth, repeatable, timeout, key)
         self.asked.append(question)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -126,7 +131,7 @@ class Wire:
     """Notes what a handler tells its client."""
 
     def __init__(self) -> None:
-        self.progress_token = 1
+        self.progress_token: int | str | None = 1
         self.cancelled = False
         self.notes: list[Any] = []
 
@@ -308,10 +313,7 @@ class Client:
             while True:
                 answer: dict[str, Any] = json.loads(await self.memory.receive())
                 if answer.get("id") == self._last:
-                    return answer["result"] if "result" in answer else {"error": answer["error"]}  # type: ignore[no-any-return]
+                    return answer["result"] if "result" in answer else {"error": answer["error"]}
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.request("tools/call", name=name, arguments=arguments)
-
-
-Answers = Callable[[Asked], Awaitable[Reply]]

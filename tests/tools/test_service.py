@@ -131,6 +131,7 @@ async def test_a_restart_is_done_when_another_instance_answers() -> None:
     assert found["status"] == "restarted"
     assert found["version"] == "1.0.0"
     assert restart.clock.slept == [2.0, 2.0, 2.0]
+    assert restart.outcome.meta is not None
     assert restart.outcome.meta["com.zorivest/receipt"]["changed"] == "POST /service/graceful-shutdown"
     assert restart.backend.paths().count(SHUTDOWN) == 1
 
