@@ -142,7 +142,7 @@ class Wire:
         raise AssertionError
 
 
-def make_call(name: str, **arguments: Any) -> Call:
+def make_call(name: str, /, **arguments: Any) -> Call:
     return Call(name, arguments, Session(phase=Phase.READY), Wire())
 
 
@@ -305,7 +305,7 @@ class Client:
         self.memory = memory
         self._last = 0
 
-    async def request(self, method: str, **params: Any) -> dict[str, Any]:
+    async def request(self, method: str, /, **params: Any) -> dict[str, Any]:
         """The result, or the error, of one request; notifications on the way are passed over."""
         self._last += 1
         self.memory.send(dumps({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params}))
@@ -315,5 +315,5 @@ class Client:
                 if answer.get("id") == self._last:
                     return answer["result"] if "result" in answer else {"error": answer["error"]}
 
-    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+    async def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         return await self.request("tools/call", name=name, arguments=arguments)
