@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -103,6 +104,21 @@ async def test_stale_means_strictly_older_and_no_date_is_stale(last_sync: Any, s
     brokers = [{"broker_id": "b", "name": "B", "last_sync": last_sync}]
     (account,) = (await review({"GET /brokers": brokers, "GET /banking/accounts": []}, scope="all"))["accounts"]
     assert account["is_stale"] is stale
+
+
+async def test_a_time_without_an_offset_is_utc_wherever_the_server_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = [{"broker_id": "b", "name": "B", "last_sync": "2026-03-19T12:00:00"}]
+    answers = {"GET /brokers": brokers, "GET /banking/accounts": []}
+    try:
+        for zone in ("Asia/Tokyo", "America/New_York"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            for days, stale in ((0.99, True), (1.01, False)):
+                (account,) = (await review(answers, scope="all", stale_threshold_days=days))["accounts"]
+                assert account["is_stale"] is stale
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_the_threshold_is_the_callers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -91,7 +92,8 @@ async def test_completing_does_not_count_as_a_call() -> None:
 
 @pytest.mark.parametrize("answers", [{}, {**FULL, "GET /trades": never}, dict.fromkeys(FULL, Turn("nonsense"))])
 async def test_a_backend_that_is_away_slow_or_strange_offers_nothing(answers: dict[str, Any]) -> None:
-    assert await completed("trade_post_mortem", "exec_id", "", answers) == []
+    async with asyncio.timeout(5):
+        assert await completed("trade_post_mortem", "exec_id", "", answers) == []
 
 
 async def test_what_a_session_may_not_call_it_is_not_offered_either() -> None:

@@ -57,9 +57,19 @@ FOR_ALL = r"C:\Program Files\Zorivest\Zorivest.exe"
         (MACOS, ["/Applications/Zorivest.app"], Found("/Applications/Zorivest.app", "installed")),
         (LINUX, ["/usr/bin/zorivest"], Found("/usr/bin/zorivest", "installed")),
         (LINUX, ["/usr/local/bin/zorivest"], Found("/usr/local/bin/zorivest", "installed")),
-        (WINDOWS, [r"C:\src\zorivest\ui\package.json"], Found(r"C:\src\zorivest\ui", "dev")),
-        (MACOS, ["/Users/ada/zorivest/ui/package.json"], Found("/Users/ada/zorivest/ui", "dev")),
-        (LINUX, ["/home/ada/zorivest/ui/package.json"], Found("/home/ada/zorivest/ui", "dev")),
+        (WINDOWS, [r"C:\src\zorivest\.git", r"C:\src\zorivest\ui\package.json"], Found(r"C:\src\zorivest\ui", "dev")),
+        (
+            MACOS,
+            ["/Users/ada/zorivest/.git", "/Users/ada/zorivest/ui/package.json"],
+            Found("/Users/ada/zorivest/ui", "dev"),
+        ),
+        (
+            LINUX,
+            ["/home/ada/zorivest/.git", "/home/ada/zorivest/ui/package.json"],
+            Found("/home/ada/zorivest/ui", "dev"),
+        ),
+        (LINUX, ["/home/ada/zorivest/ui/package.json"], None),  # no repository
+        (LINUX, ["/home/ada/zorivest/.git", "/home/ada/ui/package.json"], None),  # outside the repository
         (LINUX, [], None),
         (WINDOWS, [], None),
     ],
@@ -70,14 +80,20 @@ def test_each_platform_has_its_places(facts: dict[str, Any], paths: list[str], e
 
 def test_the_search_path_comes_before_the_variable() -> None:
     everything = {"which": lambda name: f"/opt/bin/{name}", "gui_path": "/opt/zorivest/gui"}
-    on = having("/opt/zorivest/gui", "/usr/bin/zorivest", "/home/ada/zorivest/ui/package.json", **LINUX, **everything)
+    checkout = ("/home/ada/zorivest/.git", "/home/ada/zorivest/ui/package.json")
+    on = having("/opt/zorivest/gui", "/usr/bin/zorivest", *checkout, **LINUX, **everything)
     assert find(on) == Found("/usr/bin/zorivest", "installed")
-    on = having("/opt/zorivest/gui", "/home/ada/zorivest/ui/package.json", **LINUX, **everything)
+    on = having("/opt/zorivest/gui", *checkout, **LINUX, **everything)
     assert find(on) == Found("/home/ada/zorivest/ui", "dev")
     on = having("/opt/zorivest/gui", **LINUX, **everything)
     assert find(on) == Found("/opt/bin/zorivest", "path")
     on = having("/opt/zorivest/gui", **LINUX, gui_path="/opt/zorivest/gui")
     assert find(on) == Found("/opt/zorivest/gui", "env")
+
+
+@pytest.mark.parametrize("inside", ["/home/ada/shop/.venv/lib/python3.11/site-packages/zorivest_rpc"])
+def test_an_installed_server_runs_no_project_that_its_environment_lies_in(inside: str) -> None:
+    assert find(having("/home/ada/shop/.git", "/home/ada/shop/ui/package.json", server_directory=inside)) is None
 
 
 def test_a_variable_that_names_nothing_finds_nothing() -> None:
@@ -93,6 +109,7 @@ def test_the_facts_come_from_the_environment_that_is_passed_in(platform: str, sy
 
 # --- the commands
 
+RUNNABLE = '[ -x "$0" ] || exit 126; '
 QUIET = ">/dev/null 2>&1 </dev/null &"
 APP = "/Applications/Zorivest.app"
 
@@ -104,17 +121,21 @@ APP = "/Applications/Zorivest.app"
         ("windows", Found(r"D:\a & b\z.exe", "env"), Command(shell=r'start "" "D:\a & b\z.exe"')),
         ("windows", Found(r"C:\src\ui", "dev"), Command(shell=r'start "" /d "C:\src\ui" cmd.exe /c npm run dev')),
         ("macos", Found(APP, "installed"), Command(("open", "-a", APP))),
-        ("macos", Found("/opt/zorivest", "path"), Command(("/bin/sh", "-c", f'nohup "$0" {QUIET}', "/opt/zorivest"))),
+        (
+            "macos",
+            Found("/opt/zorivest", "path"),
+            Command(("/bin/sh", "-c", f'{RUNNABLE}nohup "$0" {QUIET}', "/opt/zorivest")),
+        ),
         ("macos", Found("/r/ui", "dev"), Command(("/bin/sh", "-c", f'cd "$0" && nohup npm run dev {QUIET}', "/r/ui"))),
         (
             "linux",
             Found("/usr/bin/zorivest", "installed"),
-            Command(("/bin/sh", "-c", f'setsid "$0" {QUIET}', "/usr/bin/zorivest")),
+            Command(("/bin/sh", "-c", f'{RUNNABLE}setsid "$0" {QUIET}', "/usr/bin/zorivest")),
         ),
         (
             "linux",
             Found('/opt/my "app"; rm -rf $HOME', "env"),
-            Command(("/bin/sh", "-c", f'setsid "$0" {QUIET}', '/opt/my "app"; rm -rf $HOME')),
+            Command(("/bin/sh", "-c", f'{RUNNABLE}setsid "$0" {QUIET}', '/opt/my "app"; rm -rf $HOME')),
         ),
         (
             "linux",
@@ -184,7 +205,9 @@ async def test_an_installed_application_is_started() -> None:
 
 async def test_a_checkout_is_started_with_npm() -> None:
     starts = Starts()
-    found = payload(await launch(having("/home/ada/zorivest/ui/package.json", **LINUX), starts))
+    found = payload(
+        await launch(having("/home/ada/zorivest/.git", "/home/ada/zorivest/ui/package.json", **LINUX), starts)
+    )
     assert found["method"] == "dev"
     assert "npm run dev" in starts.commands[0][0].argv[2]
     assert "npm run dev" in found["message"]
@@ -352,6 +375,7 @@ async def test_a_cancelled_wait_leaves_the_application_running(tmp_path: Path) -
         with pytest.raises(asyncio.CancelledError):
             await waiting
         (left,) = processes._left
+        assert os.getsid(left.pid) == left.pid
         questions.write("alive\n")
         assert await answers.read() == "alive\n"
         assert left.wait(10) == 0
@@ -372,5 +396,8 @@ async def test_what_cannot_be_started_is_an_os_error(tmp_path: Path) -> None:
     processes = Processes()
     with pytest.raises(OSError):
         await processes(Command((str(tmp_path / "absent"),)), True)
+    (tmp_path / "plain").write_text("no program")
+    with pytest.raises(OSError, match="not executable"):
+        await processes(command_for("linux", Found(str(tmp_path / "plain"), "env")), False)
     with pytest.raises(OSError, match="code 7"):
         await processes(Command(("/bin/sh", "-c", "exit 7")), False)

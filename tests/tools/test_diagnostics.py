@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -52,9 +53,9 @@ def diagnostics(backend: FakeBackend, *, seconds: float = 5.0, override: Mode | 
 async def report(
     answers: dict[str, Any] | None = None, *, otherwise: Any = DOWN, seconds: float = 5.0, **arguments: Any
 ) -> dict[str, Any]:
-    outcome = await diagnostics(FakeBackend(answers, otherwise), seconds=seconds).diagnose(
-        make_call("zorivest_diagnose", **arguments)
-    )
+    tool = diagnostics(FakeBackend(answers, otherwise), seconds=seconds)
+    async with asyncio.timeout(10):
+        outcome = await tool.diagnose(make_call("zorivest_diagnose", **arguments))
     assert not outcome.is_error
     found = payload(outcome)
     fits("zorivest_diagnose", found)
@@ -154,6 +155,11 @@ async def test_other_spellings_of_provider_and_count_are_understood() -> None:
     )
     assert found["guard"] == {"enabled": False, "locked": True, "call_count": 4, "reason": "manual"}
     assert found["providers"] == [{"name": "Polygon.io", "is_enabled": False, "has_key": True}]
+
+
+async def test_the_reason_of_a_lock_that_was_lifted_is_not_shown() -> None:
+    guard = {"is_enabled": True, "is_locked": False, "lock_reason": "manual"}
+    assert "reason" not in (await report({**HEALTHY, "GET /mcp-guard/status": guard}))["guard"]
 
 
 async def test_numbers_of_each_tool_come_only_when_asked_for() -> None:

@@ -171,6 +171,7 @@ OLD_STYLE = {"status": "ok", "version": "0.9", "uptime_seconds": 500}
     [
         ([OLD_STYLE, {**OLD_STYLE, "uptime_seconds": 1}], 2),  # the clock of the process began again
         ([DOWN, {"status": "ok"}], 2),  # it was gone in between
+        ([DOWN, {**OLD_STYLE, "uptime_seconds": 501}], 2),
         ([{"status": "ok"}, {"status": "ok"}, DOWN, {"status": "ok"}], 4),
     ],
 )
