@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.middleware.conftest import Clock
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.call import Call, InputRequired, chain, fail
+from zorivest_rpc.call import Call, InputRequired, fail
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfirmationRequired, GuardLocked, ToolError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfirmationRequired, ToolError
 from zorivest_rpc.middleware.confirmation import Confirmation, digest
-from zorivest_rpc.middleware.guard import Guard
 
 GATED = {spec.name: spec for spec in load().tools if spec.confirm}
 ISSUE = "POST /confirmation-tokens"
@@ -241,19 +240,6 @@ async def test_the_ledger_is_bounded() -> None:
         gate.layer._remember(f"t{_}", gate.layer._tokens[next(iter(gate.layer._tokens))])
     assert len(gate.layer._tokens) == 10_000
     assert (await gate.refusal(**TRADE, confirmation_token=first)).code == "confirmation_unknown"
-
-
-async def test_a_locked_guard_refuses_before_a_token_is_spent() -> None:
-    gate = Gate()
-    token = await gate.token(arguments=TRADE)
-    verdicts = [{"allowed": False, "reason": "manual"}, {"allowed": True}]
-    gate.backend.answers["POST /mcp-guard/check"] = lambda: verdicts.pop(0)
-    guard = Guard(lambda call: gate.backend).layer(GATED["create_trade"])
-    handler = chain(gate.ran, guard, gate.layer)
-    with pytest.raises(GuardLocked):
-        await handler(make_call("create_trade", **TRADE, confirmation_token=token))
-    await handler(make_call("create_trade", **TRADE, confirmation_token=token))
-    assert gate.ran.times == 1
 
 
 # --- clients that are not asked by us

@@ -26,9 +26,18 @@ from zorivest_rpc.backend.auth import Grant, Sessions
 from zorivest_rpc.backend.breaker import Breaker
 from zorivest_rpc.backend.coalesce import Coalesced
 from zorivest_rpc.backend.encode import encode_form, encode_query
+from zorivest_rpc.backend.failures import (
+    known_to_be_down,
+    no_answer,
+    not_found_anywhere,
+    not_json,
+    too_large,
+    unreachable,
+    why,
+)
 from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
 from zorivest_rpc.backend.refusals import is_ours, refusal, session_is_gone
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, ZorivestError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 if TYPE_CHECKING:
@@ -115,6 +124,8 @@ class HttpBackend:
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
         self._http: aiohttp.ClientSession | None = None
+        self._unsent: tuple[type[Exception], ...] = ()  # aiohttp's failures before anything was sent
+        self._foreign: tuple[type[Exception], ...] = ()  # all its failures
         self._urls: dict[str, URL] = {}
         self._ids = count(1)
         self._name = urandom(5).hex()
@@ -197,7 +208,8 @@ class HttpBackend:
         except TimeoutError:
             self._breaker.failed()
             seconds = self._limits.total if timeout is None else timeout
-            raise self._no_answer(method, path, f"within {seconds:g} s", sent and attempts == 1) from None
+            unknown = sent and attempts == 1
+            raise no_answer(self._base, method, path, f"within {seconds:g} s", unknown=unknown) from None
         finally:
             self.in_flight -= 1
 
@@ -225,7 +237,8 @@ class HttpBackend:
             async with asyncio.timeout(self._limits.total):  # callers come and go; the exchange has its own end
                 return (await self._try("POST", "/auth/unlock", headers, data, False, attempts)).value
         except TimeoutError:
-            raise self._no_answer("POST", "/auth/unlock", f"within {self._limits.total:g} s", False) from None
+            reason = f"within {self._limits.total:g} s"
+            raise no_answer(self._base, "POST", "/auth/unlock", reason, unknown=False) from None
 
     # --- attempts
 
@@ -237,7 +250,7 @@ class HttpBackend:
             last = attempt == attempts
             waits = self._breaker.wait()
             if waits > 0:
-                raise self._known_to_be_down(waits)
+                raise known_to_be_down(self._base, waits)
             try:
                 answer = await self._exchange(method, path, headers, data)
             except BackendUnreachable:
@@ -248,7 +261,7 @@ class HttpBackend:
             except _Lost as lost:
                 self._breaker.failed()
                 if last:
-                    raise self._no_answer(method, path, str(lost), attempts == 1) from None
+                    raise no_answer(self._base, method, path, str(lost), unknown=attempts == 1) from None
             except BaseException:
                 self._breaker.gave_up()
                 raise
@@ -272,19 +285,11 @@ class HttpBackend:
                 return Reply(status, orjson.loads(body), body, kind, request_id)
             except orjson.JSONDecodeError:
                 problem = "broken JSON"
-        raise BackendError(
-            status,
-            f"{self._base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id}). "
-            "Check that the API URL names a Zorivest backend.",
-            code="not_json",
-            next="Check the API URL.",
-        )
+        raise not_json(self._base, method, path, status, problem, request_id)
 
     async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> _Answer:
         """One answer. BackendUnreachable: nothing was sent; _Lost: nobody knows."""
         http = self._http or self._open()
-        import aiohttp
-
         url = await self._url(path)
         try:
             for _ in range(_HOPS):
@@ -298,10 +303,10 @@ class HttpBackend:
                     kind = given.get("Content-Type", "").partition(";")[0].strip().lower()
                     request_id = given.get("X-Request-ID") or headers["X-Request-ID"]
                     return _Answer(status, kind, body, given.get("Retry-After"), request_id)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as exc:
-            raise self._unreachable(exc) from None
-        except (aiohttp.ClientError, OSError) as exc:  # a time-out of the socket is an OSError
-            raise _Lost(_why(exc)) from None
+        except self._unsent as exc:
+            raise unreachable(self._base, exc) from None
+        except self._foreign as exc:
+            raise _Lost(why(exc)) from None
         raise BackendError(310, f"{self._base} redirects in circles. Check the API URL.", code="redirects")
 
     async def _read(self, answer: aiohttp.ClientResponse, method: str, path: str) -> bytes:
@@ -320,14 +325,7 @@ class HttpBackend:
         if size <= limit:
             return b"".join(chunks)
         answer.close()
-        raise BackendError(
-            answer.status,
-            f"The answer to {method} {path.partition('?')[0]} is larger than {limit} bytes and was not read"
-            + ("" if method == "GET" else f", though the backend said {answer.status}")
-            + ". Ask for less: a smaller limit, a shorter period, one account.",
-            code="answer_too_large",
-            next="Ask for less.",
-        )
+        raise too_large(method, path, answer.status, limit)
 
     # --- where it is
 
@@ -349,12 +347,8 @@ class HttpBackend:
             async with asyncio.timeout(self._limits.locate):
                 self._base = normalise(await self._where())
         except (ZorivestError, OSError) as exc:  # a TimeoutError is an OSError
-            why = str(exc) or f"nothing was found within {self._limits.locate:g} s"
-            raise BackendUnreachable(
-                f"There is no backend to ask: {why} Call again, or name one with --api-url.",
-                code="no_backend",
-                next="Call again, or name a backend with --api-url.",
-            ) from None
+            reason = str(exc) or f"nothing was found within {self._limits.locate:g} s"
+            raise not_found_anywhere(reason) from None
         return self._base
 
     def _elsewhere(self, url: URL, location: str, status: int) -> URL:
@@ -377,6 +371,8 @@ class HttpBackend:
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
+        self._unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+        self._foreign = (aiohttp.ClientError, OSError)  # a time-out of the socket is an OSError
         limits = self._limits
         connector = aiohttp.TCPConnector(
             limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
@@ -392,49 +388,3 @@ class HttpBackend:
         # aiohttp would send a PUT or DELETE a second time when a kept connection breaks; what is repeated is said here
         self._http._retry_connection = False
         return self._http
-
-    # --- failures
-
-    def _unreachable(self, exc: Exception) -> BackendUnreachable:
-        return BackendUnreachable(
-            f"The backend at {self._base} cannot be reached ({_why(exc)}); nothing was sent. Check that it runs and "
-            "that the API URL is right; zorivest_diagnose shows what is known.",
-            next="Start the backend or correct the API URL.",
-        )
-
-    def _known_to_be_down(self, waits: float) -> BackendUnreachable:
-        return BackendUnreachable(
-            f"The backend at {self._base} did not answer the last requests; nothing was sent. It is tried again in "
-            f"{max(1, round(waits))} s.",
-            code="backend_down",
-            next="Wait, or start the backend.",
-        )
-
-    def _no_answer(self, method: str, path: str, why: str, unknown: bool) -> BackendUnreachable | OutcomeUnknown:
-        what = f"{method} {path.partition('?')[0]}"
-        if unknown and method != "GET":
-            return OutcomeUnknown(
-                f"The backend did not answer {what} ({why}). Whether it was done is unknown; it was not sent again.",
-                next="Check the stored data before you repeat the call.",
-            )
-        return BackendUnreachable(
-            f"The backend at {self._base} did not answer {what} ({why}). Try again; zorivest_diagnose shows whether it "
-            "is up.",
-            code="backend_timeout" if why.startswith("within") else "backend_unreachable",
-            next="Try again.",
-        )
-
-
-def _why(exc: BaseException) -> str:
-    """A foreign exception in a few words."""
-    name = type(exc).__name__
-    if "Timeout" in name:
-        return "timed out"
-    if "DNS" in name:
-        return "the host name is unknown"
-    if "SSL" in name or "Certificate" in name:
-        return "TLS failed"
-    strerror = getattr(exc, "strerror", None) or getattr(getattr(exc, "os_error", None), "strerror", None)
-    if "Connector" in name:
-        return str(strerror or "no connection").lower()
-    return "the connection was lost" if not strerror else str(strerror).lower()
