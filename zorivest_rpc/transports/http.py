@@ -164,7 +164,7 @@ class HttpTransport:
     # --- one request
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.rel_url.raw_path
+        path = request.raw_path.partition("?")[0]
         try:
             self._check_host(request)
             self._check_origin(request)
@@ -261,7 +261,7 @@ class HttpTransport:
         body = content.read_nowait(-1) if length is not None and content.is_eof() else None
         if body is None:
             body = await self._read(request, limit)
-        if not body.strip():
+        if not body or body.isspace():
             raise ProtocolError(PARSE_ERROR, "the body is empty")
         return body
 

@@ -8,7 +8,6 @@ Rule 3: every refusal is JSON with a status that the specification names.
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
@@ -53,6 +52,7 @@ _MODERN_STATUS: Final = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
+_MOST_PRINCIPALS: Final = 1_000  # remembered while none of their requests runs
 _QUIET: Final = 10.0  # seconds without a sign of life before an answer is streamed, so that it can be kept alive
 
 
@@ -155,7 +155,7 @@ class Streamable:
         self._writer = writer
         self._keep_alive = keep_alive
         self._request = server.dispatcher.request
-        self._modern: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        self._modern: dict[str, Conversation] = {}  # by principal
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -292,7 +292,7 @@ class Streamable:
             known = check_meta(meta, id)
             row = BY_NAME.get(known.protocol_version)
             name = named_value(method, params) if row is not None and method in row.methods else None
-            check_standard(lambda header: request.headers.getall(header, []), known.protocol_version, method, name, id)
+            check_standard(request.headers.getall, known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
             if problem is not None and method in session.revision.methods:
                 raise Refused(200, problem)
@@ -307,11 +307,13 @@ class Streamable:
         tool = tools.view(session).find(params.name) if tools is not None else None
         if tool is not None and tool.header_params:
             arguments = {} if params.arguments is UNSET else params.arguments
-            check_params(lambda header: request.headers.getall(header, []), tool.header_params, arguments, id)
+            check_params(request.headers.getall, tool.header_params, arguments, id)
 
     def _modern_conversation(self, principal: str) -> Conversation:
         found = self._modern.get(principal)
         if found is None:
+            if len(self._modern) >= _MOST_PRINCIPALS:
+                self._modern = {name: each for name, each in self._modern.items() if each.running}
             found = self._modern[principal] = Conversation(Session(principal=principal))
         return found
 
