@@ -37,6 +37,7 @@ _OPTIONS = (
     re.compile(rf"(?P<r>CALL|PUT) +{_U} +(?P<d>\d{{1,2}}/\d{{1,2}}/\d{{2,4}}) +{_STRIKE}"),
 )
 _DECORATION = re.compile(r"(?:\s+(?:STK|ETF|\([A-Z]{3}\)))+$")
+_HALF_OPTION = re.compile(r"\b\d{6} ?[CP]\b|\d{6}[CP]\d")
 _SHAPE = re.compile(r"[A-Z0-9][A-Z0-9 ./:$&^_*+-]{0,39}")
 _FUTURE_CODE = re.compile(r"/?(?P<root>[A-Z0-9]{1,4}?)(?P<m>[FGHJKMNQUVXZ])(?P<y>\d{1,2}|20\d\d)(?::[A-Z]+)?")
 _FUTURE_MONTH = re.compile(r"(?P<root>[A-Z0-9]{1,4}) (?P<m>\d{2})-(?P<y>\d{2})(?: [A-Z]+)?")
@@ -89,6 +90,8 @@ def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | Non
     text = text.removeprefix("/") if asset is AssetClass.FUTURE else text
     if not _SHAPE.fullmatch(text):
         raise BadValue(f"{plain_text(cell, 40)!r} is not a symbol" if text else "is missing")
+    if asset in (None, AssetClass.OPTION) and _HALF_OPTION.search(text):
+        raise BadValue(f"{plain_text(cell, 40)!r} looks like an option but is not a complete one")
     kind = asset or AssetClass.EQUITY
     multiplier = Decimal(100) if kind is AssetClass.OPTION else FUTURE_MULTIPLIERS.get(text, Decimal(1))
     if kind not in (AssetClass.OPTION, AssetClass.FUTURE):
