@@ -35,7 +35,9 @@ def table_page(rows: Sequence[Sequence[str]], title: str = "") -> bytes:
     return b"".join(out)
 
 
-def document(pages: Sequence[bytes], *, compress: bool = True, filters: str = "/FlateDecode", trailer: str = "") -> bytes:
+def document(
+    pages: Sequence[bytes], *, compress: bool = True, filters: str = "/FlateDecode", trailer: str = ""
+) -> bytes:
     """A whole PDF around page contents."""
     kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
     objects: list[bytes] = [

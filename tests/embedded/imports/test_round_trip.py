@@ -69,7 +69,9 @@ fills = st.builds(
     cents,
 )
 books = st.lists(fills, min_size=1, max_size=8).map(lambda found: sorted(found, key=lambda fill: fill.at))
-words = st.text(st.sampled_from("abcdefghij klmnop&'ZÜé"), min_size=1, max_size=20).map(lambda text: f"To {text.strip()}x")
+words = st.text(st.sampled_from("abcdefghij klmnop&'ZÜé"), min_size=1, max_size=20).map(
+    lambda text: f"To {text.strip()}x"
+)
 lines = st.builds(Line, days, words, st.decimals("-9999", "9999", places=2).filter(bool))
 statements = st.lists(lines, min_size=1, max_size=8).map(lambda found: sorted(found, key=lambda line: line.day))
 

@@ -15,7 +15,7 @@ import msgspec
 from tests.embedded.imports import pdf
 
 NEW_YORK = ZoneInfo("America/New_York")
-MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
+MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 
 
 class Contract(msgspec.Struct, frozen=True):
@@ -132,8 +132,10 @@ def activity_csv(fills: Sequence[Fill]) -> bytes:
         ["Statement", "Data", "Title", "Activity Statement"],
         ["Account Information", "Header", "Field Name", "Field Value"],
         ["Account Information", "Data", "Account", "A1"],
-        ["Trades", "Header", "DataDiscriminator", "Asset Category", "Currency", "Symbol", "Date/Time", "Quantity"]
-        + ["T. Price", "C. Price", "Proceeds", "Comm/Fee", "Basis", "Realized P/L", "MTM P/L", "Code"],
+        [
+            *("Trades", "Header", "DataDiscriminator", "Asset Category", "Currency", "Symbol", "Date/Time", "Quantity"),
+            *("T. Price", "C. Price", "Proceeds", "Comm/Fee", "Basis", "Realized P/L", "MTM P/L", "Code"),
+        ],
     ]
     for fill in fills:
         kind = "Equity and Index Options" if fill.contract.expiry else "Stocks"
@@ -158,8 +160,12 @@ def thinkorswim(fills: Sequence[Fill]) -> bytes:
             middle.append("CALL" if contract.right == "C" else "PUT")
         spread = "SINGLE" if contract.expiry else "STOCK"
         side = fill.word("BUY", "SELL")
-        rows.append(["", when, spread, side, f"{fill.signed:+d}", "TO OPEN", contract.root, *middle, fill.price, net, "LMT"])
-    before = "Account Statement for 1 (individual) since 1/1/24\n\nCash Balance\nDATE,TIME,TYPE\n1/1/24,00:00:00,BAL\n\n"
+        rows.append(
+            ["", when, spread, side, f"{fill.signed:+d}", "TO OPEN", contract.root, *middle, fill.price, net, "LMT"]
+        )
+    before = (
+        "Account Statement for 1 (individual) since 1/1/24\n\nCash Balance\nDATE,TIME,TYPE\n1/1/24,00:00:00,BAL\n\n"
+    )
     return (before + "Account Trade History\n" + table(rows) + "\nProfits and Losses\nSymbol,P/L\nAAPL,1\n").encode()
 
 
@@ -167,7 +173,12 @@ def webull(fills: Sequence[Fill]) -> bytes:
     rows: list[list[object]] = [["Date", "Time", "Symbol", "Side", "Qty", "Price", "Amount", "Commission", "Fee"]]
     for fill in fills:
         amount = fill.price * fill.quantity
-        start: list[object] = [f"{fill.at:%m/%d/%Y}", f"{fill.at:%H:%M:%S}", fill.contract.occ, fill.word("Buy", "Sell")]
+        start: list[object] = [
+            f"{fill.at:%m/%d/%Y}",
+            f"{fill.at:%H:%M:%S}",
+            fill.contract.occ,
+            fill.word("Buy", "Sell"),
+        ]
         rows.append([*start, fill.quantity, fill.price, amount, fill.commission, fill.fee])
     return table(rows).encode()
 
@@ -182,7 +193,16 @@ def lightspeed(fills: Sequence[Fill]) -> bytes:
 
 
 def etrade(fills: Sequence[Fill]) -> bytes:
-    header = ["TransactionDate", "TransactionType", "SecurityType", "Symbol", "Quantity", "Amount", "Price", "Commission"]
+    header = [
+        "TransactionDate",
+        "TransactionType",
+        "SecurityType",
+        "Symbol",
+        "Quantity",
+        "Amount",
+        "Price",
+        "Commission",
+    ]
     rows: list[list[object]] = [[*header, "Description"]]
     for fill in reversed(fills):
         kind = "OPTN" if fill.contract.expiry else "EQ"
@@ -212,7 +232,9 @@ def tastytrade(fills: Sequence[Fill]) -> bytes:
         kind = "Equity Option" if fill.contract.expiry else "Equity"
         action = fill.word("BUY_TO_OPEN", "SELL_TO_CLOSE")
         start: list[object] = [f"{fill.at:%Y-%m-%dT%H:%M:%S%z}", "Trade", "x", action, fill.contract.occ, kind, "text"]
-        rows.append([*start, each * fill.quantity, fill.quantity, each, -fill.commission, -fill.fee, fill.multiplier, 77])
+        rows.append(
+            [*start, each * fill.quantity, fill.quantity, each, -fill.commission, -fill.fee, fill.multiplier, 77]
+        )
     return table(rows).encode()
 
 
@@ -244,9 +266,16 @@ def generic(fills: Sequence[Fill], delimiter: str = ",", decimal: str = ".", enc
         text = f"{value:,}"
         return text.translate(str.maketrans(",.", ".,")) if decimal == "," else text
 
-    rows: list[list[object]] = [["Trade Date", "Time", "Ticker", "Action", "Shares", "Price", "Commission", "Fees", "Notes"]]
+    rows: list[list[object]] = [
+        ["Trade Date", "Time", "Ticker", "Action", "Shares", "Price", "Commission", "Fees", "Notes"]
+    ]
     for fill in fills:
-        start: list[object] = [f"{fill.at:%Y-%m-%d}", f"{fill.at:%H:%M:%S}", fill.contract.normal, fill.word("BUY", "SELL")]
+        start: list[object] = [
+            f"{fill.at:%Y-%m-%d}",
+            f"{fill.at:%H:%M:%S}",
+            fill.contract.normal,
+            fill.word("BUY", "SELL"),
+        ]
         numbers = (fill.quantity, fill.price, fill.commission, fill.fee)
         rows.append([*start, *(number(value) for value in numbers), "café"])
     return table(rows, delimiter).encode(encoding)
@@ -255,8 +284,10 @@ def generic(fills: Sequence[Fill], delimiter: str = ",", decimal: str = ".", enc
 def pdf_table(fills: Sequence[Fill]) -> bytes:
     header = ["Date", "Time", "Symbol", "Side", "Quantity", "Price", "Commission"]
     rows = [
-        [f"{fill.at:%m/%d/%Y}", f"{fill.at:%H:%M:%S}", fill.contract.normal, fill.word("Buy", "Sell")]
-        + [f"{fill.quantity:,}", f"{fill.price:,}", str(fill.commission)]
+        [
+            *(f"{fill.at:%m/%d/%Y}", f"{fill.at:%H:%M:%S}", fill.contract.normal, fill.word("Buy", "Sell")),
+            *(f"{fill.quantity:,}", f"{fill.price:,}", str(fill.commission)),
+        ]
         for fill in fills
     ]
     pages = [pdf.table_page([header, *rows[at : at + 20]]) for at in range(0, len(rows), 20)]
@@ -291,8 +322,12 @@ def ofx(lines: Sequence[Line], version: int = 1, balance: Decimal | None = None)
         + "</STMTTRN>\n"
         for number, line in enumerate(lines)
     )
-    ledger = f"<LEDGERBAL>{leaf('BALAMT', balance)}{leaf('DTASOF', '20240131')}</LEDGERBAL>" if balance is not None else ""
-    account = f"<BANKACCTFROM>{leaf('BANKID', 1)}{leaf('ACCTID', 12345678)}{leaf('ACCTTYPE', 'CHECKING')}</BANKACCTFROM>"
+    ledger = (
+        f"<LEDGERBAL>{leaf('BALAMT', balance)}{leaf('DTASOF', '20240131')}</LEDGERBAL>" if balance is not None else ""
+    )
+    account = (
+        f"<BANKACCTFROM>{leaf('BANKID', 1)}{leaf('ACCTID', 12345678)}{leaf('ACCTTYPE', 'CHECKING')}</BANKACCTFROM>"
+    )
     return (
         f"{head}<OFX><BANKMSGSRSV1><STMTTRNRS>{leaf('TRNUID', 0)}<STMTRS>{leaf('CURDEF', 'USD')}{account}"
         f"<BANKTRANLIST>{leaf('DTSTART', '20240101')}{leaf('DTEND', '20240131')}{body}</BANKTRANLIST>{ledger}"
@@ -321,8 +356,10 @@ def chase(lines: Sequence[Line]) -> bytes:
 
 def fidelity(lines: Sequence[Line]) -> bytes:
     rows: list[list[object]] = [["Date", "Transaction", "Name", "Memo", "Amount"]]
-    for line in lines:
-        rows.append([f"{line.day:%m/%d/%Y}", "DEBIT" if line.amount < 0 else "CREDIT", line.text, "m", line.amount])
+    rows += [
+        [f"{line.day:%m/%d/%Y}", "DEBIT" if line.amount < 0 else "CREDIT", line.text, "m", line.amount]
+        for line in lines
+    ]
     return table(rows).encode()
 
 
@@ -352,4 +389,5 @@ def camt(lines: Sequence[Line]) -> bytes:
         for line in lines
     )
     space = "urn:iso:std:iso:20022:tech:xsd:camt.053.001.02"
-    return f'<?xml version="1.0"?><Document xmlns="{space}"><BkToCstmrStmt><Stmt>{entries}</Stmt></BkToCstmrStmt></Document>'.encode()
+    body = f"<BkToCstmrStmt><Stmt>{entries}</Stmt></BkToCstmrStmt>"
+    return f'<?xml version="1.0"?><Document xmlns="{space}">{body}</Document>'.encode()

@@ -19,6 +19,7 @@ from zorivest_rpc.embedded.imports.rows import (
     read_rows,
     split_line,
     squash,
+    usable,
 )
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.statement import StatementCollector, category_of
@@ -129,15 +130,12 @@ def read_bank_csv(lines: Sequence[str], budget: Budget, into: StatementCollector
     delimiters = (into.hints.delimiter,) if into.hints.delimiter else DELIMITERS
     first, delimiter, columns, bank = _known(lines, delimiters) or _inferred(lines, delimiters)
     into.bank = bank
+    if lines[-1].strip():
+        into.warn("no_final_newline", "The last line has no line end; check it if the file may have been cut short.")
     sample = [split_line(line, delimiter) for line in lines[first : first + SAMPLE] if line.strip()]
     reading = _reading(columns, sample, bank, into)
     signs = _unsigned(columns, sample, reading)
-    for row in read_rows(lines, delimiter, budget, first):
-        if row.broken:
-            into.refuse(row, "row", row.broken)
-            continue
-        if row.is_blank or columns.repeats(row):
-            continue
+    for row in usable(read_rows(lines, delimiter, budget, first), columns, into.refuse):
         try:
             _take(Record(row, columns, reading), signs, into)
         except RowRefused as exc:

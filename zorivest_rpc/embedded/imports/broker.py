@@ -58,6 +58,8 @@ def _read(data: bytes, text: Text, hints: BrokerHints, budget: Budget, into: Tra
         by = "hint" if wanted == "ibkr" else "header"
         return Found(broker="ibkr", layout="ibkr_flex_xml", detected_by=by)
     lines = lines_of(text.value)
+    if lines[-1].strip():
+        into.warn("no_final_newline", "The last line has no line end; check it if the file may have been cut short.")
     detection = detect_broker(lines, hints)
     if detection.kind == "ibkr_activity":
         ibkr_activity.read_activity(lines, reading, budget, into)

@@ -11,7 +11,7 @@ from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import AssetClass, Side, TradeDraft
 from zorivest_rpc.embedded.imports.identifiers import classify, normalise
 from zorivest_rpc.embedded.imports.layouts import ASSETS, Layout
-from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, squash
+from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, squash, usable
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_side, plain_text
 
@@ -26,11 +26,8 @@ def read_flat(
     rows: Iterable[Row], columns: Columns, layout: Layout, reading: Reading, *, broker: str, into: TradeCollector
 ) -> None:
     """Every row of a flat table becomes a fill, a skip or an error."""
-    for row in rows:
-        if row.broken:
-            into.refuse(row, "row", row.broken)
-            continue
-        if row.is_blank or columns.repeats(row) or _is_footer(row):
+    for row in usable(rows, columns, into.refuse):
+        if _is_footer(row):
             continue
         record = Record(row, columns, reading)
         try:

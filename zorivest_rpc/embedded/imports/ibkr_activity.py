@@ -12,7 +12,7 @@ from decimal import Decimal
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import AssetClass, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
-from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, read_rows, split_line
+from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, RowRefused, read_rows, split_line
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_decimal, plain_text
@@ -43,54 +43,66 @@ def read_activity(lines: Sequence[str], reading: Reading, budget: Budget, into: 
     """All trades of the statement; other sections tell the account and the multipliers."""
     multipliers = _multipliers(lines)
     columns: Columns | None = None
-    order: tuple[Row, TradeDraft] | None = None
-    parts: list[TradeDraft] = []
-
-    def close() -> None:
-        nonlocal order
-        if order:
-            total = sum((part.quantity for part in parts), Decimal(0))
-            into.add(*(parts if parts and total == order[1].quantity else [order[1]]))
-        elif parts:
-            into.add(*parts)
-        order = None
-        parts.clear()
-
+    orders = _Orders(into)
     for row in read_rows(lines, ",", budget):
-        section = [cell.lower() for cell in row.cells[:4]]
         if row.broken and row.raw.lower().startswith("trades,"):
             into.refuse(row, "row", row.broken)
             continue
-        if section[:3] == ["account information", "data", "account"] and len(row.cells) > 3:
+        section = [cell.lower() for cell in row.cells[:3]]
+        if section == ["account information", "data", "account"] and len(row.cells) > 3:
             into.account(row.cells[3].split(" ")[0], row.number)
-        if section[:1] != ["trades"]:
-            continue
-        if section[1:2] == ["header"]:
+        elif section[:2] == ["trades", "header"]:
             columns = Columns.match(row.cells, COLUMNS)
-            continue
-        if section[1:2] != ["data"] or columns is None:
-            continue
-        record = Record(row, columns, reading)
-        kind = record.text("kind").lower()
-        if kind not in ("order", "trade"):
-            continue
-        if "Ca" in record.text("code").replace(" ", "").split(";"):
-            into.skip("cancelled_skipped")
-            continue
-        try:
-            draft = _fill(record, multipliers, into)
-        except RowRefused as exc:
-            into.refuse_row(row, exc)
-            continue
-        if kind == "order":
-            close()
-            order = (row, draft)
-        elif order and order[1].symbol == draft.symbol and order[1].side is draft.side:
-            parts.append(draft)
-        else:
-            close()
-            parts.append(draft)
-    close()
+        elif section[:2] == ["trades", "data"] and columns is not None:
+            if row.ends_file and len(row.cells) < len(columns.headers):
+                into.refuse(row, "row", "is cut short at the end of the file")
+                continue
+            _take(Record(row, columns, reading), multipliers, orders, into)
+    orders.close()
+
+
+def _take(record: Record, multipliers: dict[str, Decimal], orders: _Orders, into: TradeCollector) -> None:
+    kind = record.text("kind").lower()
+    if kind not in ("order", "trade"):
+        return
+    if "Ca" in record.text("code").replace(" ", "").split(";"):
+        into.skip("cancelled_skipped")
+        return
+    try:
+        draft = _fill(record, multipliers, into)
+    except RowRefused as exc:
+        into.refuse_row(record.row, exc)
+        return
+    if kind == "order":
+        orders.order(draft)
+    else:
+        orders.part(draft)
+
+
+class _Orders:
+    """Holds an order back until it is known whether its parts follow."""
+
+    def __init__(self, into: TradeCollector) -> None:
+        self._into = into
+        self._order: TradeDraft | None = None
+        self._parts: list[TradeDraft] = []
+
+    def order(self, draft: TradeDraft) -> None:
+        self.close()
+        self._order = draft
+
+    def part(self, draft: TradeDraft) -> None:
+        if self._order and (self._order.symbol, self._order.side) != (draft.symbol, draft.side):
+            self.close()
+        self._parts.append(draft)
+
+    def close(self) -> None:
+        total = sum((part.quantity for part in self._parts), Decimal(0))
+        if self._order and total != self._order.quantity:
+            self._into.add(self._order)
+        elif self._parts:
+            self._into.add(*self._parts)
+        self._order, self._parts = None, []
 
 
 def _multipliers(lines: Sequence[str]) -> dict[str, Decimal]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import Side, TradeDraft
-from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused
+from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, usable
 from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_side, plain_text
 
@@ -35,12 +35,7 @@ COLUMNS = {
 
 def read_ninjatrader(rows: Iterable[Row], columns: Columns, reading: Reading, into: TradeCollector) -> None:
     """Two fills per row; a row of which either half is unreadable is refused whole."""
-    for row in rows:
-        if row.broken:
-            into.refuse(row, "row", row.broken)
-            continue
-        if row.is_blank or columns.repeats(row):
-            continue
+    for row in usable(rows, columns, into.refuse):
         try:
             into.add(*_round_trip(Record(row, columns, reading), into))
         except RowRefused as exc:

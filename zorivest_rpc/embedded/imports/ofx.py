@@ -97,7 +97,7 @@ def read_ofx(text: str, budget: Budget, into: StatementCollector) -> None:
     for number, node in zip(numbers, found, strict=True):
         row = Row(number, [], " ".join(f"{child.tag}={child.text or ''}" for child in node))
         try:
-            into.add(_line(node, number or None, mark, default, into))
+            into.add(_line(_values(node), number or None, mark, default, into))
         except RowRefused as exc:
             into.refuse_row(row, exc)
     _balance(root, mark, into)
@@ -172,13 +172,22 @@ def _check_accounts(root: Element, statements: int, has_lines: bool, into: State
 
 
 def _text(node: Element, tag: str) -> str:
-    found = node.find(f".//{tag}")
-    return unescape(found.text or "", _ENTITIES).strip() if found is not None else ""
+    return _values(node).get(tag, "")
 
 
-def _day(node: Element, tag: str) -> dt.date | None:
+def _values(node: Element) -> dict[str, str]:
+    """The texts below a node by tag; the first of a tag counts."""
+    found: dict[str, str] = {}
+    for leaf in node.iter():
+        if leaf.text and leaf.tag not in found:
+            text = leaf.text.strip()
+            found[leaf.tag] = unescape(text, _ENTITIES).strip() if "&" in text else text
+    return found
+
+
+def _day(values: dict[str, str], tag: str) -> dt.date | None:
     """The calendar day as the bank wrote it; the time and zone behind it say when the bank's computer booked it."""
-    value = _text(node, tag)
+    value = values.get(tag, "")
     if not value:
         return None
     try:
@@ -189,25 +198,27 @@ def _day(node: Element, tag: str) -> dt.date | None:
         raise RowRefused(tag, str(exc)) from None
 
 
-def _line(node: Element, number: int | None, mark: str | None, currency: str, into: StatementCollector) -> BankDraft:
+def _line(
+    values: dict[str, str], number: int | None, mark: str | None, currency: str, into: StatementCollector
+) -> BankDraft:
     try:
-        amount = parse_decimal(_text(node, "TRNAMT"), mark)
-        currency = currency_code(_text(node, "CURSYM"), currency)
+        amount = parse_decimal(values.get("TRNAMT", ""), mark)
+        currency = currency_code(values.get("CURSYM", ""), currency)
     except BadValue as exc:
         raise RowRefused("TRNAMT", str(exc)) from None
-    day = _day(node, "DTPOSTED")
+    day = _day(values, "DTPOSTED")
     if day is None:
         raise RowRefused("DTPOSTED", "is missing")
-    name, memo = plain_text(_text(node, "NAME")), plain_text(_text(node, "MEMO"))
-    fitid, check = plain_text(_text(node, "FITID"), 255), plain_text(_text(node, "CHECKNUM"), 40)
+    name, memo = plain_text(values.get("NAME", "")), plain_text(values.get("MEMO", ""))
+    fitid, check = plain_text(values.get("FITID", ""), 255), plain_text(values.get("CHECKNUM", ""), 40)
     return BankDraft(
         row_number=number,
         account_id=into.hints.account_id,
         date=day,
-        post_date=_day(node, "DTAVAIL"),
-        description=name or memo or plain_text(_text(node, "TRNTYPE")),
+        post_date=_day(values, "DTAVAIL"),
+        description=name or memo or plain_text(values.get("TRNTYPE", "")),
         amount=amount,
-        category=category(_text(node, "TRNTYPE"), amount),
+        category=category(values.get("TRNTYPE", ""), amount),
         currency=currency,
         reference_id=fitid or check or None,
         reference_is_unique=bool(fitid),
@@ -218,6 +229,7 @@ def _line(node: Element, number: int | None, mark: str | None, currency: str, in
 def _balance(root: Element, mark: str | None, into: StatementCollector) -> None:
     for node in root.iter("LEDGERBAL"):
         try:
-            into.closing = (parse_decimal(_text(node, "BALAMT"), mark), _day(node, "DTASOF"))
+            values = _values(node)
+            into.closing = (parse_decimal(values.get("BALAMT", ""), mark), _day(values, "DTASOF"))
         except (BadValue, RowRefused):
             into.warn("no_closing_balance", "The statement's closing balance cannot be read.")

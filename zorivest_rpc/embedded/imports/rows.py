@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
 
-__all__ = ["Columns", "Reading", "Record", "Row", "RowRefused", "read_rows", "shown", "split_line", "squash"]
+__all__ = ["Columns", "Reading", "Record", "Row", "RowRefused", "read_rows", "shown", "split_line", "squash", "usable"]
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
@@ -33,12 +33,15 @@ class RowRefused(ValueError):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One record: the line it begins on, its cells, and its text for messages; `broken` says why it is unusable."""
+    """One record: the line it begins on, its cells, and its text for messages.
+
+    `broken` says why it is unusable; `ends_file` that the file ended without ending its line."""
 
     number: int
     cells: list[str]
     raw: str
     broken: str = ""
+    ends_file: bool = False
 
     @property
     def is_blank(self) -> bool:
@@ -72,17 +75,20 @@ def split_line(line: str, delimiter: str) -> list[str]:
         return []
 
 
-def read_rows(lines: Sequence[str], delimiter: str, budget: Budget, first: int = 0) -> Iterator[Row]:
-    """The rows from line index `first` on; row numbers are line numbers of the file."""
+def read_rows(
+    lines: Sequence[str], delimiter: str, budget: Budget, first: int = 0, end: int | None = None
+) -> Iterator[Row]:
+    """The rows from line index `first` up to `end`; row numbers are line numbers of the file."""
     at, total = first, len(lines)
-    while at < total:
+    end = total if end is None else end
+    while at < end:
         line = lines[at]
         if not line.strip():
             at += 1
             continue
         budget.row(at, total)
         if '"' not in line:
-            yield Row(at + 1, [_clean(cell) for cell in line.split(delimiter)], line)
+            yield Row(at + 1, [_clean(cell) for cell in line.split(delimiter)], line, "", at + 1 == total)
             at += 1
             continue
         used, row = _quoted(lines, at, delimiter)
@@ -98,7 +104,7 @@ def _quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
         text = f"{text}\n{lines[at + used - 1]}" if text else lines[at]
         try:
             cells = next(csv.reader([text], delimiter=delimiter, strict=True))
-            return used, Row(at + 1, [_clean(cell) for cell in cells], text)
+            return used, Row(at + 1, [_clean(cell) for cell in cells], text, "", at + used == len(lines))
         except csv.Error as exc:
             if "unexpected end" in str(exc):
                 continue
@@ -107,6 +113,19 @@ def _quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
             cells = next(csv.reader([lines[at]], delimiter=delimiter), [])
             return 1, Row(at + 1, [_clean(cell) for cell in cells], lines[at])
     return 1, Row(at + 1, [], lines[at], "has a quotation mark that is never closed")
+
+
+def usable(rows: Iterable[Row], columns: Columns, refuse: Callable[[Row, str, str], None]) -> Iterator[Row]:
+    """The rows of a table without blank ones, repeated headers, broken ones and a last one that was cut short."""
+    for row in rows:
+        if row.broken:
+            refuse(row, "row", row.broken)
+        elif row.is_blank or columns.repeats(row):
+            continue
+        elif row.ends_file and len(row.cells) < len(columns.headers):
+            refuse(row, "row", "is cut short at the end of the file")
+        else:
+            yield row
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from zorivest_rpc.embedded.imports.rows import (
     read_rows,
     split_line,
     squash,
+    usable,
 )
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
@@ -72,12 +73,7 @@ def read_thinkorswim(
     columns = Columns.match(split_line(lines[header], delimiter), COLUMNS)
     end = next((at for at in range(header + 1, len(lines)) if delimiter not in lines[at]), len(lines))
     carried: tuple[str, str] = ("", "")
-    for row in read_rows(lines[:end], delimiter, budget, header + 1):
-        if row.broken:
-            into.refuse(row, "row", row.broken)
-            continue
-        if row.is_blank or columns.repeats(row):
-            continue
+    for row in usable(read_rows(lines, delimiter, budget, header + 1, end), columns, into.refuse):
         record = Record(row, columns, reading)
         is_first = record.text("datetime").lower() not in BLANKS
         if is_first:

@@ -78,6 +78,7 @@ CURRENCY_SIGNS = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JP
 
 _FORMULA_START = ("=", "+", "-", "@", "|", "%", "\t", "\r")
 _NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+_SIMPLE = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?", re.ASCII)
 _GROUPED = re.compile(r"\d{1,3}(?:G\d{2,3})*G\d{3}")
 _SIGN_OR_CODE = re.compile(r"(?:US\$|C\$|A\$|[$€£¥₹]|\b[A-Za-z]{3}\b)")
 _EXPONENT = re.compile(r"([\d.]+)[eE]([+-]?\d{1,2})")
@@ -91,7 +92,8 @@ class BadValue(ValueError):
 
 def plain_text(text: str, limit: int = 500) -> str:
     """`text` as data: one line, no control characters, and an apostrophe before what a spreadsheet would compute."""
-    text = " ".join(_CONTROL.sub(" ", text).split())
+    if not (text.isascii() and text.isprintable()) or "  " in text or text[:1] == " " or text[-1:] == " ":
+        text = " ".join(_CONTROL.sub(" ", text).split())
     if text.startswith(_FORMULA_START) and not _reads_as_number(text):
         text = "'" + text
     return text[:limit]
@@ -124,6 +126,8 @@ def _proven_mark(cell: str) -> str | None:
 
 def parse_decimal(cell: str, mark: str | None = None) -> Decimal:
     """A number in any of the usual dresses: `1,234.56`, `1.234,56`, `(123.45)`, `123.45-`, `$-1 234.5`, `USD 12`."""
+    if mark != "," and _SIMPLE.fullmatch(cell):
+        return Decimal(cell) or Decimal(0)
     text = cell.translate(_MINUS).strip()
     if len(text) > 64:
         raise BadValue("is too long for a number")
