@@ -141,7 +141,7 @@ def parse_decimal(cell: str, mark: str | None = None) -> Decimal:
         negative, text = negative ^ (text[0] == "-"), text[1:].strip()
     elif text[-1:] in "+-" and text[:-1]:
         negative, text = negative ^ (text[-1] == "-"), text[:-1].strip()
-    elif text[-3:].strip().upper() in ("CR", "DR"):
+    elif text[-2:].upper() in ("CR", "DR"):
         negative, text = negative ^ (text[-2:].upper() == "DR"), text[:-2].strip()
     exponent = 0
     if scientific := _EXPONENT.fullmatch(text):
