@@ -35,7 +35,7 @@ def import_bank_file(
     into = StatementCollector(hints, limits)
     if text.is_mixed:
         into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
-    budget.check(0, 1)
+    budget.check()
     kind = detect_bank_format(text.value, hints)
     if kind == "ofx":
         read_ofx(text.value, budget, into)
@@ -45,5 +45,5 @@ def import_bank_file(
         read_camt(data, budget, into)
     else:
         read_bank_csv(lines_of(text.value), budget, into)
-    budget.finish(max(budget.rows, 1))
+    budget.finish()
     return into.finish(kind, data_sha256=sha256(data), size=len(data), encoding=text.encoding)

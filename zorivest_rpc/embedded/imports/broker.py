@@ -42,9 +42,9 @@ def import_broker_file(
     into = TradeCollector(hints, limits)
     if text.is_mixed:
         into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
-    budget.check(0, 1)
+    budget.check()
     found = _read(data, text, hints, budget, into)
-    budget.finish(max(budget.rows, 1))
+    budget.finish()
     return into.finish(found, data_sha256=sha256(data), size=len(data), encoding=text.encoding)
 
 

@@ -88,7 +88,7 @@ def import_broker_pdf(
             where=f"{len(pages)} pages",
             next="Export the trades as CSV and use import_broker_csv.",
         )
-    budget.finish(len(pages))
+    budget.finish()
     share = into.parsed / (into.parsed + into.refused)
     by = "hint" if broker != "generic" else "generic"
     return into.finish(
@@ -122,7 +122,8 @@ def _pages(data: bytes, budget: Budget) -> Iterator[_Page]:
                     status=413,
                 )
             for number, page in enumerate(document.pages, start=1):
-                budget.check(number - 1, total)
+                budget.check()
+                budget.tell(number - 1, total)
                 _check_contents(page, number)
                 tables = [[[_flat(cell) for cell in row] for row in table] for table in page.extract_tables()]
                 yield _Page(number, page.extract_text() or "", tables)
@@ -163,7 +164,7 @@ def _read_tables(pages: list[_Page], broker: str, budget: Budget, into: TradeCol
         for table in page.tables:
             for cells in table:
                 number += 1
-                budget.row(page.number, len(pages))
+                budget.count()
                 if found := _header(cells):
                     if columns is None or found.headers != columns.headers:
                         columns = found
@@ -195,7 +196,7 @@ def _read_lines(pages: list[_Page], broker: str, budget: Budget, into: TradeColl
             number += 1
             if len(line) > 400:
                 continue
-            budget.row(page.number, len(pages))
+            budget.count()
             if match := next((found for pattern in _LINES if (found := pattern.fullmatch(line))), None):
                 cells = [match[name] or "" for name in _LINE_HEADERS]
                 rows.append(Row(number, cells, f"page {page.number}: {line}"))

@@ -75,7 +75,7 @@ class _Flex:
             )
 
     def _trade(self, attributes: Mapping[str, str]) -> None:
-        self._budget.row(self._budget.rows, self._budget.rows + 1)
+        self._budget.count()
         row = Row(self.line(), [], " ".join(f'{key}="{attributes[key]}"' for key in SHOWN if key in attributes))
         if attributes.get("levelOfDetail", "").lower() not in DETAILS:
             self._into.skip()

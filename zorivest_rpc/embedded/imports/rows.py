@@ -20,6 +20,7 @@ __all__ = ["Columns", "Reading", "Record", "Row", "RowRefused", "read_rows", "sh
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
+MAX_LINE = 64 * 1024
 BLANKS = frozenset({"", "-", "--", "---", "n/a", "na", "nan", "null", "none", "...", "—"})
 
 
@@ -50,7 +51,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def squash(header: str) -> str:
     """A header for comparison: lower case letters, digits and `# / &`, without what stands in brackets."""
-    return re.sub(r"[^\w#/&]|_", "", re.sub(r"\([^)]*\)", "", header.lower()))
+    return re.sub(r"[^\w#/&]|_", "", re.sub(r"\([^)]*\)", "", header[:200].lower()))
 
 
 def shown(raw: str) -> str:
@@ -67,6 +68,8 @@ def _clean(cell: str) -> str:
 
 def split_line(line: str, delimiter: str) -> list[str]:
     """The cells of one line that stands alone, such as a candidate for the header."""
+    if len(line) > MAX_LINE:
+        return []
     if '"' not in line:
         return [_clean(cell) for cell in line.split(delimiter)]
     try:
@@ -87,6 +90,10 @@ def read_rows(
             at += 1
             continue
         budget.row(at, total)
+        if len(line) > MAX_LINE:
+            yield Row(at + 1, [], line[:1000], "is too long")
+            at += 1
+            continue
         if '"' not in line:
             yield Row(at + 1, [_clean(cell) for cell in line.split(delimiter)], line, "", at + 1 == total)
             at += 1
@@ -102,6 +109,8 @@ def _quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
         if at + used > len(lines):
             break
         text = f"{text}\n{lines[at + used - 1]}" if text else lines[at]
+        if len(text) > MAX_LINE:
+            break
         try:
             cells = next(csv.reader([text], delimiter=delimiter, strict=True))
             return used, Row(at + 1, [_clean(cell) for cell in cells], text, "", at + used == len(lines))
