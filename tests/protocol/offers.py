@@ -237,7 +237,7 @@ class Rich:
         return say(str(answer["action"]))
 
     async def _ask_sample(self, call: Call) -> Outcome:
-        more = {"tools": []} if call.arguments.get("tools") else {}
+        more: dict[str, Json] = {"tools": []} if call.arguments.get("tools") else {}
         words = [{"role": "user", "content": {"type": "text", "text": "Hi"}}]
         answer = call.need("words", sample(words, 10, **more))
         return say(f"model said {answer['content']['text']}")
