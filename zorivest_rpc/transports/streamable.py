@@ -214,8 +214,9 @@ class Streamable:
         exchange: Exchange | None,
         accept: tuple[bool, bool],
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
+        """`id` is None for a batch."""
         json, events = accept
         if exchange is not None and not channel.done:
             try:
@@ -231,8 +232,10 @@ class Streamable:
         return await self._streamed(request, channel, exchange, live, id)
 
     def _whole(
-        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id
+        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id | None
     ) -> web.StreamResponse:
+        if channel.answer is None and id is None:  # every request of the batch was cancelled
+            return self._writer.answer(request, 202, headers=with_cors(request, ()))
         status = 200
         if live is None and channel.code:
             status = _MODERN_STATUS.get(channel.code, 200)
@@ -250,13 +253,13 @@ class Streamable:
         channel: PostChannel,
         exchange: Exchange | None,
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         self._keep_alive(connection)
         waiting = channel.stream if isinstance(channel.stream, list) else []
         if live is not None:
-            stream = live.streams.for_request(id)
+            stream = live.streams.for_request(0 if id is None else id)
             stream.carry(connection, prime=live.session.revision.priming)
             channel.stream = stream
         else:
@@ -380,7 +383,7 @@ class Streamable:
         receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way), done)
         exchange = next(iter(live.conversation.running.values()), None)
         if not channel.done:
-            return await self._answer(request, channel, exchange, accept, live, 0)
+            return await self._answer(request, channel, exchange, accept, live, None)
         if not answered:
             return self._writer.answer(request, 202, headers=with_cors(request, ()))
         return self._writer.answer(request, 200, channel.answer or b"", _json(request))
