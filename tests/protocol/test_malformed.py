@@ -89,7 +89,7 @@ TAKEN: dict[str, bytes] = {
     "spaces around it": b"  \t" + HEAD + b"}  ",
     "carriage return": HEAD + b"}\r",
     "unknown members": HEAD + b',"other":{"a":[1,2,{"b":null}]},"params":{"more":1}}',
-    "duplicate members, the last counts": b'{"jsonrpc":"1","jsonrpc":"2.0","id":null,"id":1,"method":5,"method":"ping"}',
+    "duplicate members": b'{"jsonrpc":"1","jsonrpc":"2.0","id":null,"id":1,"method":5,"method":"ping"}',
     "duplicate params": HEAD + b',"params":[1],"params":{}}',
     "a huge integer": HEAD + b',"params":{"a":' + b"9" * 5_000 + b"}}",
     "1e999": HEAD + b',"params":{"a":1e999}}',
