@@ -180,7 +180,7 @@ class Exchange:
                 return {key: await future for key, future in waiting.items()}
         except TimeoutError:
             for key, future in waiting.items():
-                if not future.done():
+                if future.cancelled() or not future.done():  # the one that was awaited was cancelled with the wait
                     self._send(notification_frame("notifications/cancelled", dumps({"requestId": names[key]})))
             raise ToolError(
                 "Nobody answered the question in time.", code="input_timeout", next="Call again when someone is there."
