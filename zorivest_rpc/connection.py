@@ -139,9 +139,12 @@ class Connection:
                 params = decode_params(method, message.params, id)
                 session = self._admit(method, params, id)
             except InvalidParams as error:
-                if method != "initialize" or self._era is Era.MODERN:
-                    self._admit(method, Params(meta=error.meta), id)  # what is wrong with the era is told first
-                raise
+                if method == "initialize" and self._era is not Era.MODERN:
+                    raise
+                params = Params(meta=error.meta)
+                session = self._admit(method, params, id)  # what is wrong with the era is told first
+                if self._server.dispatcher.exists(method, session):
+                    raise
             self._request(self.conversation, session, id, method, params, channel)
 
     def _admit(self, method: str, params: Params, id: Id) -> Session:

@@ -273,6 +273,10 @@ class Dispatcher:
         self._keep(exchange, outcome)
         return exchange
 
+    def exists(self, method: str, session: Session) -> bool:
+        """Asked before wrong params are told: only a method that exists can have been called wrongly."""
+        return method in session.revision.methods and method in self._methods
+
     def _busy(self, conversation: Conversation, method: str, id: Id) -> ProtocolError | None:
         if method not in ("tools/call", "prompts/get", "resources/read", "completion/complete"):
             return None

@@ -349,3 +349,12 @@ async def test_absent_arguments_are_no_arguments(memory: Host) -> None:
     client = await memory()
     assert (await client.result("tools/call", {"name": "whoami"}))["structuredContent"]["client"] == "tests"
     assert (await client.result("tools/call", {"name": "whoami", "arguments": {"x": 1}}))["isError"] is True
+
+
+@pytest.mark.parametrize("revision", OLD[:3])
+async def test_a_method_that_does_not_exist_has_no_wrong_params(legacy: Host, revision: str) -> None:
+    if legacy.kind == "stdio":
+        return  # the same connection as in memory
+    client = await legacy(revision)
+    for params in ({}, {"taskId": 5}):
+        assert (await client.error("tasks/get", params))["code"] == -32601

@@ -200,9 +200,9 @@ class Streamable:
                 raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
             return self._open(request, params, id, principal)
         live = self._session(request, principal, version)
-        if problem is not None:
-            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         live.session.check(method, id)
+        if problem is not None and self._server.dispatcher.exists(method, live.session):
+            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         channel = PostChannel(live, accept[1])
         exchange = self._request(live.conversation, live.session, id, method, params, channel)
         return await self._answer(request, channel, exchange, accept, live, id)
@@ -296,7 +296,7 @@ class Streamable:
             name = named_value(method, params) if row is not None and method in row.methods else None
             check_standard(lambda header: request.headers.getall(header, []), known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
-            if problem is not None and method in session.revision.methods:
+            if problem is not None and self._server.dispatcher.exists(method, session):
                 raise Refused(200, problem)
             if type(params) is CallTool:
                 self._check_mirrored(request, session, params, id)
@@ -393,8 +393,13 @@ class Streamable:
         if method is UNSET or id is UNSET:
             self._accept_quietly(live, message)
             return
-        params = decode_params(method, message.params, id)
         live.session.check(method, id)
+        try:
+            params = decode_params(method, message.params, id)
+        except InvalidParams:
+            if self._server.dispatcher.exists(method, live.session):
+                raise
+            params = Params()
         self._request(live.conversation, live.session, id, method, params, way)
 
     # --- GET and DELETE, legacy alone
