@@ -28,7 +28,7 @@ from zorivest_rpc.protocol.jsonrpc import (
 from zorivest_rpc.protocol.revisions import Era
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
-from zorivest_rpc.protocol.types import Cancelled, InvalidParams, Meta, decode_params
+from zorivest_rpc.protocol.types import Cancelled, Initialize, InvalidParams, Params, decode_params
 from zorivest_rpc.server import Server
 
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
@@ -138,16 +138,19 @@ class Connection:
         else:
             try:
                 params = decode_params(method, message.params, id)
-                session = self._admit(method, params.meta, id)
+                session = self._admit(method, params, id)
             except InvalidParams as error:
-                if method != "initialize" or self._era is _MODERN:
-                    self._admit(method, error.meta, id)  # what is wrong with the era is told first
-                raise
+                if method == "initialize" and self._era is not _MODERN:
+                    raise
+                params = Params(meta=error.meta)
+                session = self._admit(method, params, id)  # what is wrong with the era is told first
+                if self._server.dispatcher.exists(method, session):
+                    raise
             self._request(self.conversation, session, id, method, params, channel)
 
-    def _admit(self, method: str, meta: Meta | UnsetType, id: Id) -> Session:
+    def _admit(self, method: str, params: Params, id: Id) -> Session:
         """The session that this request belongs to, deciding the connection's era where it is still open."""
-        era = self._era
+        era, meta = self._era, params.meta
         if era is _LEGACY and meta is UNSET:
             self.session.check(method, id)
             return self.session
@@ -161,7 +164,7 @@ class Connection:
         if not self._modern:
             raise ProtocolError(INVALID_REQUEST, "this transport is older than per-request metadata", id=id)
         if method == "initialize":
-            raise unsupported("initialize", id)
+            raise unsupported(params.protocol_version if isinstance(params, Initialize) else "", id)
         session = session_for(check_meta(meta, id), self._principal, id)
         if method != "server/discover":
             self._era = _MODERN

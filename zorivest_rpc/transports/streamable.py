@@ -201,9 +201,9 @@ class Streamable:
                 raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
             return self._open(request, params, id, principal)
         live = self._session(request, principal, version)
-        if problem is not None:
-            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         live.session.check(method, id)
+        if problem is not None and self._server.dispatcher.exists(method, live.session):
+            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         channel = PostChannel(live, accept[1])
         exchange = self._request(live.conversation, live.session, id, method, params, channel)
         return await self._answer(request, channel, exchange, accept, live, id)
@@ -215,8 +215,9 @@ class Streamable:
         exchange: Exchange | None,
         accept: tuple[bool, bool],
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
+        """`id` is None for a batch."""
         json, events = accept
         if exchange is not None and not channel.done:
             try:
@@ -232,8 +233,10 @@ class Streamable:
         return await self._streamed(request, channel, exchange, live, id)
 
     def _whole(
-        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id
+        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id | None
     ) -> web.StreamResponse:
+        if channel.answer is None and id is None:  # every request of the batch was cancelled
+            return self._writer.answer(request, 202, headers=with_cors(request, ()))
         status = 200
         if live is None and channel.code:
             status = _MODERN_STATUS.get(channel.code, 200)
@@ -251,13 +254,13 @@ class Streamable:
         channel: PostChannel,
         exchange: Exchange | None,
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         self._keep_alive(connection)
         waiting = channel.stream if isinstance(channel.stream, list) else []
         if live is not None:
-            stream = live.streams.for_request(id)
+            stream = live.streams.for_request(0 if id is None else id)
             stream.carry(connection, prime=live.session.revision.priming)
             channel.stream = stream
         else:
@@ -294,7 +297,7 @@ class Streamable:
             name = named_value(method, params) if row is not None and method in row.methods else None
             check_standard(request.headers.getall, known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
-            if problem is not None and method in session.revision.methods:
+            if problem is not None and self._server.dispatcher.exists(method, session):
                 raise Refused(200, problem)
             if type(params) is CallTool:
                 self._check_mirrored(request, session, params, id)
@@ -384,7 +387,7 @@ class Streamable:
         receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way), done)
         exchange = next(iter(live.conversation.running.values()), None)
         if not channel.done:
-            return await self._answer(request, channel, exchange, accept, live, 0)
+            return await self._answer(request, channel, exchange, accept, live, None)
         if not answered:
             return self._writer.answer(request, 202, headers=with_cors(request, ()))
         return self._writer.answer(request, 200, channel.answer or b"", _json(request))
@@ -394,8 +397,13 @@ class Streamable:
         if method is UNSET or id is UNSET:
             self._accept_quietly(live, message)
             return
-        params = decode_params(method, message.params, id)
         live.session.check(method, id)
+        try:
+            params = decode_params(method, message.params, id)
+        except InvalidParams:
+            if self._server.dispatcher.exists(method, live.session):
+                raise
+            params = Params()
         self._request(live.conversation, live.session, id, method, params, way)
 
     # --- GET and DELETE, legacy alone
