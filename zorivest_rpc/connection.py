@@ -24,6 +24,7 @@ from zorivest_rpc.protocol.jsonrpc import (
     Message,
     decode,
     error_frame,
+    request_frame,
 )
 from zorivest_rpc.protocol.revisions import Era
 from zorivest_rpc.protocol.session import Session
@@ -37,16 +38,24 @@ log: Final = logging.getLogger("zorivest_rpc")
 _LEGACY, _MODERN = Era.LEGACY, Era.MODERN
 
 
+_QUESTION: Final = request_frame(0, "", {}).partition(b"0,")[0]  # how a request of ours begins
+
+
 class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
-    __slots__ = ("_write",)
+    __slots__ = ("_write", "_write_event")
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
         self._write = write
+        self._write_event = write_event
 
     def send(self, frame: bytes) -> None:
-        self._write(frame)
+        """A question has to arrive; a notification may be dropped where nobody reads."""
+        if frame.startswith(_QUESTION):
+            self._write(frame)
+        else:
+            self._write_event(frame)
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:
@@ -97,13 +106,13 @@ class Connection:
         modern: bool = True,
         write_event: Callable[[bytes], None] | None = None,
     ) -> None:
-        """`write_event` takes what belongs to no request, where that has to go elsewhere or may be dropped."""
+        """`write_event` takes notifications, where they may be dropped."""
         self._server = server
         self._request = server.dispatcher.request
         self._principal = principal
         self._modern = modern
         self._era: Era | None = None
-        self._channel = PipeChannel(write)
+        self._channel = PipeChannel(write, write_event or write)
         self.session = Session(principal=principal)
         self.conversation = Conversation(self.session)
         server.announcer.join(Standing(self.conversation, write_event or write))

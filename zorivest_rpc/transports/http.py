@@ -33,6 +33,7 @@ Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | N
 """The Authorization header to a principal, or None where it names nobody."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
+_NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
 def nobody_asked(header: str | None) -> str | None:
@@ -206,7 +207,8 @@ class HttpTransport:
                 return await self._sse.open(request, principal)
             if path != "/sse" and method == "POST":
                 return self._sse.post(request, await self._body(request), principal)
-            raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"))
+            allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
+            raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"), allow)
         raise Refused(404, ProtocolError(INVALID_REQUEST, f"nothing is served at this path; try {self._options.path}"))
 
     def _refuse(
@@ -221,7 +223,7 @@ class HttpTransport:
         host = request.headers.get("Host", "")
         allowed = self._allowed_hosts.get(host)
         if allowed is None:
-            allowed = _host_name("//" + host) in self._options.hosts
+            allowed = not _NO_HOST.intersection(host) and _host_name("//" + host) in self._options.hosts
             _note(self._allowed_hosts, host, allowed)
         if not allowed:
             raise Refused(403, ProtocolError(INVALID_REQUEST, "this Host is not served; see --allow-host"))
@@ -260,6 +262,8 @@ class HttpTransport:
         content = request.content
         body = content.read_nowait(-1) if length is not None and content.is_eof() else None
         if body is None:
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._read(request, limit)
         if not body or body.isspace():
             raise ProtocolError(PARSE_ERROR, "the body is empty")
