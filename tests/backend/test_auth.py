@@ -196,9 +196,7 @@ async def test_a_refused_key_is_not_tried_again_at_once(server: Misbehaving, mak
 
 
 @pytest.mark.parametrize("answered", [{}, {"session_token": ""}, {"session_token": "a\r\nX: y"}, [], "tok"])
-async def test_an_exchange_without_a_usable_token_is_refused(
-    server: Misbehaving, make: Make, answered: object
-) -> None:
+async def test_an_exchange_without_a_usable_token_is_refused(server: Misbehaving, make: Make, answered: object) -> None:
     server.routes["/auth/unlock"] = answer(answered)
     with pytest.raises(BackendError, match="no session_token"):
         await make(server.url, KEY).ask("GET", "/x")
@@ -317,9 +315,7 @@ async def _ask(ask: Callable[[str, str], Awaitable[object]]) -> None:
     await ask("GET", "/slow")
 
 
-async def test_no_secret_is_written_to_a_log(
-    server: Misbehaving, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_secret_is_written_to_a_log(server: Misbehaving, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     vault = Vault(server)
     backend = make(server.url, KEY)

@@ -139,3 +139,7 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    return main(argv)

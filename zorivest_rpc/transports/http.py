@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -83,12 +84,17 @@ class HttpTransport:
         options: HttpOptions,
         *,
         authenticate: Authenticate = nobody_asked,
+        holding: Callable[[str | None], AbstractContextManager[None]] = lambda header: nullcontext(),
         sessions: SessionStore | None = None,
         facts: Callable[[], Json] = dict,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
+        """`holding` is open while a request runs, for whoever needs its credentials that long and no longer."""
         self._server = server
         self._options = options
         self._authenticate = authenticate
+        self._holding = holding
+        self._metrics = metrics
         self._facts = facts
         self.sessions = sessions or SessionStore(
             server.seal,
@@ -183,7 +189,9 @@ class HttpTransport:
             return self._preflight(request)
         principal = await self._principal(request)
         if method == "POST":
-            return await self._streamable.post(request, await self._body(request), principal)
+            body = await self._body(request)
+            with self._holding(request.headers.get("Authorization")):
+                return await self._streamable.post(request, body, principal)
         if method == "GET":
             return await self._streamable.get(request, principal)
         if method == "DELETE":
@@ -197,6 +205,10 @@ class HttpTransport:
         if path == "/ready" and method in ("GET", "HEAD"):
             status = 503 if self._stopping else 200
             return self._writer.answer(request, status, dumps({"ready": not self._stopping}))
+        if path == "/metrics" and method in ("GET", "HEAD") and self._metrics is not None:
+            await self._principal(request)
+            text = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+            return self._writer.answer(request, 200, self._metrics().encode(), text)
         if path.startswith("/.well-known/oauth-protected-resource") and self._options.authorization_servers:
             return self._writer.answer(request, 200, dumps(self._resource_metadata(request)))
         if path in ("/sse", "/messages", "/messages/"):
@@ -204,7 +216,8 @@ class HttpTransport:
                 return self._preflight(request)
             principal = await self._principal(request)
             if path == "/sse" and method == "GET":
-                return await self._sse.open(request, principal)
+                with self._holding(request.headers.get("Authorization")):
+                    return await self._sse.open(request, principal)
             if path != "/sse" and method == "POST":
                 return self._sse.post(request, await self._body(request), principal)
             allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
