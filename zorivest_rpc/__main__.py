@@ -39,7 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     from zorivest_rpc.errors import ConfigError
 
     try:
-        return int(import_module(f"zorivest_rpc.cli.{command}").run(rest))
+        module = import_module(f"zorivest_rpc.cli.{command}")
+        return int((getattr(module, "run", None) or module.main)(rest))
     except ExceptionGroup as group:  # the catalogue: every problem of every file
         for problem in group.exceptions:
             print(f"zorivest-rpc: {problem}", file=sys.stderr)

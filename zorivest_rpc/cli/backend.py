@@ -87,7 +87,3 @@ def _seconds(text: str) -> float:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-
-def run(argv: list[str]) -> int:
-    return main(argv)

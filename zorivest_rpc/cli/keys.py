@@ -139,7 +139,3 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-
-def run(argv: list[str]) -> int:
-    return main(argv)
