@@ -128,9 +128,12 @@ async def test_an_unexpected_401_leads_to_one_silent_unlock(server: Misbehaving,
     assert (server.count("/x"), vault.given) == (2, 2)
 
 
-async def test_a_restarted_backend_that_knows_no_session_is_unlocked_again(server: Misbehaving, make: Make) -> None:
+@pytest.mark.parametrize("code", ["no_session", "database_locked"])
+async def test_a_restarted_backend_that_knows_no_session_is_unlocked_again(
+    server: Misbehaving, make: Make, code: str
+) -> None:
     Vault(server)
-    server.script = [answer({"error": "no_session", "detail": "unlock first"}, 403)]
+    server.script = [answer({"error": code, "detail": "unlock first"}, 403)]
     assert (await make(server.url, KEY).ask("POST", "/x")).value == {"token": "tok_92"}
 
 

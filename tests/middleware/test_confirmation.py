@@ -20,7 +20,14 @@ from zorivest_rpc.middleware.guard import Guard
 
 GATED = {spec.name: spec for spec in load().tools if spec.confirm}
 ISSUE = "POST /confirmation-tokens"
-TRADE = {"exec_id": "T1", "instrument": "QQQ STK", "action": "SLD", "quantity": 25, "price": 5, "account_id": "A"}
+TRADE: dict[str, Any] = {
+    "exec_id": "T1",
+    "instrument": "QQQ STK",
+    "action": "SLD",
+    "quantity": 25,
+    "price": 5,
+    "account_id": "A",
+}
 NO_ROUTE = BackendError(404, "Nothing is served there.")
 
 
@@ -182,9 +189,9 @@ async def test_a_token_for_another_tool_is_refused() -> None:
 @pytest.mark.parametrize(
     ("issued", "used"),
     [
-        ({"key": "s1"}, {"key": "s2"}),
+        ({"session": "s1"}, {"session": "s2"}),
         ({"principal": "p1"}, {"principal": "p2"}),
-        ({"key": "s1", "principal": "p"}, {"key": "s2", "principal": "p"}),
+        ({"session": "s1", "principal": "p"}, {"session": "s2", "principal": "p"}),
     ],
 )
 async def test_a_token_of_another_session_is_refused(issued: dict[str, str], used: dict[str, str]) -> None:
@@ -211,7 +218,7 @@ async def test_refusals_can_be_told_apart_and_share_one_shape() -> None:
     gate = Gate()
     spent, old, bound, foreign = [await gate.token() for _ in range(2)] + [
         await gate.token(arguments={}),
-        await gate.token(key="elsewhere"),
+        await gate.token(session="elsewhere"),
     ]
     await gate.run(**TRADE, confirmation_token=spent)
     gate.ran.times = 0

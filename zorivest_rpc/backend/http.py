@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from os import urandom
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -60,6 +60,16 @@ class Limits(msgspec.Struct, frozen=True):
     attempts: int = 3
     backoff: float = 0.1
     longest_backoff: float = 2.0
+
+
+class _Answer(NamedTuple):
+    """What came back, whatever it says; `kind` is the media type alone."""
+
+    status: int
+    kind: str
+    body: bytes
+    retry_after: str | None
+    request_id: str
 
 
 class _Lost(Exception):
@@ -229,7 +239,7 @@ class HttpBackend:
             if waits > 0:
                 raise self._known_to_be_down(waits)
             try:
-                status, kind, answer, retry_after = await self._exchange(method, path, headers, data)
+                answer = await self._exchange(method, path, headers, data)
             except BackendUnreachable:
                 self._breaker.failed()
                 self._base = "" if callable(self._where) else self._base
@@ -244,24 +254,14 @@ class HttpBackend:
                 raise
             else:
                 self._breaker.answered()
-                if last or status not in _AGAIN or is_ours(kind, answer):
-                    return self._reply(method, path, headers, status, kind, answer, retry_after, raw)
+                if last or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
+                    return self._reply(method, path, answer, raw)
             pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
             await self._sleep(pause * (0.5 + self._rng() / 2))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _reply(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        status: int,
-        kind: str,
-        body: bytes,
-        retry_after: str | None,
-        raw: bool,
-    ) -> Reply:
-        request_id = headers["X-Request-ID"]
+    def _reply(self, method: str, path: str, answer: _Answer, raw: bool) -> Reply:
+        status, kind, body, retry_after, request_id = answer
         if not 200 <= status < 300:
             raise refusal(method, path.partition("?")[0], status, kind, body, request_id, retry_after)
         if raw or not body:
@@ -280,10 +280,8 @@ class HttpBackend:
             next="Check the API URL.",
         )
 
-    async def _exchange(
-        self, method: str, path: str, headers: dict[str, str], data: bytes | None
-    ) -> tuple[int, str, bytes, str | None]:
-        """Status, media type, body and Retry-After of one answer. BackendUnreachable: nothing was sent."""
+    async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> _Answer:
+        """One answer. BackendUnreachable: nothing was sent; _Lost: nobody knows."""
         http = self._http or self._open()
         import aiohttp
 
@@ -296,8 +294,10 @@ class HttpBackend:
                         url = self._elsewhere(url, answer.headers["Location"], status)
                         continue
                     body = await self._read(answer, method, path)
-                    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-                    return status, kind, body, answer.headers.get("Retry-After")
+                    given = answer.headers
+                    kind = given.get("Content-Type", "").partition(";")[0].strip().lower()
+                    request_id = given.get("X-Request-ID") or headers["X-Request-ID"]
+                    return _Answer(status, kind, body, given.get("Retry-After"), request_id)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as exc:
             raise self._unreachable(exc) from None
         except (aiohttp.ClientError, OSError) as exc:  # a time-out of the socket is an OSError

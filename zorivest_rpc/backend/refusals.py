@@ -15,7 +15,7 @@ __all__ = ["is_ours", "refusal", "session_is_gone", "unknown_route"]
 _SECRET = re.compile(r"(zrv_sk_|tok_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 600
 _MOST_FIELDS = 12
-_GONE = frozenset(("no_session", "session_unknown", "session_expired"))
+_GONE = frozenset(("no_session", "session_unknown", "session_expired", "database_locked"))
 
 _TEXTS: dict[int, tuple[str, str, str]] = {
     # status: our code, what happened, what to do
@@ -87,7 +87,7 @@ def is_ours(content_type: str, body: bytes) -> bool:
 
 
 def session_is_gone(error: BackendError) -> bool:
-    """Whether unlocking again may help: the session ended, or a restarted backend never knew it."""
+    """Whether unlocking again helps: the session ended, or the backend was locked or restarted and knows none."""
     return error.status == 401 or (error.status == 403 and error.reported in _GONE)
 
 
