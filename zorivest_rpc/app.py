@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,13 @@ from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import Definitions
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError, ToolError
 from zorivest_rpc.modes.detect import asks_for_confirmation, parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
-from zorivest_rpc.offer import TOOLS, Offer
+from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
 from zorivest_rpc.protocol.session import Session
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from zorivest_rpc.backend.http import HttpBackend
     from zorivest_rpc.backend.pool import Backends
     from zorivest_rpc.pipeline import Pipeline
+    from zorivest_rpc.tools.completions import Completions
+    from zorivest_rpc.tools.resources import Shelf
 
 __all__ = ["Journal", "policy_of"]
 
@@ -48,19 +50,17 @@ class Journal:
         self._pipeline: Pipeline | None = None
         self._backends: Backends | None = None
         self._keyring: Keyring | None = None
-        from zorivest_rpc.tools.completions import Completions
-        from zorivest_rpc.tools.prompts import prompts
-        from zorivest_rpc.tools.resources import Resources
-
+        self._resources: Shelf | None = None
+        self._completions: Completions | None = None
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
             title="Zorivest trading journal",
             instructions=self._instructions,
             tools=self,
-            prompts=prompts(),
-            resources=Resources(self._backend_for, self.audience),
-            complete=Completions(self._backend_for, self.audience).complete,
+            prompts=_Prompts(),
+            resources=_Resources(self),
+            complete=self._complete,
         )
 
     # --- what the methods ask a toolbox
@@ -79,6 +79,9 @@ class Journal:
             self._pipeline = self._build()
         return self._pipeline
 
+    def prometheus(self) -> str:
+        return self.pipeline().metrics.prometheus()
+
     def _build(self) -> Pipeline:
         from zorivest_rpc.middleware.metrics import Metrics
         from zorivest_rpc.pipeline import Pipeline
@@ -95,8 +98,47 @@ class Journal:
             confirm=settings.confirm,
             roots=ImportRoots(roots),
         )
-        pipeline.use(own_handlers(self.audience, pipeline, settings, self._list_changed))
+        pipeline.use(
+            own_handlers(
+                self.audience,
+                self._backend_for,
+                run=pipeline.handler,
+                changed=self._list_changed,
+                metrics=pipeline.metrics,
+                issue=pipeline.confirmation.issue,
+                shape=pipeline.shown,
+                log_directory=os.path.join(settings.data_dir, "logs"),
+                environ=os.environ,
+            )
+        )
         return pipeline
+
+    def resources(self) -> Shelf:
+        if self._resources is None:
+            from zorivest_rpc.tools.resources import Shelf
+
+            pipeline = self.pipeline()
+            self._resources = Shelf(
+                self._backend_for,
+                list_toolsets=pipeline.handler("list_available_toolsets"),
+                describe_toolset=pipeline.handler("describe_toolset"),
+                permit=pipeline.guard.check,
+                refusal=self.audience.refusal,
+            )
+        return self._resources
+
+    async def _complete(
+        self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
+    ) -> Completion | None:
+        if self._completions is None:
+            from zorivest_rpc.tools.completions import Completions
+
+            self._completions = Completions(
+                lambda asking: self.backends().of(asking.principal),
+                toolset_names(self.audience.definitions),
+                self.audience.refusal,
+            )
+        return await self._completions(session, kind, name, argument, value, others)
 
     def _default_roots(self) -> tuple[str, ...]:
         imports = os.path.join(self.settings.data_dir, "imports")
@@ -204,6 +246,38 @@ class Journal:
     async def close(self) -> None:
         if self._backends is not None:
             await self._backends.close()
+
+
+class _Prompts(PromptShelf):
+    """The journal's prompts, read when somebody asks for them."""
+
+    def listed(self, session: Session) -> Sequence[Prompt]:
+        return self._shelf().listed(session)
+
+    def find(self, session: Session, name: str) -> Prompt | None:
+        return self._shelf().find(session, name)
+
+    def _shelf(self) -> PromptShelf:
+        from zorivest_rpc.tools.prompts import shelf
+
+        return shelf()
+
+
+class _Resources(ResourceShelf):
+    """The journal's resources, built when somebody asks for them."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def listed(self, session: Session) -> Sequence[Resource]:
+        return self._journal.resources().listed(session)
+
+    def templates(self, session: Session) -> Sequence[Template]:
+        return self._journal.resources().templates(session)
+
+    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
+        return self._journal.resources().find(session, uri)
 
 
 @contextmanager

@@ -62,8 +62,8 @@ class Pipeline:
         if spec.python is not None:
             handler, travelling = self._python[spec.python], None
         else:
-            handler = rest_handler(spec, self._backend_for, shape=self._shown, files=self._roots)
-            travelling = rest_handler(spec, self._backend_for, guard=True, shape=self._shown, files=self._roots)
+            handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
+            travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
         layers: list[Middleware] = [] if spec.name == "call_tool" else [self.metrics]
         if spec.guarded:
             layers.append(self.guard.layer(spec, travelling))
@@ -75,7 +75,7 @@ class Pipeline:
         profile = self._audience.profile(call.session)
         return asks_for_confirmation(profile, self._confirm, dispatched=call.dispatched)  # type: ignore[arg-type]
 
-    def _shown(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
+    def shown(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
         """In full or in brief, as this call's client is served."""
         if self._audience.profile(call.session).results == "detailed":
             return payload
