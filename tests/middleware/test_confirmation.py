@@ -309,6 +309,44 @@ async def test_a_yes_to_one_call_is_none_to_another() -> None:
     assert gate.ran.times == 1
 
 
+async def test_a_yes_is_good_once() -> None:
+    gate = Gate()
+    call = await answered(gate, {"action": "accept", "content": {"confirm": True}}, **TRADE)
+    again = make_call("create_trade", elicits=True, **TRADE)
+    again.answers = call.answers
+    with pytest.raises(ConfirmationRequired) as refused:
+        await gate.layer(again, gate.ran)
+    assert (refused.value.code, gate.ran.times) == ("confirmation_used", 1)
+
+
+@pytest.mark.parametrize("key", ["confirm-invented", "confirm", ""])
+async def test_an_answer_to_a_question_that_was_not_asked_is_none(key: str) -> None:
+    gate = Gate()
+    call = make_call("create_trade", elicits=True, **TRADE)
+    call.answers = {key: {"action": "accept", "content": {"confirm": True}}}
+    with pytest.raises(InputRequired):
+        await gate.layer(call, gate.ran)
+
+
+async def test_a_yes_in_one_session_is_none_in_another() -> None:
+    gate = Gate()
+    call = make_call("create_trade", elicits=True, session="s1", **TRADE)
+    with pytest.raises(InputRequired) as asked:
+        await gate.layer(call, gate.ran)
+    other = make_call("create_trade", elicits=True, session="s2", **TRADE)
+    other.answers = {key: {"action": "accept", "content": {"confirm": True}} for key in asked.value.asks}
+    with pytest.raises(InputRequired):
+        await gate.layer(other, gate.ran)
+
+
+async def test_the_name_of_a_question_is_no_token() -> None:
+    gate = Gate()
+    with pytest.raises(InputRequired) as asked:
+        await gate.run(**TRADE, elicits=True)
+    (key,) = asked.value.asks
+    assert (await gate.refusal(**TRADE, confirmation_token=key)).code == "confirmation_unknown"
+
+
 async def test_a_token_does_not_replace_a_user_who_can_be_asked() -> None:
     gate = Gate()
     token = await gate.token()

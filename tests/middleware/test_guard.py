@@ -135,6 +135,12 @@ async def test_an_offer_that_vanishes_on_the_way_does_not_open_a_gap(specs: Spec
     assert (backend.count(CHECK), backend.count("/trades")) == (1, 0)
 
 
+async def test_a_question_does_not_travel_past_a_confirmation(specs: Specs) -> None:
+    backend, confirming, along = FakeBackend(inline=True), Ran(), Ran()
+    await Guard(lambda call: backend).layer(specs["create_trade"], along)(make_call("create_trade"), confirming)
+    assert (confirming.times, along.times, backend.count(CHECK)) == (1, 0, 1)
+
+
 # --- the look in front of a confirmation
 
 

@@ -254,3 +254,27 @@ async def test_a_client_with_forms_is_asked(specs: Specs, backend: LockingBacken
     assert (answer["id"], answer["result"].get("isError", False)) == (7, not runs)
     assert len(backend.done) == runs
     assert tools.metrics.summary()["total_tool_calls"] == 1
+
+
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+}
+
+
+async def test_a_client_of_the_modern_era_is_asked_and_its_yes_serves_one_call(
+    specs: Specs, backend: LockingBackend
+) -> None:
+    tools = Tools(specs, backend)
+    client = Client(tools, {})
+    params: dict[str, Any] = {"name": "create_trade", "arguments": TRADE, "_meta": MODERN}
+    asked = (await client.request("tools/call", params))["result"]
+    assert (asked["resultType"], tools.metrics.summary()["total_tool_calls"]) == ("input_required", 0)
+    yes = {key: {"action": "accept", "content": {"confirm": True}} for key in asked["inputRequests"]}
+    params |= {"inputResponses": yes, "requestState": asked["requestState"]}
+    done = (await client.request("tools/call", params, 2))["result"]
+    assert done["structuredContent"] == {"ok": True}
+    repeated = (await client.request("tools/call", params, 3))["result"]
+    assert repeated["_meta"]["com.zorivest/error"]["code"] == "confirmation_used"
+    assert len(backend.done) == 1

@@ -142,8 +142,7 @@ class HttpBackend:
 
     async def unlock(self) -> Grant | None:
         """Get a session now, so that the first call need not; None where none is needed."""
-        async with asyncio.timeout(self._limits.total):
-            return await self._sessions.grant() if self._sessions is not None else None
+        return await self._sessions.grant() if self._sessions is not None else None
 
     def lock(self) -> None:
         """Forget the session, as after a restart of the backend; the next request unlocks again."""

@@ -31,14 +31,15 @@ class Guard:
         self._backend_for = backend_for
 
     def layer(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
-        """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along."""
-        runs_offline = spec.guard_offline == "allow"
-        backend_for = self._backend_for
+        """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along.
 
-        async def asks(call: Call, inner: Handler) -> Outcome:
-            await self.check(call, runs_offline=runs_offline)
-            return await inner(call)
+        A travelling question skips whatever stands between this layer and the handler. So for a tool that is to be
+        confirmed it stays at home, unless the layer is `innermost`."""
+        return self._asks(spec) if spec.confirm else self.innermost(spec, travelling)
 
+    def innermost(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
+        """The same for a place right at the handler, with no other layer between them."""
+        asks, backend_for = self._asks(spec), self._backend_for
         if travelling is None:
             return asks
 
@@ -51,6 +52,15 @@ class Guard:
             return await asks(call, inner)
 
         return sends_along
+
+    def _asks(self, spec: ToolSpec) -> Middleware:
+        runs_offline = spec.guard_offline == "allow"
+
+        async def asks(call: Call, inner: Handler) -> Outcome:
+            await self.check(call, runs_offline=runs_offline)
+            return await inner(call)
+
+        return asks
 
     def look(self, spec: ToolSpec) -> Middleware:
         """The layer in front of a confirmation: a lock refuses before anybody is asked or a token is spent."""

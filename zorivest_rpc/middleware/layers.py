@@ -17,17 +17,19 @@ def around(
     spec: ToolSpec,
     handler: Handler,
     *,
-    metrics: Metrics,
+    metrics: Metrics | None,
     guard: Guard,
     confirmation: Confirmation,
     travelling: Handler | None = None,
 ) -> Handler:
-    """The chain of one tool; `travelling` is its handler in the form that takes the guard's question along."""
-    layers: list[Middleware] = [metrics]
+    """The chain of one tool; `travelling` is its handler in the form that takes the guard's question along.
+
+    Without `metrics` for a tool whose work is another call that is measured itself."""
+    layers: list[Middleware] = [] if metrics is None else [metrics]
     if spec.confirm:
         if spec.guarded:
             layers.append(guard.look(spec))
         layers.append(confirmation)
     if spec.guarded:
-        layers.append(guard.layer(spec, travelling))
+        layers.append(guard.innermost(spec, travelling))
     return chain(handler, *layers)
