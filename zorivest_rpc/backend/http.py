@@ -126,7 +126,8 @@ class HttpBackend:
         self._http: aiohttp.ClientSession | None = None
         self._unsent: tuple[type[Exception], ...] = ()  # aiohttp's failures before anything was sent
         self._foreign: tuple[type[Exception], ...] = ()  # all its failures
-        self._urls: dict[str, URL] = {}
+        self._urls: dict[str, URL] = {}  # of the paths without values
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._ids = count(1)
         self._name = urandom(5).hex()
         self.in_flight = 0
@@ -186,29 +187,18 @@ class HttpBackend:
         if guard:
             headers["X-MCP-Guard"] = "check"
         attempts = self._limits.attempts if (method == "GET" if repeatable is None else repeatable) else 1
-        sent = False
+        seconds = self._limits.total if timeout is None else timeout
         self.in_flight += 1
         try:
-            async with asyncio.timeout(self._limits.total if timeout is None else timeout):
-                grant = await self._grant(auth, guard, headers)
-                if not self._base:
-                    await self._find.get()
-                sent = True
-                try:
-                    return await self._try(method, path, headers, data, raw, attempts)
-                except BackendError as error:
-                    if grant is None or auth != "needed" or not session_is_gone(error):
-                        raise
-                    sent = False
-                    self._forget(grant)
-                await self._grant(auth, guard, headers)
-                sent = True
-                return await self._try(method, path, headers, data, raw, attempts)
-        except TimeoutError:
-            self._breaker.failed()
-            seconds = self._limits.total if timeout is None else timeout
-            unknown = sent and attempts == 1
-            raise no_answer(self._base, method, path, f"within {seconds:g} s", unknown=unknown) from None
+            grant = await self._grant(auth, guard, headers)
+            try:
+                return await self._try(method, path, headers, data, raw, attempts, seconds)
+            except BackendError as error:
+                if grant is None or auth != "needed" or not session_is_gone(error):
+                    raise
+                self._forget(grant)
+            await self._grant(auth, guard, headers)
+            return await self._try(method, path, headers, data, raw, attempts, seconds)
         finally:
             self.in_flight -= 1
 
@@ -232,44 +222,51 @@ class HttpBackend:
         headers = {"X-Request-ID": f"{self._name}-{next(self._ids)}", "Content-Type": "application/json"}
         data = dumps({"api_key": key})
         attempts = max(2, self._limits.attempts)  # one session more than needed does no harm
-        try:
-            async with asyncio.timeout(self._limits.total):  # callers come and go; the exchange has its own end
-                return (await self._try("POST", "/auth/unlock", headers, data, False, attempts)).value
-        except TimeoutError:
-            reason = f"within {self._limits.total:g} s"
-            raise no_answer(self._base, "POST", "/auth/unlock", reason, unknown=False) from None
+        return (await self._try("POST", "/auth/unlock", headers, data, False, attempts, self._limits.total)).value
 
     # --- attempts
 
     async def _try(
-        self, method: str, path: str, headers: dict[str, str], data: bytes | None, raw: bool, attempts: int
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        data: bytes | None,
+        raw: bool,
+        attempts: int,
+        seconds: float,
     ) -> Reply:
-        """One exchange, or several where that is allowed."""
+        """One exchange, or several where that is allowed; `seconds` is for all of them together."""
+        url = self._urls.get(path) or await self._url(path)
+        time = asyncio.get_running_loop().time
+        deadline, left = time() + seconds, seconds
         for attempt in range(1, attempts + 1):
-            last = attempt == attempts
             waits = self._breaker.wait()
             if waits > 0:
                 raise known_to_be_down(self._base, waits)
             try:
-                answer = await self._exchange(method, path, headers, data)
+                answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable:
                 self._breaker.failed()
-                self._base = "" if callable(self._where) else self._base
-                if last:
+                if attempt == attempts:
+                    self._moved()
                     raise
+                url = await self._url(path) if self._moved() else url
             except _Lost as lost:
                 self._breaker.failed()
-                if last:
-                    raise no_answer(self._base, method, path, str(lost), unknown=attempts == 1) from None
+                if attempt == attempts or time() >= deadline:
+                    reason = f"within {seconds:g} s" if time() >= deadline else str(lost)
+                    raise no_answer(self._base, method, path, reason, unknown=attempts == 1) from None
             except BaseException:
                 self._breaker.gave_up()
                 raise
             else:
                 self._breaker.answered()
-                if last or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
+                if attempt == attempts or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
                     return self._reply(method, path, answer, raw)
             pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
             await self._sleep(pause * (0.5 + self._rng() / 2))
+            left = max(deadline - time(), 0.01)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _reply(self, method: str, path: str, answer: _Answer, raw: bool) -> Reply:
@@ -286,13 +283,17 @@ class HttpBackend:
                 problem = "broken JSON"
         raise not_json(self._base, method, path, status, problem, request_id)
 
-    async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> _Answer:
+    async def _exchange(
+        self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
+    ) -> _Answer:
         """One answer. BackendUnreachable: nothing was sent; _Lost: nobody knows."""
         http = self._http or self._open()
-        url = await self._url(path)
+        timeout = self._timeouts.get(seconds) or self._timeout(seconds)
         try:
             for _ in range(_HOPS):
-                async with http.request(method, url, data=data, headers=headers, allow_redirects=False) as answer:
+                async with http.request(
+                    method, url, data=data, headers=headers, allow_redirects=False, timeout=timeout
+                ) as answer:
                     status = answer.status
                     if status in _REDIRECTS.get(method, _SAME_METHOD) and "Location" in answer.headers:
                         url = self._elsewhere(url, answer.headers["Location"], status)
@@ -307,6 +308,15 @@ class HttpBackend:
         except self._foreign as exc:
             raise _Lost(why(exc)) from None
         raise BackendError(310, f"{self._base} redirects in circles. Check the API URL.", code="redirects")
+
+    def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
+        """aiohttp keeps the time of a request at no extra cost; the usual limits are made once."""
+        import aiohttp
+
+        made = aiohttp.ClientTimeout(total=seconds, connect=min(self._limits.connect, seconds))
+        if len(self._timeouts) < 16:
+            self._timeouts[seconds] = made
+        return made
 
     async def _read(self, answer: aiohttp.ClientResponse, method: str, path: str) -> bytes:
         limit, length = self._limits.body, answer.content_length
@@ -329,16 +339,21 @@ class HttpBackend:
     # --- where it is
 
     async def _url(self, path: str) -> URL:
-        url = self._urls.get(path)
-        if url is not None:
-            return url
         from yarl import URL
 
         base = self._base or await self._find.get()
         url = URL(base + path, encoded=True)
-        if isinstance(self._where, str) and len(self._urls) < 256 and "?" not in path:
+        if len(self._urls) < 256 and "?" not in path:
             self._urls[path] = url
         return url
+
+    def _moved(self) -> bool:
+        """Nobody listens there any more: a backend that is looked for is looked for again."""
+        if isinstance(self._where, str):
+            return False
+        self._base = ""
+        self._urls.clear()
+        return True
 
     async def _locate(self) -> str:
         assert callable(self._where)
@@ -378,7 +393,6 @@ class HttpBackend:
         )
         self._http = aiohttp.ClientSession(
             connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": "application/json, */*;q=0.5", "User-Agent": "zorivest-rpc"},
             trust_env=False,
