@@ -182,7 +182,7 @@ class Exchange:
                 return {key: await future for key, future in waiting.items()}
         except TimeoutError:
             for key, future in waiting.items():
-                if not future.done():
+                if future.cancelled() or not future.done():  # the one that was awaited was cancelled with the wait
                     self._send(notification_frame("notifications/cancelled", dumps({"requestId": names[key]})))
             raise ToolError(
                 "Nobody answered the question in time.", code="input_timeout", next="Call again when someone is there."
@@ -275,6 +275,10 @@ class Dispatcher:
             return None
         self._keep(exchange, outcome)
         return exchange
+
+    def exists(self, method: str, session: Session) -> bool:
+        """Asked before wrong params are told: only a method that exists can have been called wrongly."""
+        return method in session.revision.methods and method in self._methods
 
     def _busy(self, conversation: Conversation, method: str, id: Id) -> ProtocolError | None:
         if method not in ("tools/call", "prompts/get", "resources/read", "completion/complete"):

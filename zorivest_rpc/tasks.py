@@ -179,7 +179,7 @@ class TaskStore:
             status = CANCELLED
         except ProtocolError as exc:
             record.error, status = exc, FAILED
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             log.error("internal error in task", exc_info=exc)
             record.error, status = ProtocolError(INTERNAL_ERROR, "internal error; the server's log has it"), FAILED
         if not record.is_over:

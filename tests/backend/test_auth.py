@@ -128,9 +128,12 @@ async def test_an_unexpected_401_leads_to_one_silent_unlock(server: Misbehaving,
     assert (server.count("/x"), vault.given) == (2, 2)
 
 
-async def test_a_restarted_backend_that_knows_no_session_is_unlocked_again(server: Misbehaving, make: Make) -> None:
+@pytest.mark.parametrize("code", ["no_session", "database_locked"])
+async def test_a_restarted_backend_that_knows_no_session_is_unlocked_again(
+    server: Misbehaving, make: Make, code: str
+) -> None:
     Vault(server)
-    server.script = [answer({"error": "no_session", "detail": "unlock first"}, 403)]
+    server.script = [answer({"error": code, "detail": "unlock first"}, 403)]
     assert (await make(server.url, KEY).ask("POST", "/x")).value == {"token": "tok_92"}
 
 
@@ -196,9 +199,7 @@ async def test_a_refused_key_is_not_tried_again_at_once(server: Misbehaving, mak
 
 
 @pytest.mark.parametrize("answered", [{}, {"session_token": ""}, {"session_token": "a\r\nX: y"}, [], "tok"])
-async def test_an_exchange_without_a_usable_token_is_refused(
-    server: Misbehaving, make: Make, answered: object
-) -> None:
+async def test_an_exchange_without_a_usable_token_is_refused(server: Misbehaving, make: Make, answered: object) -> None:
     server.routes["/auth/unlock"] = answer(answered)
     with pytest.raises(BackendError, match="no session_token"):
         await make(server.url, KEY).ask("GET", "/x")
@@ -313,13 +314,24 @@ async def test_the_pools_are_bounded_and_busy_ones_stay(server: Misbehaving, clo
         await backends.close()
 
 
+async def test_a_stranger_leaves_no_pool_behind(server: Misbehaving, clock: Clock) -> None:
+    backends = Backends(lambda principal: HttpBackend(server.url, clock=clock))
+    try:
+        await backends.of("a").ask("GET", "/x")
+        backends.drop("a")
+        backends.drop("never seen")
+        assert len(backends) == 0
+    finally:
+        await backends.close()
+    async with asyncio.timeout(5):
+        await server.all_gone.wait()
+
+
 async def _ask(ask: Callable[[str, str], Awaitable[object]]) -> None:
     await ask("GET", "/slow")
 
 
-async def test_no_secret_is_written_to_a_log(
-    server: Misbehaving, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_secret_is_written_to_a_log(server: Misbehaving, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     vault = Vault(server)
     backend = make(server.url, KEY)

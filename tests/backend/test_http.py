@@ -65,6 +65,14 @@ async def test_every_request_has_an_id_of_its_own(replies: aioresponses, make: M
     assert len({(await backend.ask("GET", "/x")).request_id for _ in range(5)}) == 5
 
 
+async def test_an_id_that_the_backend_gives_is_the_one_to_look_for_in_its_log(server: Misbehaving, make: Make) -> None:
+    server.script = [answer({}, X_Request_ID="theirs-1"), answer({"detail": "x"}, 500, X_Request_ID="theirs-2")]
+    backend = make(server.url)
+    assert (await backend.ask("GET", "/x")).request_id == "theirs-1"
+    with pytest.raises(BackendError, match="request theirs-2"):
+        await backend.ask("GET", "/x")
+
+
 async def test_values_reach_the_server_as_they_were_given(server: Misbehaving, make: Make) -> None:
     await make(server.url).ask("GET", "/a%2Fb", query={"q": "a&b=c d/é", "many": ["x", 1], "off": False})
     assert server.seen[0].path == "/api/v1/a%2Fb?q=a%26b%3Dc%20d%2F%C3%A9&many=x&many=1&off=false"
@@ -154,9 +162,11 @@ async def test_a_path_that_nobody_serves_is_told_from_a_thing_that_does_not_exis
     replies: aioresponses, make: Make
 ) -> None:
     replies.get(f"{URL}/x", status=404, body="<html>", content_type="text/html")
-    with pytest.raises(BackendError) as refused:
-        await make(URL).ask("GET", "/x")
-    assert refused.value.code == "unknown_route"
+    replies.get(f"{URL}/x", status=404, payload={"error": "route_not_found", "detail": "No route."})
+    for _ in range(2):
+        with pytest.raises(BackendError, match="Nothing is served at GET /x") as refused:
+            await make(URL).ask("GET", "/x")
+        assert refused.value.code == "unknown_route"
 
 
 async def test_the_guards_refusal_has_its_own_phrase(replies: aioresponses, make: Make) -> None:

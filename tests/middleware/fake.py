@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
 from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
-from zorivest_rpc.call import Call, Handler, Outcome, say
+from zorivest_rpc.call import Call, Outcome, say
 from zorivest_rpc.protocol.capabilities import Capabilities
-from zorivest_rpc.protocol.jsonrpc import dumps
+from zorivest_rpc.protocol.jsonrpc import Id, dumps
 from zorivest_rpc.protocol.session import Phase, Session
 
 
-class Asked(dict[str, Any]):
-    """One question, its parts by name."""
+class Asked(NamedTuple):
+    """One question as the backend got it."""
 
-    __getattr__ = dict.__getitem__
+    method: str
+    path: str
+    query: Mapping[str, Any] | None
+    body: Any
+    form: Any
+    guard: bool
+    repeatable: bool | None
+    timeout: float | None
+    key: str | None
 
 
 class FakeBackend:
@@ -47,19 +55,7 @@ class FakeBackend:
     ) -> Reply:
         if guard and not self.inline:
             raise NotInline
-        self.asked.append(
-            Asked(
-                method=method,
-                path=path,
-                query=query,
-                body=body,
-                form=form,
-                guard=guard,
-                repeatable=repeatable,
-                timeout=timeout,
-                key=key,
-            )
-        )
+        self.asked.append(Asked(method, path, query, body, form, guard, repeatable, timeout, key))
         found = self.answers.get(f"{method} {path}", {"ok": True})
         if isinstance(found, Callable):  # type: ignore[arg-type]
             found = found()
@@ -72,7 +68,7 @@ class FakeBackend:
 
 
 class NoWire:
-    progress_token = None
+    progress_token: Id | None = None
     cancelled = False
 
     def notify(self, method: str, params: bytes) -> None:
@@ -83,11 +79,11 @@ class NoWire:
 
 
 def make_call(
-    name: str = "test_tool", *, key: str = "", principal: str = "", elicits: bool = False, **arguments: Any
+    name: str = "test_tool", *, session: str = "", principal: str = "", elicits: bool = False, **arguments: Any
 ) -> Call:
     capabilities = Capabilities(elicitation_form=elicits)
-    session = Session(phase=Phase.READY, key=key, principal=principal, capabilities=capabilities)
-    return Call(name, arguments, session, NoWire())
+    made = Session(phase=Phase.READY, key=session, principal=principal, capabilities=capabilities)
+    return Call(name, arguments, made, NoWire())
 
 
 class Ran:
@@ -104,7 +100,3 @@ class Ran:
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
-
-
-def handler(ran: Ran) -> Handler:
-    return ran.__call__

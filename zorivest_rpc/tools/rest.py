@@ -36,6 +36,7 @@ RECEIPT_KEY: Final = "com.zorivest/receipt"
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
 _BASE64_LIMIT: Final = 10 * 1024 * 1024
 _OCTETS: Final = "application/octet-stream"
+_KINDS: Final = {"csv": "text/csv", "txt": "text/plain", "pdf": "application/pdf", "xml": "application/xml"}
 
 
 def rest_handler(
@@ -176,9 +177,8 @@ async def _form(plan: _Plan, file: RouteFile, arguments: Mapping[str, Json], fil
             next="Start the server with --import-root.",
         )
     local = await asyncio.get_running_loop().run_in_executor(None, files.read, given)
-    from mimetypes import guess_type
-
-    return Form(fields, Upload(file.field, local.name, guess_type(local.name)[0] or _OCTETS, local.data))
+    kind = _KINDS.get(local.name.rpartition(".")[2].lower(), _OCTETS)
+    return Form(fields, Upload(file.field, local.name, kind, local.data))
 
 
 def _ending(content_type: str) -> str:

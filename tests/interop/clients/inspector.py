@@ -122,13 +122,8 @@ def texts(result: dict[str, Any]) -> list[str]:
     return [block["text"] for block in result["content"] if block["type"] == "text"]
 
 
-<<<<<<< HEAD
-def names(result: dict[str, Any], kind: str, key: str = "name") -> list[str]:
-    return [item[key] for item in result[kind]]
-=======
 def tool_names(result: dict[str, Any]) -> list[str]:
     return [tool["name"] for tool in result["tools"]]
->>>>>>> interop
 
 
 def asked(inspector: Inspector, *answer: str) -> tuple[dict[str, Any], list[str]]:
@@ -186,11 +181,7 @@ def vanish(inspector: Inspector) -> dict[str, Any]:
 
 def tour(transport: str, config: dict[str, Any], directory: Path) -> dict[str, Any]:
     inspector = Inspector(transport, config, directory)
-<<<<<<< HEAD
-    seen: dict[str, Any] = {"tools": names(inspector.once("tools/list"), "tools")}
-=======
     seen: dict[str, Any] = {"tools": tool_names(inspector.once("tools/list"))}
->>>>>>> interop
     echo = inspector.once("tools/call", "--tool-name", "echo", "--tool-args-json", '{"text": "grüße, 世界 🌍"}')
     seen["echo"] = {"texts": texts(echo), "structured": echo["structuredContent"], "failed": bool(echo.get("isError"))}
     with inspector.connected() as connection:
@@ -205,25 +196,12 @@ def tour(transport: str, config: dict[str, Any], directory: Path) -> dict[str, A
         extra = []
         for _ in range(2):
             inspector.call("toggle_extra", {})
-<<<<<<< HEAD
-            extra.append("extra" in names(inspector.ask("tools/list"), "tools"))
-        seen["change"] = {"extra": extra}
-        seen["prompts"] = names(inspector.ask("prompts/list"), "prompts")
-        greeting = inspector.ask("prompts/get", "greet", "--prompt-args", "name=Ada")
-        seen["greeting"] = " ".join(message["content"]["text"] for message in greeting["messages"])
-        seen["resources"] = names(inspector.ask("resources/list"), "resources", "uri")
-        templates = inspector.ask("resources/templates/list")
-        seen["templates"] = names(templates, "resourceTemplates", "uriTemplate")
-        for key, uri in (("readme", "showcase://readme"), ("note", "showcase://note/42")):
-            seen[key] = "".join(part["text"] for part in inspector.ask("resources/read", uri)["contents"])
-=======
             extra.append("extra" in tool_names(inspector.ask("tools/list")))
         seen["change"] = {"extra": extra}
         greeting = inspector.ask("prompts/get", "greet", "--prompt-args", "name=Ada")
         seen["greeting"] = " ".join(message["content"]["text"] for message in greeting["messages"])
         contents = inspector.ask("resources/read", "showcase://note/42")["contents"]
         seen["note"] = "".join(part["text"] for part in contents)
->>>>>>> interop
     return seen
 
 
