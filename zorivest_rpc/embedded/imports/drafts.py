@@ -139,7 +139,10 @@ class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BankHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller knows about a bank statement."""
+    """What the caller knows about a bank statement.
+
+    `columns` maps roles (date, description, amount or debit and credit, balance, reference, category …) to the headers
+    of a CSV whose bank is not known; `skip_rows` passes over its preamble."""
 
     account_id: str
     format: str = "auto"
@@ -150,6 +153,8 @@ class BankHints(msgspec.Struct, frozen=True, kw_only=True):
     decimal: str | None = None
     day_first: bool | None = None
     invert_sign: bool = False
+    skip_rows: int = 0
+    columns: dict[str, str] = {}
 
 
 class RowError(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +187,8 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True):
     """One execution as understood.
 
     `exec_id` is the broker's own id, or one made from the content when `is_synthesised`. `dedup_hash` depends on the
-    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`."""
+    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`.
+    `raw_data` is the row as a JSON object of harmless texts."""
 
     row_number: int | None
     broker: str
@@ -213,7 +219,7 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True):
     mae: Decimal | None = None
     mfe: Decimal | None = None
     identifier: tuple[str, str] | None = None
-    raw_data: dict[str, str] = {}
+    raw_data: str = ""
 
 
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,19 @@ import msgspec
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
 
-__all__ = ["Columns", "Reading", "Record", "Row", "RowRefused", "read_rows", "shown", "split_line", "squash", "usable"]
+__all__ = [
+    "Columns",
+    "Reading",
+    "Record",
+    "Row",
+    "RowRefused",
+    "as_json",
+    "read_rows",
+    "shown",
+    "split_line",
+    "squash",
+    "usable",
+]
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
@@ -236,7 +248,11 @@ class Record:
         except (BadValue, OverflowError) as exc:
             raise RowRefused(role, str(exc)) from None
 
-    def raw(self) -> dict[str, str]:
-        """The row by its headers, as harmless text."""
-        pairs = zip(self.columns.headers, self.row.cells, strict=False)
-        return {header: plain_text(cell, 200) for header, cell in pairs if header and cell}
+    def raw(self) -> str:
+        """The row by its headers."""
+        return as_json(zip(self.columns.headers, self.row.cells, strict=False))
+
+
+def as_json(pairs: Iterable[tuple[str, str]]) -> str:
+    """Named texts as one JSON object, each made harmless."""
+    return msgspec.json.encode({name: plain_text(text, 200) for name, text in pairs if name and text}).decode()
