@@ -45,7 +45,7 @@ class RowRefused(ValueError):
         self.message = message
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One record: the line it begins on, its cells, and its text for messages.
 
     `broken` says why it is unusable; `ends_file` that the file ended without ending its line."""
