@@ -396,6 +396,26 @@ class TestText:
         assert trade.notes == "a b c"
 
 
+class TestHints:
+    @pytest.mark.parametrize("delimiter", ["ab", '"', "\n", "a", "7"])
+    def test_a_delimiter_that_cannot_be_one_is_refused(self, delimiter: str) -> None:
+        data = writers.webull(BOOK)
+        hints = BrokerHints(account_id="A1", delimiter=delimiter)
+        assert refusal(lambda: import_broker_file(data, hints)).code == "unknown_delimiter"
+        bank = BankHints(account_id="C1", delimiter=delimiter)
+        assert refusal(lambda: import_bank_file(data, bank)).code == "unknown_delimiter"
+
+    def test_a_decimal_mark_that_cannot_be_one_is_refused(self) -> None:
+        hints = BrokerHints(account_id="A1", decimal="x")
+        assert refusal(lambda: import_broker_file(writers.webull(BOOK), hints)).code == "unknown_decimal"
+        assert refusal(lambda: import_broker_pdf(b"%PDF-1.4", hints)).code == "unknown_decimal"
+
+    def test_a_delimiter_and_a_mark_that_are_given_are_followed(self) -> None:
+        data = writers.generic(BOOK, "~", ",")
+        result = import_broker_file(data, BrokerHints(account_id="A1", delimiter="~", decimal=","))
+        assert [trade.price for trade in result.trades] == [Decimal("172.5"), Decimal("3.25")]
+
+
 class TestPdf:
     def test_a_stream_that_unpacks_to_a_hundred_megabytes_is_refused(self) -> None:
         assert refusal(lambda: import_broker_pdf(pdf.document([b" " * 100_000_000]), HINTS)).code == "unsafe_pdf"

@@ -20,7 +20,7 @@ from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, Impo
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.layouts import GENERIC
 from zorivest_rpc.embedded.imports.pdf_safety import CONTENT, check_streams, is_encrypted
-from zorivest_rpc.embedded.imports.rows import Columns, Row
+from zorivest_rpc.embedded.imports.rows import Columns, Row, check_dialect
 from zorivest_rpc.embedded.imports.source import Budget, read_source, sha256
 
 __all__ = ["import_broker_pdf"]
@@ -63,6 +63,7 @@ def import_broker_pdf(
     limits = limits or Limits()
     budget = Budget(limits, expired, progress)
     broker = broker_of(hints.broker) or "generic"
+    check_dialect(None, hints.decimal)
     data = read_source(source, limits)
     if b"%PDF-" not in data[:1024]:
         raise ImportRefused("not_a_pdf", "The file is no PDF.", next="Use import_broker_csv for CSV and XML files.")
