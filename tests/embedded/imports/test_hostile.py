@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -434,6 +435,18 @@ class TestPdf:
     @pytest.mark.parametrize("filters", ["/LZWDecode", "/RunLengthDecode", "7 0 R", "/Flate#44ecode"])
     def test_packing_that_cannot_be_bounded_is_refused(self, filters: str) -> None:
         assert refusal(lambda: import_broker_pdf(pdf.document([b"x"], filters=filters), HINTS)).code == "unsafe_pdf"
+
+    def test_a_pdf_that_refers_to_itself_for_ever_is_stopped(self) -> None:
+        data = pdf.document([pdf.lines_page(["x"])])
+        start, end = data.index(b"<< /Type /Pages"), data.index(b"endobj\n3 0 obj")
+        looped = data[:start] + b"2 0 R".ljust(end - start - 1) + b"\n" + data[end:]
+        before = sys.getprofile()
+        exc = refusal(lambda: import_broker_pdf(looped, HINTS, limits=Limits(max_page_steps=100_000)))
+        assert exc.code == "unsafe_pdf"
+        checks = iter([False] * 40 + [True] * 100)
+        exc = refusal(lambda: import_broker_pdf(looped, HINTS, expired=lambda: next(checks)))
+        assert exc.code == "deadline_exceeded"
+        assert sys.getprofile() is before
 
     def test_an_encrypted_pdf_is_refused_as_such(self) -> None:
         data = pdf.document([pdf.lines_page(["x"])], trailer="/Encrypt 9 0 R")
