@@ -1,4 +1,4 @@
-"""The generated references: `python -m tests.docs --write` writes them, without it stale ones are named and it fails."""
+"""The generated references: `python -m tests.docs --write` writes them; without it stale ones are named."""
 
 from __future__ import annotations
 
@@ -83,16 +83,15 @@ def cli() -> str:
 def configuration() -> str:
     lines = [NOTE + "# Configuration\n"]
     lines.append(
-        "Order: flag, environment variable, file (`--config`, TOML with the names below), default. A secret is never an "
-        "option: `ZORIVEST_API_KEY` is read from the environment alone.\n"
+        "Order: flag, environment variable, file (`--config`, TOML with the names below), default. A secret is never "
+        "an option: `ZORIVEST_API_KEY` is read from the environment alone.\n"
     )
     lines += ["| option | variable | default | commands | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS:
         default = "" if option.default in (None, False, ()) else option.default
         choices = f" ({', '.join(option.choices)})" if option.choices else ""
-        lines.append(
-            f"| `{option.flag}` | `{option.variable}` | {default} | {', '.join(option.commands)} | {option.help}{choices} |"
-        )
+        commands = ", ".join(option.commands)
+        lines.append(f"| `{option.flag}` | `{option.variable}` | {default} | {commands} | {option.help}{choices} |")
     return "\n".join(lines) + "\n"
 
 

@@ -18,12 +18,12 @@ def test_the_generated_references_are_current() -> None:
 
 
 def test_every_relative_link_leads_to_a_file() -> None:
-    broken = []
-    for page in pages():
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.relative_to(ROOT)}: {target}")
-    assert broken == []
+    assert [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages()
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ] == []
 
 
 def test_every_option_that_the_docs_name_exists() -> None:
