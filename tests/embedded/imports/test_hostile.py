@@ -6,7 +6,9 @@ import base64
 import datetime as dt
 import gzip
 import io
+import json
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -330,7 +332,7 @@ class TestText:
         rows = [["Date", "Symbol", "Side", "Qty", "Price", "Notes"], ["2024-01-02", "F", "Buy", "1", "2", cell]]
         (trade,) = import_broker_file(writers.table(rows).encode(), HINTS).trades
         assert trade.notes.startswith("'" + cell[0])
-        assert all(not value.startswith(("=", "+", "@")) for value in trade.raw_data.values())
+        assert all(not value.startswith(("=", "+", "@")) for value in json.loads(trade.raw_data).values())
         rows = [["Date", "Description", "Amount"], ["2024-01-02", cell, "-5.00"]]
         (line,) = import_bank_file(writers.table(rows).encode(), BANK).transactions
         assert line.description.startswith("'" + cell[0])
@@ -395,6 +397,26 @@ class TestText:
         assert trade.notes == "a b c"
 
 
+class TestHints:
+    @pytest.mark.parametrize("delimiter", ["ab", '"', "\n", "a", "7"])
+    def test_a_delimiter_that_cannot_be_one_is_refused(self, delimiter: str) -> None:
+        data = writers.webull(BOOK)
+        hints = BrokerHints(account_id="A1", delimiter=delimiter)
+        assert refusal(lambda: import_broker_file(data, hints)).code == "unknown_delimiter"
+        bank = BankHints(account_id="C1", delimiter=delimiter)
+        assert refusal(lambda: import_bank_file(data, bank)).code == "unknown_delimiter"
+
+    def test_a_decimal_mark_that_cannot_be_one_is_refused(self) -> None:
+        hints = BrokerHints(account_id="A1", decimal="x")
+        assert refusal(lambda: import_broker_file(writers.webull(BOOK), hints)).code == "unknown_decimal"
+        assert refusal(lambda: import_broker_pdf(b"%PDF-1.4", hints)).code == "unknown_decimal"
+
+    def test_a_delimiter_and_a_mark_that_are_given_are_followed(self) -> None:
+        data = writers.generic(BOOK, "~", ",")
+        result = import_broker_file(data, BrokerHints(account_id="A1", delimiter="~", decimal=","))
+        assert [trade.price for trade in result.trades] == [Decimal("172.5"), Decimal("3.25")]
+
+
 class TestPdf:
     def test_a_stream_that_unpacks_to_a_hundred_megabytes_is_refused(self) -> None:
         assert refusal(lambda: import_broker_pdf(pdf.document([b" " * 100_000_000]), HINTS)).code == "unsafe_pdf"
@@ -413,6 +435,18 @@ class TestPdf:
     @pytest.mark.parametrize("filters", ["/LZWDecode", "/RunLengthDecode", "7 0 R", "/Flate#44ecode"])
     def test_packing_that_cannot_be_bounded_is_refused(self, filters: str) -> None:
         assert refusal(lambda: import_broker_pdf(pdf.document([b"x"], filters=filters), HINTS)).code == "unsafe_pdf"
+
+    def test_a_pdf_that_refers_to_itself_for_ever_is_stopped(self) -> None:
+        data = pdf.document([pdf.lines_page(["x"])])
+        start, end = data.index(b"<< /Type /Pages"), data.index(b"endobj\n3 0 obj")
+        looped = data[:start] + b"2 0 R".ljust(end - start - 1) + b"\n" + data[end:]
+        before = sys.getprofile()
+        exc = refusal(lambda: import_broker_pdf(looped, HINTS, limits=Limits(max_page_steps=100_000)))
+        assert exc.code == "unsafe_pdf"
+        checks = iter([False] * 40 + [True] * 100)
+        exc = refusal(lambda: import_broker_pdf(looped, HINTS, expired=lambda: next(checks)))
+        assert exc.code == "deadline_exceeded"
+        assert sys.getprofile() is before
 
     def test_an_encrypted_pdf_is_refused_as_such(self) -> None:
         data = pdf.document([pdf.lines_page(["x"])], trailer="/Encrypt 9 0 R")

@@ -11,6 +11,7 @@ from zorivest_rpc.embedded.imports.detect import detect_bank_format
 from zorivest_rpc.embedded.imports.drafts import BankHints, BankImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.ofx import read_ofx
 from zorivest_rpc.embedded.imports.qif import read_qif
+from zorivest_rpc.embedded.imports.rows import check_dialect
 from zorivest_rpc.embedded.imports.source import Budget, decode, lines_of, read_source, sha256
 from zorivest_rpc.embedded.imports.statement import StatementCollector
 
@@ -31,6 +32,7 @@ def import_bank_file(
     data = read_source(source, limits)
     if data.startswith(b"%PDF-"):
         raise ImportRefused("is_pdf", "The file is a PDF.", next="Download the statement as CSV, OFX or QIF.")
+    check_dialect(hints.delimiter, hints.decimal)
     text = decode(data, hints.encoding)
     into = StatementCollector(hints, limits)
     if text.is_mixed:

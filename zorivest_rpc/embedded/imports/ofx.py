@@ -79,7 +79,7 @@ def read_ofx(text: str, budget: Budget, into: StatementCollector) -> None:
             next="Download the statement again from the bank.",
         )
     body = text[start.start() :]
-    if not re.search(r"</OFX>\s*\Z", body[-200:], re.IGNORECASE):
+    if not body.rstrip()[-6:].upper() == "</OFX>":
         raise ImportRefused(
             "truncated_file",
             "The file ends before </OFX>, so it was cut short.",
@@ -208,7 +208,11 @@ def _take(piece: str, line: int, reading: _Reading, into: StatementCollector) ->
         into.refuse(row, "STMTTRN", "has tags that do not fit together")
         return
     try:
-        into.add(_line(values, line, reading, into))
+        draft = _line(values, line, reading, into)
+        if draft.amount:
+            into.add(draft)
+        else:
+            into.skip()
     except RowRefused as exc:
         into.refuse_row(row, exc)
 

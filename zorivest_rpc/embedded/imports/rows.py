@@ -13,15 +13,39 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.imports.drafts import ImportRefused
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
 
-__all__ = ["Columns", "Reading", "Record", "Row", "RowRefused", "read_rows", "shown", "split_line", "squash", "usable"]
+__all__ = [
+    "Columns",
+    "Reading",
+    "Record",
+    "Row",
+    "RowRefused",
+    "as_json",
+    "check_dialect",
+    "read_rows",
+    "shown",
+    "split_line",
+    "squash",
+    "usable",
+]
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
 MAX_LINE = 64 * 1024
 BLANKS = frozenset({"", "-", "--", "---", "n/a", "na", "nan", "null", "none", "...", "—"})
+
+
+def check_dialect(delimiter: str | None, decimal: str | None) -> None:
+    """Refuse hints about the dialect that no file can have."""
+    if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum()):
+        raise ImportRefused(
+            "unknown_delimiter", f"{delimiter[:20]!r} cannot separate cells.", next="Use one of , ; | or a tab."
+        )
+    if decimal and decimal not in (".", ","):
+        raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
 
 
 class RowRefused(ValueError):
@@ -33,7 +57,7 @@ class RowRefused(ValueError):
         self.message = message
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One record: the line it begins on, its cells, and its text for messages.
 
     `broken` says why it is unusable; `ends_file` that the file ended without ending its line."""
@@ -236,7 +260,11 @@ class Record:
         except (BadValue, OverflowError) as exc:
             raise RowRefused(role, str(exc)) from None
 
-    def raw(self) -> dict[str, str]:
-        """The row by its headers, as harmless text."""
-        pairs = zip(self.columns.headers, self.row.cells, strict=False)
-        return {header: plain_text(cell, 200) for header, cell in pairs if header and cell}
+    def raw(self) -> str:
+        """The row by its headers."""
+        return as_json(zip(self.columns.headers, self.row.cells, strict=False))
+
+
+def as_json(pairs: Iterable[tuple[str, str]]) -> str:
+    """Named texts as one JSON object, each made harmless."""
+    return msgspec.json.encode({name: plain_text(text, 200) for name, text in pairs if name and text}).decode()

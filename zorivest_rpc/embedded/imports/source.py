@@ -85,9 +85,13 @@ class Budget:
         if self.rows % self.STEP == 0:
             self.check()
 
+    @property
+    def is_expired(self) -> bool:
+        return self._expired()
+
     def check(self) -> None:
         """Refuse the file when its time is up."""
-        if self._expired():
+        if self.is_expired:
             raise ImportRefused(
                 "deadline_exceeded",
                 "Reading the file took longer than allowed.",
