@@ -258,8 +258,8 @@ class Stage:
             prompts=shelf(),
             resources=Shelf(
                 lambda call: backend,
-                list_toolsets=self.discovery.list_available_toolsets,
-                describe_toolset=self.discovery.describe_toolset,
+                list_toolsets=self.handler("list_available_toolsets"),
+                describe_toolset=self.handler("describe_toolset"),
                 permit=guard.check,
                 refusal=self.audience.refusal,
             ),

@@ -78,6 +78,14 @@ async def test_the_toolsets_can_be_read_all_or_one_with_the_backend_down() -> No
     assert (await read("zorivest://toolsets/taxes", {}))["error"]["code"] == RESOURCE_NOT_FOUND
 
 
+async def test_reading_toolsets_is_counted_under_the_names_of_tools() -> None:
+    stage = Stage(FakeBackend())
+    client = await stage.connect()
+    for uri in ("zorivest://toolsets", "zorivest://toolsets/tax"):
+        await client.request("resources/read", uri=uri)
+    assert set(stage.metrics.summary(True)["per_tool"]) == {"list_available_toolsets", "describe_toolset"}
+
+
 async def test_the_guard_can_be_read_in_every_state() -> None:
     assert await content("zorivest://guard") == {
         "enabled": True,
