@@ -96,6 +96,11 @@ async def test_an_unknown_policy_ends_after_the_read() -> None:
     assert backend.paths() == [f"GET {PATH}"]
 
 
+async def test_a_backend_without_the_route_is_not_a_missing_policy() -> None:
+    with pytest.raises(BackendError, match="Nothing is served"):
+        await update(storing(refused(404, "Nothing is served there.", code="unknown_route")), enabled=False)
+
+
 @pytest.mark.parametrize("policy", [None, [], {}, {"policy_json": "{broken"}, {"policy_json": [1]}])
 async def test_a_policy_that_cannot_be_read_is_not_written(policy: Any) -> None:
     backend = storing(Turn(policy))

@@ -50,6 +50,8 @@ async def test_an_unknown_image_is_an_error_and_nothing_more_is_asked() -> None:
 async def test_another_refusal_is_not_called_missing() -> None:
     with pytest.raises(BackendError, match="No session"):
         await get({"GET /images/42": refused(403, "No session.")})
+    with pytest.raises(BackendError, match="Nothing is served"):
+        await get({"GET /images/42": refused(404, "Nothing is served at /images.", code="unknown_route")})
 
 
 async def test_bytes_that_cannot_be_fetched_are_an_error() -> None:
