@@ -95,7 +95,7 @@ class Rich:
             tool("ask_sample", self._ask_sample, schema(tools={"type": "boolean"})),
             tool("ask_roots", self._ask_roots),
             tool("ask_two", self._ask_two),
-            tool("ask_rounds", self._ask_rounds, schema(extra=STRING)),
+            tool("ask_rounds", self._ask_rounds, schema(extra={})),
             tool("ask_forever", self._ask_forever),
             tool("need_sampling", self._need_sampling),
             tool("mirrored", self._anything, mirrored),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import UNSET
 
-from zorivest_rpc.call import Ask, Call, InputRequired
+from zorivest_rpc.call import Ask, Call, InputRequired, check_answers
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.methods.core import Core
@@ -21,10 +21,9 @@ from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Json, 
 from zorivest_rpc.protocol.results import Result
 from zorivest_rpc.protocol.seal import BadSeal
 
-__all__ = ["MoreInput", "ask_wire", "check_answers", "drive", "given_answers", "resume"]
+__all__ = ["MoreInput", "ask_wire", "drive", "given_answers", "resume"]
 
 T = TypeVar("T")
-_ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 class MoreInput(Exception):
@@ -100,57 +99,10 @@ def _legacy_form(ask: Ask, exchange: Exchange) -> Ask:
     return ask
 
 
-def check_answers(asks: Mapping[str, Ask], answers: Mapping[str, Json]) -> str | None:
-    """What is wrong with the first answer that is not one, or None."""
-    for key, ask in asks.items():
-        answer = answers.get(key, UNSET)
-        if answer is UNSET:
-            continue
-        if not isinstance(answer, dict):
-            return f"the answer to {key} is not an object"
-        problem = _CHECKS[ask.method](ask, answer)
-        if problem is not None:
-            return f"the answer to {key} {problem}"
-    return None
-
-
-def _check_elicitation(ask: Ask, answer: dict[str, Json]) -> str | None:
-    if answer.get("action") not in _ACTIONS:
-        return f"needs an action: {', '.join(_ACTIONS)}"
-    if answer["action"] != "accept" or ask.params.get("mode") == "url":
-        return None
-    content = answer.get("content")
-    if not isinstance(content, dict):
-        return "was accepted without content"
-    import jsonschema_rs
-
-    for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
-        return f"does not fit the form: {error.message}"
-    return None
-
-
-def _check_sampling(ask: Ask, answer: dict[str, Json]) -> str | None:
-    return None if isinstance(answer.get("content"), dict | list) else "has no content"
-
-
-def _check_roots(ask: Ask, answer: dict[str, Json]) -> str | None:
-    return None if isinstance(answer.get("roots"), list) else "has no roots"
-
-
-_CHECKS: Final = {
-    "elicitation/create": _check_elicitation,
-    "sampling/createMessage": _check_sampling,
-    "roots/list": _check_roots,
-}
-
-
 async def resume(
     core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired
 ) -> T:
     """Go on after the first question of a call: put it, and run again until the handler has what it needs."""
-    problem = check_answers(asked.asks, call.answers)
-    if problem is not None:
-        raise ProtocolError(INVALID_PARAMS, f"inputResponses: {problem}")
     for _ in range(core.limits.input_rounds):
         if exchange.session.revision.modern:
             bound_to = binding(exchange, method, call.name, call.arguments)
