@@ -77,6 +77,7 @@ class Announcer:
         self._standing: dict[Conversation, Standing] = {}
         self._listeners: dict[_Listener, None] = {}
         self._most = most_listeners
+        self.may_follow: Callable[[str, str], bool] = lambda task_id, principal: False
         offer.on_change(self._on_change)
 
     def join(self, standing: Standing) -> None:
@@ -145,7 +146,7 @@ class Announcer:
             wanted.prompts_list_changed and offer.prompts is not None,
             wanted.resources_list_changed and offer.resources is not None,
             list(wanted.resource_subscriptions) if offer.resources is not None else [],
-            list(wanted.task_ids) if offer.tasks and session.capabilities.tasks else [],
+            [id for id in wanted.task_ids if session.capabilities.tasks and self.may_follow(id, session.principal)],
         )
 
     def close(self) -> None:

@@ -58,6 +58,7 @@ class Tasks:
     def __init__(self, core: Core) -> None:
         self._core = core
         announcer = core.announcer
+        announcer.may_follow = core.tasks.holds
         core.tasks.announce = lambda record: announcer.task_changed(record.id, lambda: detailed(core, record))
 
     def _find(self, exchange: Exchange, params: TaskRef) -> TaskRecord:
