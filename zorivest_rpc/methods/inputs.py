@@ -131,3 +131,5 @@ async def drive(
             return await resume(core, exchange, method, call, run, asked)
     except ToolError as error:
         raise ProtocolError(INTERNAL_ERROR, error.text) from None
+    except SystemExit as exc:
+        raise RuntimeError(f"the handler of {call.name} tried to end the process") from exc
