@@ -58,7 +58,7 @@ async def test_a_client_without_the_extension_gets_the_result_or_is_told(memory_
     held = await client.start_call("task_maybe", {"gate": "g"})
     await client.call("open_gate", {"gate": "g"})
     assert (await client.answer(held))["result"]["resultType"] == "complete"
-    needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+    needed: Any = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
     error = await client.error("tools/call", {"name": "task_only", "arguments": {"text": "a"}})
     assert (error["code"], error["data"]) == (-32021, needed)
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):

@@ -18,7 +18,8 @@ LISTS = {
 
 
 async def walked(client: Client, method: str) -> list[list[Any]]:
-    pages, params = [], {}
+    pages: list[list[Any]] = []
+    params: dict[str, Any] = {}
     while True:
         page = await client.result(method, params)
         pages.append([entry["name"] for entry in page[LISTS[method][0]]])
@@ -33,7 +34,7 @@ async def test_walking_all_pages_gives_exactly_the_list(memory: Host, method: st
     client = await memory(offer=MANY, page_size=size)
     pages = await walked(client, method)
     client.here.offer.page_size = 1_000
-    assert [sum(pages, [])] == await walked(client, method)
+    assert [[name for page in pages for name in page]] == await walked(client, method)
     count = LISTS[method][1]
     assert [len(page) for page in pages] == [size] * (count // size) + ([count % size] if count % size else [])
 
