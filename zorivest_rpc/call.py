@@ -125,8 +125,11 @@ def _check_elicitation(ask: Ask, answer: dict[str, Json]) -> str | None:
         return "was accepted without content"
     import jsonschema_rs
 
-    for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
-        return f"does not fit the form: {error.message}"
+    try:
+        for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
+            return f"does not fit the form: {error.message}"
+    except ValueError:  # the validator goes 255 levels down and no further
+        return "is nested too deeply"
     return None
 
 

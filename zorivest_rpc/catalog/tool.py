@@ -77,8 +77,11 @@ class Tool:
         """Raise InvalidArguments where they do not fit the input schema."""
         if self._check is None:
             self._check = _compile(self.definition["inputSchema"])
-        if not self._check(arguments):
-            raise InvalidArguments(self._explain(arguments))
+        try:
+            if not self._check(arguments):
+                raise InvalidArguments(self._explain(arguments))
+        except ValueError:  # the validator goes 255 levels down and no further
+            raise InvalidArguments(f"Invalid arguments for {self.name}: nested too deeply.") from None
 
     def check_output(self, structured: Json) -> str | None:
         """What is wrong with a result that is about to be sent, or None."""

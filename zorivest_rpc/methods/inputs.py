@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from zorivest_rpc.call import Ask, Call, InputRequired, check_answers
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.methods.core import Core
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Json, dumps
+from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.protocol.results import Result
 from zorivest_rpc.protocol.seal import BadSeal
 
@@ -47,7 +48,8 @@ def given_answers(core: Core, exchange: Exchange, method: str, call: Call, param
             raise ProtocolError(INVALID_PARAMS, "requestState must be the string that was given")
         try:
             bound_to = binding(exchange, method, call.name, call.arguments)
-            earlier, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
+            sealed, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
+            earlier = msgspec.json.decode(sealed)
         except BadSeal as exc:
             raise ProtocolError(INVALID_PARAMS, f"requestState was refused ({exc}); begin the call again") from None
     if responses is UNSET:
@@ -62,20 +64,22 @@ def given_answers(core: Core, exchange: Exchange, method: str, call: Call, param
 
 def binding(exchange: Exchange, method: str, name: str, arguments: Json) -> list[Json]:
     """What sealed state belongs to: this method, this name, these arguments, this principal."""
-    digest = blake2b(dumps(_sorted(arguments)), digest_size=16).digest()
+    digest = blake2b(_encoded(arguments), digest_size=16).digest()
     return [method, name, digest, exchange.session.principal]
 
 
-def _sorted(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+def _encoded(value: Json) -> bytes:
+    """The same bytes for the same value, whatever the order of its members and the size of its integers."""
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except RecursionError:
+        raise ProtocolError(INVALID_PARAMS, "params are nested too deeply") from None
 
 
 def input_required(core: Core, asks: Mapping[str, Ask], answers: Mapping[str, Json], bound_to: list[Json]) -> Result:
     from secrets import token_hex
 
-    payload = [answers, token_hex(8)]
+    payload = [_encoded(answers), token_hex(8)]
     state = core.seal.close("state", payload, bound_to=bound_to, expires=core.now() + core.limits.input_seconds)
     given = {"inputRequests": {key: ask_wire(ask) for key, ask in asks.items()}, "requestState": state}
     return Result(dumps(given)[1:-1], kind="input_required")
@@ -130,6 +134,6 @@ async def drive(
         except InputRequired as asked:
             return await resume(core, exchange, method, call, run, asked)
     except ToolError as error:
-        raise ProtocolError(INTERNAL_ERROR, error.text) from None
+        raise ProtocolError(INVALID_PARAMS, error.text) from None
     except SystemExit as exc:
         raise RuntimeError(f"the handler of {call.name} tried to end the process") from exc
