@@ -40,6 +40,7 @@ class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
     __slots__ = ("_write",)
+    carries_questions = True
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -65,6 +66,10 @@ class BatchChannel:
         self._done = done
         self._answers: list[bytes] = []
         self._pending = 1  # the batch itself, until every item has been looked at
+
+    @property
+    def carries_questions(self) -> bool:
+        return self._outer.carries_questions
 
     def begin(self) -> None:
         self._pending += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.connect import PATIENCE, PREFIX, Client, Host, HttpWire
+from tests.connect import PATIENCE, PREFIX, Client, Host, HttpWire, meta
 
 ID = PREFIX + "subscriptionId"
 ACK = "notifications/subscriptions/acknowledged"
@@ -193,3 +193,12 @@ async def test_too_many_subscriptions_are_refused_before_the_acknowledgement(mem
     await listening(client, {"toolsListChanged": True})
     assert (await client.error("subscriptions/listen", {"notifications": {}}))["code"] == -32603
     assert len(client.notes) == 2
+
+
+async def test_a_subscription_needs_a_client_that_takes_events(http_modern: Host) -> None:
+    client = await http_modern()
+    assert isinstance(client.wire, HttpWire)
+    params = {"_meta": meta(), "notifications": {"toolsListChanged": True}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    reply = await client.wire.post(message, {**client.wire.standard(message), "Accept": "application/json"})
+    assert (reply.status, reply.json["id"]) == (406, 1)

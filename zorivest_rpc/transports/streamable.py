@@ -82,6 +82,10 @@ class PostChannel:
         self.wants_stream = False
         self.stream: Stream | EventStream | list[bytes] | None = None
 
+    @property
+    def carries_questions(self) -> bool:
+        return self._streams
+
     def send(self, frame: bytes) -> None:
         stream = self.stream
         if stream is None:
@@ -187,6 +191,8 @@ class Streamable:
             params, meta, problem = Params(), error.meta, error
         if not legacy_header or claims_modern(meta):
             session = self._modern_session(request, method, params, meta, id, principal, problem)
+            if method == "subscriptions/listen" and not accept[1]:
+                raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
             exchange = self._request(conversation, session, id, method, params, channel)
