@@ -185,7 +185,9 @@ class Connection:
 
     def _batch(self, batch: Batch) -> None:
         if self._era is not Era.LEGACY or not self.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message a line")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         receive_batch(batch, self._channel, self._message, lambda answer: self._channel.finish(answer, 0))
 
 

@@ -377,7 +377,9 @@ class Streamable:
     ) -> web.StreamResponse:
         live = self._session(request, principal, version)
         if not live.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; post one message")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         channel = PostChannel(live, accept[1])
         answered = False
 
