@@ -77,7 +77,7 @@ def test_imports_point_one_way(path: Path) -> None:
         if not name.startswith("zorivest_rpc."):
             continue
         other = part(name)
-        if other == "__version__" or other == own:
+        if other in ("__version__", own):
             continue
         assert other in RANK, f"{named(path)} imports {name}, which has no place among the layers"
         assert RANK[other] < RANK[own], f"{named(path)} imports {name}, which is not to its left"
