@@ -24,6 +24,7 @@ from zorivest_rpc.protocol.jsonrpc import (
     Message,
     decode,
     error_frame,
+    request_frame,
 )
 from zorivest_rpc.protocol.revisions import Era
 from zorivest_rpc.protocol.session import Session
@@ -34,19 +35,28 @@ from zorivest_rpc.server import Server
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
 
 log: Final = logging.getLogger("zorivest_rpc")
+_LEGACY, _MODERN = Era.LEGACY, Era.MODERN
+
+
+_QUESTION: Final = request_frame(0, "", {}).partition(b"0,")[0]  # how a request of ours begins
 
 
 class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
-    __slots__ = ("_write",)
+    __slots__ = ("_write", "_write_event")
     carries_questions = True
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
         self._write = write
+        self._write_event = write_event
 
     def send(self, frame: bytes) -> None:
-        self._write(frame)
+        """A question has to arrive; a notification may be dropped where nobody reads."""
+        if frame.startswith(_QUESTION):
+            self._write(frame)
+        else:
+            self._write_event(frame)
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:
@@ -101,13 +111,13 @@ class Connection:
         modern: bool = True,
         write_event: Callable[[bytes], None] | None = None,
     ) -> None:
-        """`write_event` takes what belongs to no request, where that has to go elsewhere or may be dropped."""
+        """`write_event` takes notifications, where they may be dropped."""
         self._server = server
         self._request = server.dispatcher.request
         self._principal = principal
         self._modern = modern
         self._era: Era | None = None
-        self._channel = PipeChannel(write)
+        self._channel = PipeChannel(write, write_event or write)
         self.session = Session(principal=principal)
         self.conversation = Conversation(self.session)
         server.announcer.join(Standing(self.conversation, write_event or write))
@@ -136,7 +146,7 @@ class Connection:
     def _message(self, message: Message, channel: Channel) -> None:
         method, id = message.method, message.id
         if method is UNSET:
-            receive_response(self.conversation, message, self._era is Era.MODERN)
+            receive_response(self.conversation, message, self._era is _MODERN)
         elif id is UNSET:
             self._notification(str(method), message.params)
         else:
@@ -144,7 +154,7 @@ class Connection:
                 params = decode_params(method, message.params, id)
                 session = self._admit(method, params, id)
             except InvalidParams as error:
-                if method == "initialize" and self._era is not Era.MODERN:
+                if method == "initialize" and self._era is not _MODERN:
                     raise
                 params = Params(meta=error.meta)
                 session = self._admit(method, params, id)  # what is wrong with the era is told first
@@ -155,12 +165,15 @@ class Connection:
     def _admit(self, method: str, params: Params, id: Id) -> Session:
         """The session that this request belongs to, deciding the connection's era where it is still open."""
         era, meta = self._era, params.meta
-        if era is Era.LEGACY or (era is None and (not claims_modern(meta) or method == "initialize")):
-            if era is Era.LEGACY and claims_modern(meta):
+        if era is _LEGACY and meta is UNSET:
+            self.session.check(method, id)
+            return self.session
+        if era is _LEGACY or (era is None and (not claims_modern(meta) or method == "initialize")):
+            if era is _LEGACY and claims_modern(meta):
                 words = "this connection was opened with initialize; a request of another era needs one of its own"
                 raise ProtocolError(INVALID_REQUEST, words, id=id)
             self.session.check(method, id)
-            self._era = Era.LEGACY
+            self._era = _LEGACY
             return self.session
         if not self._modern:
             raise ProtocolError(INVALID_REQUEST, "this transport is older than per-request metadata", id=id)
@@ -168,7 +181,7 @@ class Connection:
             raise unsupported(params.protocol_version if isinstance(params, Initialize) else "", id)
         session = session_for(check_meta(meta, id), self._principal, id)
         if method != "server/discover":
-            self._era = Era.MODERN
+            self._era = _MODERN
         return session
 
     def _notification(self, method: str, raw: msgspec.Raw | UnsetType) -> None:
@@ -178,13 +191,13 @@ class Connection:
                 params = decode_params(method, raw)
                 if isinstance(params, Cancelled):
                     self.conversation.cancel(params.request_id)
-            elif method == "notifications/initialized" and self._era is Era.LEGACY:
+            elif method == "notifications/initialized" and self._era is _LEGACY:
                 self.session.check(method, None)
         except ProtocolError as error:
             log.debug("dropped %s: %s", method, error.message)
 
     def _batch(self, batch: Batch) -> None:
-        if self._era is not Era.LEGACY or not self.session.revision.batches:
+        if self._era is not _LEGACY or not self.session.revision.batches:
             raise ProtocolError(
                 INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
             )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeAlias
 
+from msgspec import UNSET
+
 from zorivest_rpc.call import Ask
 from zorivest_rpc.eager import begin
 from zorivest_rpc.errors import ProtocolError, ToolError
@@ -29,7 +31,7 @@ from zorivest_rpc.protocol.jsonrpc import (
 )
 from zorivest_rpc.protocol.results import Finisher, Result
 from zorivest_rpc.protocol.session import Session
-from zorivest_rpc.protocol.types import Meta, Params
+from zorivest_rpc.protocol.types import Params
 
 __all__ = ["Channel", "Conversation", "Dispatcher", "Exchange", "Limits", "Method", "after_response"]
 
@@ -233,6 +235,8 @@ class Dispatcher:
         self.loop = asyncio.get_running_loop()
         self.finisher = finisher
         self.limits = limits
+        self._per_client = limits.per_client
+        self._per_server = limits.per_server
         self._methods = methods
         self._unlimited = unlimited  # they wait without working, so they hold no slot
         self._epoch = epoch
@@ -258,11 +262,10 @@ class Dispatcher:
         if function is None:
             channel.finish(error_frame(not_found(method, session, id)), METHOD_NOT_FOUND)
             return None
-        token = params.meta.progress_token if isinstance(params.meta, Meta) else None
-        exchange = Exchange(
-            self, conversation, session, id, method, channel, token if isinstance(token, int | str) else None
-        )
-        if conversation.active >= self.limits.per_client or self._active >= self.limits.per_server:
+        meta = params.meta
+        token = None if meta is UNSET or meta.progress_token is UNSET else meta.progress_token
+        exchange = Exchange(self, conversation, session, id, method, channel, token)
+        if conversation.active >= self._per_client or self._active >= self._per_server:
             refusal = self._busy(conversation, method, id)
             if refusal is not None:
                 channel.finish(error_frame(refusal), SERVER_BUSY)

@@ -9,6 +9,7 @@ from zorivest_rpc import __version__
 from zorivest_rpc.call import Call, Handler, Outcome, form, give, say
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.view import View
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template, message
 from zorivest_rpc.protocol.content import Block, text
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -106,6 +107,9 @@ class Showcase:
     def handler(self, name: str) -> Handler:
         return self._handlers[name]
 
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return None
+
     async def _echo(self, call: Call) -> Outcome:
         words = call.arguments["text"]
         return Outcome([text(words)], {"text": words})
@@ -113,8 +117,9 @@ class Showcase:
     async def _count(self, call: Call) -> Outcome:
         last = call.arguments["to"]
         for number in range(1, last + 1):
-            await asyncio.sleep(call.arguments.get("delay_ms", 0) / 1000)
             call.progress(number, last, f"{number} of {last}")
+            await asyncio.sleep(call.arguments.get("delay_ms", 0) / 1000)  # after it: some clients drop progress
+            # that arrives in one read with the answer
         return say(f"counted to {last}")
 
     async def _wait(self, call: Call) -> Outcome:

@@ -12,7 +12,7 @@ from zorivest_rpc.protocol.jsonrpc import HEADER_MISMATCH, Id, Json
 
 __all__ = ["HeaderParams", "check_params", "check_standard", "decode_value", "header_params", "named_value"]
 
-Getter: TypeAlias = Callable[[str], list[str]]  # every value of a header, by name in any case
+Getter: TypeAlias = Callable[[str, list[str]], list[str]]  # every value of a header by name in any case, or a default
 HeaderParams: TypeAlias = Mapping[str, tuple[str, ...]]  # header name -> path of property names
 
 _NAMED: Final = {
@@ -59,7 +59,7 @@ def _equal(get: Getter, header: str, expected: str, id: Id | None, *, decoded: b
 
 
 def _single(get: Getter, header: str, id: Id | None) -> str | None:
-    values = get(header)
+    values = get(header, [])
     if len(values) > 1:
         raise _mismatch(f"header {header} is repeated", id)
     return values[0].strip(" \t") if values else None

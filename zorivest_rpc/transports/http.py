@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -33,6 +34,7 @@ Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | N
 """The Authorization header to a principal, or None where it names nobody."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
+_NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
 def nobody_asked(header: str | None) -> str | None:
@@ -82,12 +84,17 @@ class HttpTransport:
         options: HttpOptions,
         *,
         authenticate: Authenticate = nobody_asked,
+        holding: Callable[[str | None], AbstractContextManager[None]] = lambda header: nullcontext(),
         sessions: SessionStore | None = None,
         facts: Callable[[], Json] = dict,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
+        """`holding` is open while a request runs, for whoever needs its credentials that long and no longer."""
         self._server = server
         self._options = options
         self._authenticate = authenticate
+        self._holding = holding
+        self._metrics = metrics
         self._facts = facts
         self.sessions = sessions or SessionStore(
             server.seal,
@@ -164,7 +171,7 @@ class HttpTransport:
     # --- one request
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.rel_url.raw_path
+        path = request.raw_path.partition("?")[0]
         try:
             self._check_host(request)
             self._check_origin(request)
@@ -182,7 +189,9 @@ class HttpTransport:
             return self._preflight(request)
         principal = await self._principal(request)
         if method == "POST":
-            return await self._streamable.post(request, await self._body(request), principal)
+            body = await self._body(request)
+            with self._holding(request.headers.get("Authorization")):
+                return await self._streamable.post(request, body, principal)
         if method == "GET":
             return await self._streamable.get(request, principal)
         if method == "DELETE":
@@ -196,6 +205,10 @@ class HttpTransport:
         if path == "/ready" and method in ("GET", "HEAD"):
             status = 503 if self._stopping else 200
             return self._writer.answer(request, status, dumps({"ready": not self._stopping}))
+        if path == "/metrics" and method in ("GET", "HEAD") and self._metrics is not None:
+            await self._principal(request)
+            text = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+            return self._writer.answer(request, 200, self._metrics().encode(), text)
         if path.startswith("/.well-known/oauth-protected-resource") and self._options.authorization_servers:
             return self._writer.answer(request, 200, dumps(self._resource_metadata(request)))
         if path in ("/sse", "/messages", "/messages/"):
@@ -203,10 +216,12 @@ class HttpTransport:
                 return self._preflight(request)
             principal = await self._principal(request)
             if path == "/sse" and method == "GET":
-                return await self._sse.open(request, principal)
+                with self._holding(request.headers.get("Authorization")):
+                    return await self._sse.open(request, principal)
             if path != "/sse" and method == "POST":
                 return self._sse.post(request, await self._body(request), principal)
-            raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"))
+            allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
+            raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"), allow)
         raise Refused(404, ProtocolError(INVALID_REQUEST, f"nothing is served at this path; try {self._options.path}"))
 
     def _refuse(
@@ -221,7 +236,7 @@ class HttpTransport:
         host = request.headers.get("Host", "")
         allowed = self._allowed_hosts.get(host)
         if allowed is None:
-            allowed = _host_name("//" + host) in self._options.hosts
+            allowed = not _NO_HOST.intersection(host) and _host_name("//" + host) in self._options.hosts
             _note(self._allowed_hosts, host, allowed)
         if not allowed:
             raise Refused(403, ProtocolError(INVALID_REQUEST, "this Host is not served; see --allow-host"))
@@ -260,8 +275,10 @@ class HttpTransport:
         content = request.content
         body = content.read_nowait(-1) if length is not None and content.is_eof() else None
         if body is None:
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._read(request, limit)
-        if not body.strip():
+        if not body or body.isspace():
             raise ProtocolError(PARSE_ERROR, "the body is empty")
         return body
 

@@ -8,8 +8,7 @@ Rule 3: every refusal is JSON with a status that the specification names.
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -37,7 +36,7 @@ from zorivest_rpc.protocol.jsonrpc import (
     error_frame,
 )
 from zorivest_rpc.protocol.revisions import BY_NAME
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.protocol.session import HEADERS, Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
@@ -53,6 +52,7 @@ _MODERN_STATUS: Final = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
+_MOST_PRINCIPALS: Final = 1_000  # remembered while none of their requests runs
 _QUIET: Final = 10.0  # seconds without a sign of life before an answer is streamed, so that it can be kept alive
 
 
@@ -159,7 +159,7 @@ class Streamable:
         self._writer = writer
         self._keep_alive = keep_alive
         self._request = server.dispatcher.request
-        self._modern: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        self._modern: dict[str, Conversation] = {}  # by principal
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -193,6 +193,7 @@ class Streamable:
             session = self._modern_session(request, method, params, meta, id, principal, problem)
             if method == "subscriptions/listen" and not accept[1]:
                 raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
+            _note_headers(session, headers)
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
             exchange = self._request(conversation, session, id, method, params, channel)
@@ -300,7 +301,7 @@ class Streamable:
             known = check_meta(meta, id)
             row = BY_NAME.get(known.protocol_version)
             name = named_value(method, params) if row is not None and method in row.methods else None
-            check_standard(lambda header: request.headers.getall(header, []), known.protocol_version, method, name, id)
+            check_standard(request.headers.getall, known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
             if problem is not None and self._server.dispatcher.exists(method, session):
                 raise Refused(200, problem)
@@ -315,11 +316,13 @@ class Streamable:
         tool = tools.view(session).find(params.name) if tools is not None else None
         if tool is not None and tool.header_params:
             arguments = {} if params.arguments is UNSET else params.arguments
-            check_params(lambda header: request.headers.getall(header, []), tool.header_params, arguments, id)
+            check_params(request.headers.getall, tool.header_params, arguments, id)
 
     def _modern_conversation(self, principal: str) -> Conversation:
         found = self._modern.get(principal)
         if found is None:
+            if len(self._modern) >= _MOST_PRINCIPALS:
+                self._modern = {name: each for name, each in self._modern.items() if each.running}
             found = self._modern[principal] = Conversation(Session(principal=principal))
         return found
 
@@ -335,6 +338,7 @@ class Streamable:
 
     def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
         session = Session(principal=principal)
+        _note_headers(session, request.headers)
         session.check("initialize", id)
         channel = PostChannel(None, False)
         self._request(Conversation(session), session, id, "initialize", params, channel)
@@ -478,6 +482,14 @@ class Streamable:
         error = ProtocolError(INVALID_REQUEST, f"{request.method} is not served here")
         allow = (("Allow", "GET, POST, DELETE, OPTIONS"),)
         return self._writer.answer(request, HTTPStatus.METHOD_NOT_ALLOWED, error_frame(error), _json(request) + allow)
+
+
+def _note_headers(session: Session, headers: Mapping[str, str]) -> None:
+    """What may shape the list: the narrowing headers, and the agent as a hint to who is calling."""
+    session.agent = headers.get("User-Agent", "")
+    asked = tuple(headers.get(name, "") for name in HEADERS)
+    if any(asked):
+        session.asked = asked
 
 
 def _accepts(header: str | None) -> tuple[bool, bool]:
