@@ -122,20 +122,21 @@ def test_there_is_no_drawer() -> None:
 
 HEAVY = ("aiohttp", "jsonschema", "jsonschema_rs", "argparse", "importlib.metadata", "sqlalchemy", "numpy")
 PROBE = """
-import atexit, json, os, sys
-def tell():
+import json, os, sys
+leave = os._exit
+def tell(code):
     os.write(2, json.dumps(sorted(sys.modules)).encode())
-real_exit = os._exit
-def leave(code):
-    tell()
-    real_exit(code)
-os._exit = leave
+    leave(code)
+os._exit = tell
 import zorivest_rpc.cli.stdio as command
-command.run(["--log-level", "error"])
+from zorivest_rpc.app import Journal
+from zorivest_rpc.config import parse
+settings = parse("stdio", ["--log-level", "error", "--data-dir", sys.argv[1]])
+command.serve_stdio(lambda: Journal(settings).offer, settings)  # without what is warmed up behind the first answer
 """
 
 
-def test_a_client_that_starts_and_lists_loads_nothing_heavy() -> None:
+def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> None:
     initialize = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize},
@@ -143,7 +144,7 @@ def test_a_client_that_starts_and_lists_loads_nothing_heavy() -> None:
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
     done = subprocess.run(
-        [sys.executable, "-c", PROBE],
+        [sys.executable, "-c", PROBE, str(tmp_path)],
         input=b"".join(json.dumps(message).encode() + b"\n" for message in messages),
         capture_output=True,
         timeout=30,
