@@ -45,6 +45,7 @@ class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
     __slots__ = ("_write", "_write_event")
+    carries_questions = True
 
     def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
         self._write = write
@@ -75,6 +76,10 @@ class BatchChannel:
         self._done = done
         self._answers: list[bytes] = []
         self._pending = 1  # the batch itself, until every item has been looked at
+
+    @property
+    def carries_questions(self) -> bool:
+        return self._outer.carries_questions
 
     def begin(self) -> None:
         self._pending += 1
@@ -193,7 +198,9 @@ class Connection:
 
     def _batch(self, batch: Batch) -> None:
         if self._era is not _LEGACY or not self.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message a line")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         receive_batch(batch, self._channel, self._message, lambda answer: self._channel.finish(answer, 0))
 
 
