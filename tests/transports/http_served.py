@@ -149,7 +149,8 @@ class Reply:
         self._reader = reader
         self._chunked = self.headers.get("transfer-encoding") == "chunked"
         length = self.headers.get("content-length")
-        self._left = 0 if head or status in (202, 204) and length is None else None if length is None else int(length)
+        empty = head or (status in (202, 204) and length is None)
+        self._left = 0 if empty else None if length is None else int(length)
         self._held = b""
         self.ended = False
 
@@ -359,7 +360,7 @@ class Served:
 async def until(condition: Callable[[], bool]) -> None:
     """Turns of the loop until it holds; for what has no event of its own to wait for."""
     async with asyncio.timeout(LONG):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

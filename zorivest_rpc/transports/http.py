@@ -149,10 +149,10 @@ class HttpTransport:
 
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)
+        stream.when_closed(lambda: self._streams.discard(stream))
 
     def _comment(self) -> None:
-        """A sign of life on every open stream, and a look at which are still open."""
-        self._streams = {stream for stream in self._streams if stream.is_open}
+        """A sign of life on every open stream."""
         for stream in list(self._streams):
             stream.write(SSE_COMMENT)
         self.sessions.sweep()

@@ -69,7 +69,7 @@ class Refused(Exception):
 class PostChannel:
     """The way back of one POST: held until it is known whether it streams."""
 
-    __slots__ = ("_changed", "_live", "_streams", "answer", "code", "done", "stream", "wants_stream")
+    __slots__ = ("_changed", "_live", "_streams", "answer", "code", "done", "hangs_up", "stream", "wants_stream")
 
     def __init__(self, live: LiveSession | None, streams: bool) -> None:
         """`streams`: whether the client takes events; if not, it gets the answer and nothing besides."""
@@ -80,6 +80,7 @@ class PostChannel:
         self.code = 0
         self.done = False
         self.wants_stream = False
+        self.hangs_up = False  # as soon as the stream is open
         self.stream: Stream | EventStream | list[bytes] | None = None
 
     def send(self, frame: bytes) -> None:
@@ -116,16 +117,9 @@ class PostChannel:
         if isinstance(self.stream, Stream):
             self.stream.hang_up()
         elif self._live is not None and self._streams and self._live.session.revision.priming:
-            self.wants_stream = True
+            self.wants_stream = self.hangs_up = True
             self.stream = self.stream or []
             self._wake()
-            asyncio.get_running_loop().call_soon(self._hang_up_once_open)
-
-    def _hang_up_once_open(self) -> None:
-        if isinstance(self.stream, Stream):
-            self.stream.hang_up()
-        elif not self.done:
-            asyncio.get_running_loop().call_soon(self._hang_up_once_open)
 
     def _wake(self) -> None:
         if self._changed is not None and not self._changed.done():
@@ -267,6 +261,8 @@ class Streamable:
             channel.send(frame)
         if channel.done:
             channel.finish(channel.answer, channel.code)
+        elif channel.hangs_up:
+            channel.hang_up()
         try:
             return await connection.served()
         except asyncio.CancelledError:
