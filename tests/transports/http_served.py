@@ -275,9 +275,9 @@ def modern_call(id: int | str, name: str, token: str | None = None, **args: Any)
     return call(id, name, token, META, **args)
 
 
-def modern_headers(message: Any) -> dict[str, str | None]:
+def modern_headers(message: Any) -> dict[str, Any]:
     params = message["params"]
-    found: dict[str, str | None] = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+    found: dict[str, Any] = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
     if "name" in params:
         found["Mcp-Name"] = params["name"]
     return found
@@ -311,7 +311,7 @@ class Served:
         return wire
 
     async def request(
-        self, method: str, path: str = "/mcp", body: Any = None, wire: Wire | None = None, **headers: str | None
+        self, method: str, path: str = "/mcp", body: Any = None, wire: Wire | None = None, **headers: Any
     ) -> Reply:
         """Header names with underscores for hyphens; None leaves a default out."""
         wire = wire or await self.wire()
@@ -323,13 +323,13 @@ class Served:
         wire.send(head(method, path, given, len(data) if body is not None else None) + data)
         return await wire.reply(method == "HEAD")
 
-    async def post(self, body: Any, wire: Wire | None = None, **headers: str | None) -> Reply:
+    async def post(self, body: Any, wire: Wire | None = None, **headers: Any) -> Reply:
         return await self.request("POST", body=body, wire=wire, **headers)
 
-    async def modern(self, message: Any, wire: Wire | None = None, **headers: str | None) -> Reply:
+    async def modern(self, message: Any, wire: Wire | None = None, **headers: Any) -> Reply:
         return await self.post(message, wire, **{**modern_headers(message), **headers})
 
-    async def open(self, revision: str = "2025-11-25", capabilities: Any = None, **headers: str | None) -> str:
+    async def open(self, revision: str = "2025-11-25", capabilities: Any = None, **headers: Any) -> str:
         """A legacy session; its id."""
         wire = await self.wire()
         reply = await self.post(hello(revision, capabilities), wire, **headers)

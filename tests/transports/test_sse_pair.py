@@ -30,8 +30,8 @@ class Pair:
         assert first.kind == "endpoint"
         return cls(served, wire, stream, first.data, headers)
 
-    async def post(self, message: Any, **headers: str | None) -> Reply:
-        given: dict[str, str | None] = {**self.headers, **headers}
+    async def post(self, message: Any, **headers: Any) -> Reply:
+        given: dict[str, Any] = {**self.headers, **headers}
         return await self.served.request("POST", self.endpoint, message, **given)
 
     async def ask(self, message: Any) -> Any:

@@ -20,6 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.framing import SSE_COMMENT
 from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, Json, dumps, error_frame
+from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import JSON, EventStream, Headers, Writer
 from zorivest_rpc.transports.sessions import Journal, SessionStore
@@ -90,16 +91,19 @@ class HttpTransport:
         self._options = options
         self._authenticate = authenticate
         self._facts = facts
-        self.sessions = sessions or SessionStore(
-            server.seal,
-            server.announcer,
-            Journal(None, server.now),
-            server.now,
-            server.epoch,
-            life=options.session_life,
-            idle=options.session_idle,
-            most=options.most_sessions,
-        )
+        if sessions is None:  # an empty store is false, but it is the one to use
+            sessions = SessionStore(
+                server.seal,
+                server.announcer,
+                Journal(None, server.now),
+                server.now,
+                server.epoch,
+                life=options.session_life,
+                idle=options.session_idle,
+                most=options.most_sessions,
+            )
+        self.sessions = sessions
+        server.offer.on_change(self._on_change)
         self._writer = Writer(options.plain_writer)
         self._streams: set[EventStream] = set()
         self._streamable = Streamable(server, self.sessions, self._writer, self._mind)
@@ -146,6 +150,11 @@ class HttpTransport:
             await self._aiohttp.shutdown(1.0)
         if self._listener is not None:
             await self._listener.wait_closed()
+
+    def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
+        """A list that changed for one session changed because of what the session remembers."""
+        if session is not None:
+            self.sessions.remember(session)
 
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)

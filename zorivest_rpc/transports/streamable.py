@@ -42,7 +42,7 @@ from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_f
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
-from zorivest_rpc.transports.sessions import LiveSession, SessionStore
+from zorivest_rpc.transports.sessions import LiveSession, SessionStore, TooManySessions
 from zorivest_rpc.transports.streams import ResumePoint, Stream, read_event_id
 
 __all__ = ["Refused", "Streamable", "with_cors"]
@@ -190,7 +190,7 @@ class Streamable:
                 raise problem
             assert isinstance(params, Initialize)
             known = headers.get("Mcp-Session-Id")
-            if known is not None and self._sessions.find(known, principal) is not None:
+            if known is not None and self._find(known, principal) is not None:
                 raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
             return self._open(request, params, id, principal)
         live = self._session(request, principal, version)
@@ -336,10 +336,17 @@ class Streamable:
             raise ProtocolError(INVALID_REQUEST, "missing Mcp-Session-Id; open a session with initialize")
         if version is not None and version not in BY_NAME:
             raise ProtocolError(INVALID_REQUEST, f"unsupported MCP-Protocol-Version {version!r}")
-        live = self._sessions.find(id, principal)
+        live = self._find(id, principal)
         if live is None:
             raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open one with initialize"))
         return live
+
+    def _find(self, id: str, principal: str) -> LiveSession | None:
+        try:
+            return self._sessions.find(id, principal)
+        except TooManySessions:
+            words = "too many sessions are busy; try again shortly"
+            raise Refused(503, ProtocolError(SERVER_BUSY, words), (("Retry-After", "1"),)) from None
 
     def _take(
         self, request: web.BaseRequest, message: Message, principal: str, version: str | None
