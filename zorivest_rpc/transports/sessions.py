@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from secrets import token_bytes
 from typing import IO, Any, Final
@@ -129,13 +130,13 @@ class LiveSession:
 
     __slots__ = ("conversation", "expires", "id", "session", "standing", "streams", "used")
 
-    def __init__(self, id: str, session: Session, expires: float, epoch: str, most_kept: int) -> None:
+    def __init__(self, id: str, session: Session, expires: float, streams: SessionStreams) -> None:
         self.id = id
         self.session = session
         self.expires = expires
         self.conversation = Conversation(session)
         self.standing = Standing(self.conversation)
-        self.streams = SessionStreams(epoch, most_kept)
+        self.streams = streams
         self.used = 0.0
 
     @property
@@ -170,6 +171,7 @@ class SessionStore:
         self._idle = idle
         self._most = most
         self._most_kept = most_kept
+        self._stream_counter = count(1)
         self._live: dict[str, LiveSession] = {}
         self._swept = 0.0
 
@@ -226,7 +228,7 @@ class SessionStore:
             session.subscriptions = frozenset(state.get("uris", ()))
             session.toolsets = frozenset(state.get("toolsets", ()))
         expires = _expiry(id)
-        live = LiveSession(id, session, expires, self._epoch, self._most_kept)
+        live = LiveSession(id, session, expires, SessionStreams(self._epoch, self._most_kept, self._stream_counter))
         live.used = now
         if len(self._live) >= self._most or now - self._swept > 60:
             self.sweep()
