@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from zorivest_rpc.call import Call, Handler, Outcome, form, sample, say
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.dispatcher import Limits
-from zorivest_rpc.offer import Offer, Resource, ResourceShelf, ToolShelf
+from zorivest_rpc.offer import Offer, Resource, ResourceShelf, Template, ToolShelf
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
@@ -53,7 +53,8 @@ class Work:
         }
         tools = [(Tool(name, f"Test tool {name}.", {"type": "object"}), each) for name, each in handlers.items()]
         watched = Resource("test://watched", "watched", self._read)
-        self.offer = Offer("faults", "1", tools=ToolShelf(tools), resources=ResourceShelf([watched]))
+        long = Template("test://long/{rest}", "long", self._read)
+        self.offer = Offer("faults", "1", tools=ToolShelf(tools), resources=ResourceShelf([watched], [long]))
 
     async def _echo(self, call: Call) -> Outcome:
         return say(call.arguments.get("text", ""))
@@ -283,8 +284,8 @@ def modern_headers(message: Any) -> dict[str, Any]:
     return found
 
 
-def listen(id: int | str) -> Any:
-    params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+def listen(id: int | str, *uris: str) -> Any:
+    params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": list(uris)}, "_meta": META}
     return {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
 
 

@@ -34,6 +34,7 @@ Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | N
 """The Authorization header to a principal, or None where it names nobody."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
+_IDLE: Final = 75.0  # seconds that a connection may stay without a request
 _NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
@@ -121,7 +122,7 @@ class HttpTransport:
     async def start(self, listening: socket.socket | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._aiohttp = _QuietServer(
-            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0, tcp_keepalive=True
+            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE, tcp_keepalive=True
         )
         if listening is not None:
             self._listener = await loop.create_server(self._aiohttp, sock=listening, backlog=1024)
