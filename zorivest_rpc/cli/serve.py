@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from secrets import token_urlsafe
 
@@ -17,6 +18,8 @@ from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.offer import Offer
 
 __all__ = ["run", "serve_http"]
+
+_THREADS = "tool"
 
 
 def run(argv: list[str]) -> int:
@@ -80,25 +83,51 @@ async def _serve(make_offer: Callable[[], Offer], settings: Settings) -> int:
     transport = HttpTransport(
         server, options, authenticate=authenticate, sessions=sessions, facts=lambda: {"version": __version__}
     )
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(thread_name_prefix=_THREADS)
+    loop.set_default_executor(threads)
+    stopped = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            transport.hurry()
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
     try:
         await transport.start()
     except OSError as exc:
         raise ConfigError("--port", f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from None
     _greet(settings, transport.port, data)
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await stopped.wait()
     await transport.stop()
     journal.close()
     os.close(lock)
+    threads.shutdown(wait=False, cancel_futures=True)
+    await _leave_threads()
     return 0
+
+
+async def _leave_threads() -> None:
+    """The interpreter would wait for a thread that still blocks, and it cannot be stopped: end the process instead."""
+    import threading
+
+    for _ in range(50):
+        if not any(thread.name.startswith(_THREADS) for thread in threading.enumerate()):
+            return
+        await asyncio.sleep(0.01)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _lock(data: Path) -> int:
     """One server per data directory: two would not see each other's ended sessions."""
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise ConfigError("--data-dir", f"{data} cannot be used: {exc.strerror}") from None
     try:
         import fcntl
 

@@ -152,6 +152,13 @@ class HttpTransport:
         if self._listener is not None:
             await self._listener.wait_closed()
 
+    def hurry(self) -> None:
+        """Do not wait for the calls that `stop` is still waiting for; they are told that the server stopped."""
+        for conversation in (*self._streamable.conversations, *self._sse.conversations):
+            for exchange in list(conversation.running.values()):
+                if exchange.task is not None:
+                    exchange.task.cancel()
+
     def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
         """A list that changed for one session changed because of what the session remembers."""
         if session is not None:
