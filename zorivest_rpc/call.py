@@ -125,7 +125,7 @@ class Wire(Protocol):
 class Call:
     """One request being worked on: what was asked, by whom, and the way back to them."""
 
-    __slots__ = ("_progress", "answers", "arguments", "in_task", "name", "session", "wire")
+    __slots__ = ("_progress", "answers", "arguments", "dispatched", "in_task", "name", "session", "wire")
 
     def __init__(self, name: str, arguments: dict[str, Json], session: Session, wire: Wire) -> None:
         self.name = name
@@ -134,7 +134,16 @@ class Call:
         self.wire = wire
         self.answers: Mapping[str, Json] = _NOTHING
         self.in_task = False
+        self.dispatched = False  # reached through another tool, so the client saw that one's hints
         self._progress = float("-inf")
+
+    def dispatch(self, name: str, arguments: dict[str, Json]) -> Call:
+        """This call as one of another tool: the same request, the same answers so far."""
+        inner = Call(name, arguments, self.session, self.wire)
+        inner.answers = self.answers
+        inner.in_task = self.in_task
+        inner.dispatched = True
+        return inner
 
     @property
     def cancelled(self) -> bool:

@@ -29,12 +29,13 @@ from zorivest_rpc.protocol.jsonrpc import (
 from zorivest_rpc.protocol.revisions import Era
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
-from zorivest_rpc.protocol.types import Cancelled, InvalidParams, Meta, decode_params
+from zorivest_rpc.protocol.types import Cancelled, Initialize, InvalidParams, Params, decode_params
 from zorivest_rpc.server import Server
 
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
 
 log: Final = logging.getLogger("zorivest_rpc")
+_LEGACY, _MODERN = Era.LEGACY, Era.MODERN
 
 
 _QUESTION: Final = request_frame(0, "", {}).partition(b"0,")[0]  # how a request of ours begins
@@ -140,36 +141,42 @@ class Connection:
     def _message(self, message: Message, channel: Channel) -> None:
         method, id = message.method, message.id
         if method is UNSET:
-            receive_response(self.conversation, message, self._era is Era.MODERN)
+            receive_response(self.conversation, message, self._era is _MODERN)
         elif id is UNSET:
             self._notification(str(method), message.params)
         else:
             try:
                 params = decode_params(method, message.params, id)
-                session = self._admit(method, params.meta, id)
+                session = self._admit(method, params, id)
             except InvalidParams as error:
-                if method != "initialize" or self._era is Era.MODERN:
-                    self._admit(method, error.meta, id)  # what is wrong with the era is told first
-                raise
+                if method == "initialize" and self._era is not _MODERN:
+                    raise
+                params = Params(meta=error.meta)
+                session = self._admit(method, params, id)  # what is wrong with the era is told first
+                if self._server.dispatcher.exists(method, session):
+                    raise
             self._request(self.conversation, session, id, method, params, channel)
 
-    def _admit(self, method: str, meta: Meta | UnsetType, id: Id) -> Session:
+    def _admit(self, method: str, params: Params, id: Id) -> Session:
         """The session that this request belongs to, deciding the connection's era where it is still open."""
-        era = self._era
-        if era is Era.LEGACY or (era is None and (not claims_modern(meta) or method == "initialize")):
-            if era is Era.LEGACY and claims_modern(meta):
+        era, meta = self._era, params.meta
+        if era is _LEGACY and meta is UNSET:
+            self.session.check(method, id)
+            return self.session
+        if era is _LEGACY or (era is None and (not claims_modern(meta) or method == "initialize")):
+            if era is _LEGACY and claims_modern(meta):
                 words = "this connection was opened with initialize; a request of another era needs one of its own"
                 raise ProtocolError(INVALID_REQUEST, words, id=id)
             self.session.check(method, id)
-            self._era = Era.LEGACY
+            self._era = _LEGACY
             return self.session
         if not self._modern:
             raise ProtocolError(INVALID_REQUEST, "this transport is older than per-request metadata", id=id)
         if method == "initialize":
-            raise unsupported("initialize", id)
+            raise unsupported(params.protocol_version if isinstance(params, Initialize) else "", id)
         session = session_for(check_meta(meta, id), self._principal, id)
         if method != "server/discover":
-            self._era = Era.MODERN
+            self._era = _MODERN
         return session
 
     def _notification(self, method: str, raw: msgspec.Raw | UnsetType) -> None:
@@ -179,13 +186,13 @@ class Connection:
                 params = decode_params(method, raw)
                 if isinstance(params, Cancelled):
                     self.conversation.cancel(params.request_id)
-            elif method == "notifications/initialized" and self._era is Era.LEGACY:
+            elif method == "notifications/initialized" and self._era is _LEGACY:
                 self.session.check(method, None)
         except ProtocolError as error:
             log.debug("dropped %s: %s", method, error.message)
 
     def _batch(self, batch: Batch) -> None:
-        if self._era is not Era.LEGACY or not self.session.revision.batches:
+        if self._era is not _LEGACY or not self.session.revision.batches:
             raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message a line")
         receive_batch(batch, self._channel, self._message, lambda answer: self._channel.finish(answer, 0))
 

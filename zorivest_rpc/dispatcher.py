@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeAlias
 
+from msgspec import UNSET
+
 from zorivest_rpc.call import Ask
 from zorivest_rpc.eager import begin
 from zorivest_rpc.errors import ProtocolError, ToolError
@@ -29,7 +31,7 @@ from zorivest_rpc.protocol.jsonrpc import (
 )
 from zorivest_rpc.protocol.results import Finisher, Result
 from zorivest_rpc.protocol.session import Session
-from zorivest_rpc.protocol.types import Meta, Params
+from zorivest_rpc.protocol.types import Params
 
 __all__ = ["Channel", "Conversation", "Dispatcher", "Exchange", "Limits", "Method", "after_response"]
 
@@ -180,7 +182,7 @@ class Exchange:
                 return {key: await future for key, future in waiting.items()}
         except TimeoutError:
             for key, future in waiting.items():
-                if not future.done():
+                if future.cancelled() or not future.done():  # the one that was awaited was cancelled with the wait
                     self._send(notification_frame("notifications/cancelled", dumps({"requestId": names[key]})))
             raise ToolError(
                 "Nobody answered the question in time.", code="input_timeout", next="Call again when someone is there."
@@ -226,6 +228,8 @@ class Dispatcher:
         self.loop = asyncio.get_running_loop()
         self.finisher = finisher
         self.limits = limits
+        self._per_client = limits.per_client
+        self._per_server = limits.per_server
         self._methods = methods
         self._unlimited = unlimited  # they wait without working, so they hold no slot
         self._epoch = epoch
@@ -251,11 +255,10 @@ class Dispatcher:
         if function is None:
             channel.finish(error_frame(not_found(method, session, id)), METHOD_NOT_FOUND)
             return None
-        token = params.meta.progress_token if isinstance(params.meta, Meta) else None
-        exchange = Exchange(
-            self, conversation, session, id, method, channel, token if isinstance(token, int | str) else None
-        )
-        if conversation.active >= self.limits.per_client or self._active >= self.limits.per_server:
+        meta = params.meta
+        token = None if meta is UNSET or meta.progress_token is UNSET else meta.progress_token
+        exchange = Exchange(self, conversation, session, id, method, channel, token)
+        if conversation.active >= self._per_client or self._active >= self._per_server:
             refusal = self._busy(conversation, method, id)
             if refusal is not None:
                 channel.finish(error_frame(refusal), SERVER_BUSY)
@@ -272,6 +275,10 @@ class Dispatcher:
             return None
         self._keep(exchange, outcome)
         return exchange
+
+    def exists(self, method: str, session: Session) -> bool:
+        """Asked before wrong params are told: only a method that exists can have been called wrongly."""
+        return method in session.revision.methods and method in self._methods
 
     def _busy(self, conversation: Conversation, method: str, id: Id) -> ProtocolError | None:
         if method not in ("tools/call", "prompts/get", "resources/read", "completion/complete"):

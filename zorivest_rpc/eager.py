@@ -29,12 +29,14 @@ else:
 
     def begin(coro: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Task[T]:
         """The coroutine's value, or its exception, if it ends without waiting; else the task that goes on with it."""
-        strand = _Strand()
+        strand = _spare.pop() if _spare else _Strand()
         before = _current_tasks.get(loop)
         _current_tasks[loop] = strand
         try:
             yielded = coro.send(None)
         except StopIteration as stop:
+            if not strand.cancelled_early:
+                _spare.append(strand)  # nobody waits on it: what asked for it during the step has ended with it
             return stop.value  # type: ignore[no-any-return]
         finally:
             if before is None:
@@ -98,3 +100,5 @@ else:
 
         def get_name(self) -> str:
             return "first step" if self.task is None else self.task.get_name()
+
+    _spare: list[_Strand] = []

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
-from urllib.parse import unquote
 
 import msgspec
 
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.view import View
-from zorivest_rpc.errors import CatalogError
+from zorivest_rpc.errors import CatalogError, ToolError
 from zorivest_rpc.protocol.content import Block
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.session import Session
@@ -50,6 +49,9 @@ class Toolbox(Protocol):
 
     def handler(self, name: str) -> Handler: ...
 
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        """Why this session may not call a tool that it can find, before its arguments are looked at."""
+
 
 class ToolShelf:
     """The same tools for every session."""
@@ -78,6 +80,9 @@ class ToolShelf:
 
     def handler(self, name: str) -> Handler:
         return self._handlers[name]
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return None
 
 
 def threaded(function: Callable[[Call], Outcome]) -> Handler:
@@ -150,6 +155,8 @@ class Template(msgspec.Struct, frozen=True):
         return {"uriTemplate": self.uri_template, "name": self.name, **self.extra}
 
     def match(self, uri: str) -> dict[str, str] | None:
+        from urllib.parse import unquote
+
         found = _pattern(self.uri_template).match(uri)
         return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
 

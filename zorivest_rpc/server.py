@@ -40,6 +40,7 @@ class Server:
         self.announcer = Announcer(offer)
         finisher = Finisher(offer.info)
         self.tasks = TaskStore(self.seal, self.epoch, now)
+        offer.on_change(lambda kind, session, uri: None if session is None else remember(session))
         core = Core(offer, self.seal, finisher, self.announcer, self.tasks, self.limits, now, remember)
         self.dispatcher = Dispatcher(build(core), finisher, self.limits, self.epoch)
         self.conversations: set[Conversation] = set()  # of connections; HTTP keeps its own

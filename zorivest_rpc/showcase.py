@@ -9,6 +9,7 @@ from zorivest_rpc import __version__
 from zorivest_rpc.call import Call, Handler, Outcome, form, give, say
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.view import View
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template, message
 from zorivest_rpc.protocol.content import Block, text
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -105,6 +106,9 @@ class Showcase:
 
     def handler(self, name: str) -> Handler:
         return self._handlers[name]
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return None
 
     async def _echo(self, call: Call) -> Outcome:
         words = call.arguments["text"]

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
-from secrets import token_hex
 from typing import Any, Final
 
 from zorivest_rpc.call import Ask
@@ -128,6 +126,8 @@ class TaskRecord:
 
 
 def _iso(seconds: float) -> str:
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -159,6 +159,8 @@ class TaskStore:
         work: Callable[[TaskRecord], Coroutine[Any, Any, Result]],
         ttl_ms: int | None = None,
     ) -> TaskRecord:
+        from secrets import token_hex
+
         self._make_room()
         granted = self.ttl_ms if ttl_ms is None else max(1, min(ttl_ms, self.ttl_ms))
         born = self.now()
@@ -177,7 +179,7 @@ class TaskStore:
             status = CANCELLED
         except ProtocolError as exc:
             record.error, status = exc, FAILED
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             log.error("internal error in task", exc_info=exc)
             record.error, status = ProtocolError(INTERNAL_ERROR, "internal error; the server's log has it"), FAILED
         if not record.is_over:

@@ -16,6 +16,7 @@ from zorivest_rpc.call import Call, Handler, Outcome, say
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import parse
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.offer import TOOLS, Offer
 from zorivest_rpc.protocol.jsonrpc import dumps
 from zorivest_rpc.protocol.session import Session
@@ -47,6 +48,9 @@ class BenchTools:
 
     def handler(self, name: str) -> Handler:
         return self._handlers.get(name, self._echo)
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return None
 
     async def _echo(self, call: Call) -> Outcome:
         return say(self._text)

@@ -33,7 +33,7 @@ def held(served: Served) -> Held:
         served.running,
         len(server.announcer._listeners),
         len(transport.sessions),
-        len(server.announcer._standing) + len(server.conversations) + len(transport._streamable._modern),
+        len(server.announcer._standing) + len(server.conversations),
     )
 
 

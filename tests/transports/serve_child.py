@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tests.transports.stdio_child import LONG, Child
 
-COMMAND: Final = (sys.executable, "-m", "zorivest_rpc", "serve")
+COMMAND: Final = (sys.executable, "-m", "zorivest_rpc", "serve", "--showcase")
 PROGRAM: Final = (sys.executable, "-m", "tests.transports.http_program")
 BOTH: Final = "application/json, text/event-stream"
 

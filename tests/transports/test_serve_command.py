@@ -198,7 +198,7 @@ def test_a_thread_that_blocks_does_not_keep_the_server_alive(tmp_path: Path) -> 
 
 
 def test_stdio_too_says_in_one_line_that_its_log_cannot_be_written(tmp_path: Path) -> None:
-    command = [*COMMAND[:-1], "stdio", "--log-file", str(tmp_path / "none" / "log")]
+    command = [*COMMAND[:-2], "stdio", "--showcase", "--log-file", str(tmp_path / "none" / "log")]
     done = subprocess.run(command, input="", capture_output=True, text=True, timeout=LONG, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--log-file" in done.stderr

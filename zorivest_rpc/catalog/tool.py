@@ -23,7 +23,7 @@ _DEPTH, _NODES = 64, 5_000  # of one schema; far above what a model can read
 class Tool:
     """Immutable after construction but for what it remembers: encoded fragments and validators, made at first use."""
 
-    __slots__ = ("_check", "_check_output", "_fragments", "definition", "header_params", "name", "task")
+    __slots__ = ("_checks", "_fragments", "definition", "header_params", "name", "output_schema", "task")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Tool:
         schema = _NO_ARGUMENTS if input_schema is None else input_schema
         self.name = name
         self.task = task
+        self.output_schema = output_schema
         self.header_params = _checked(name, description, schema, output_schema)
         optional = {"title": title, "outputSchema": output_schema, "annotations": annotations, "icons": icons}
         self.definition: dict[str, Json] = {"name": name, "description": description, "inputSchema": schema}
@@ -48,12 +49,32 @@ class Tool:
         if meta:
             self.definition["_meta"] = meta
         self._fragments: dict[Shape, bytes] = {}
-        self._check: Callable[[Json], bool] | None = None
-        self._check_output: Callable[[Json], bool] | None = None
+        self._checks: dict[str, Callable[[Json], bool]] = {}
 
-    @property
-    def output_schema(self) -> dict[str, Json] | None:
-        return self.definition.get("outputSchema")
+    @classmethod
+    def trusted(cls, name: str, input_schema: dict[str, Json]) -> Tool:
+        """A tool whose file has been checked already; its definition comes with each presentation."""
+        tool = cls.__new__(cls)
+        tool.name = name
+        tool.task = FORBIDDEN
+        tool.header_params = {}
+        tool.output_schema = None
+        tool.definition = {"name": name, "inputSchema": input_schema}
+        tool._fragments = {}
+        tool._checks = {}
+        return tool
+
+    def presented(self, definition: dict[str, Json]) -> Tool:
+        """The same tool in other words: another definition around the same schemas, sharing their validators."""
+        other = Tool.__new__(Tool)
+        other.name = self.name
+        other.task = self.task
+        other.header_params = self.header_params
+        other.definition = definition
+        other.output_schema = definition.get("outputSchema")
+        other._fragments = {}
+        other._checks = self._checks
+        return other
 
     def fragment(self, shape: Shape) -> bytes:
         """The definition as this shape lists it: compact, so that it can be spliced into any frame."""
@@ -75,9 +96,10 @@ class Tool:
 
     def check(self, arguments: dict[str, Json]) -> None:
         """Raise InvalidArguments where they do not fit the input schema."""
-        if self._check is None:
-            self._check = _compile(self.definition["inputSchema"])
-        if not self._check(arguments):
+        check = self._checks.get("inputSchema")
+        if check is None:
+            check = self._checks["inputSchema"] = _compile(self.definition["inputSchema"])
+        if not check(arguments):
             raise InvalidArguments(self._explain(arguments))
 
     def check_output(self, structured: Json) -> str | None:
@@ -85,9 +107,10 @@ class Tool:
         schema = self.output_schema
         if schema is None:
             return None
-        if self._check_output is None:
-            self._check_output = _compile(schema)
-        if self._check_output(structured):
+        check = self._checks.get("outputSchema")
+        if check is None:
+            check = self._checks["outputSchema"] = _compile(schema)
+        if check(structured):
             return None
         return "; ".join(_problems(schema, structured))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.offer import Offer
@@ -17,13 +18,30 @@ def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(usage("stdio"))
         return 0
-    from zorivest_rpc.showcase import offer
+    settings = parse("stdio", argv)
+    if settings.showcase:
+        from zorivest_rpc.showcase import offer
 
-    return serve_stdio(offer, parse("stdio", argv))
+        return serve_stdio(offer, settings)
+    from zorivest_rpc.app import Journal
+
+    journal = Journal(settings)
+    return serve_stdio(lambda: journal.offer, settings, journal.warm_up, journal.close)
 
 
-def serve_stdio(make_offer: Callable[[], Offer], settings: Settings) -> NoReturn:
-    """Ends the process itself: a worker thread that still blocks must not keep it alive."""
+async def _nothing() -> None:
+    return
+
+
+def serve_stdio(
+    make_offer: Callable[[], Offer],
+    settings: Settings,
+    warm_up: Callable[[], Coroutine[Any, Any, None]] = _nothing,
+    close: Callable[[], Coroutine[Any, Any, None]] = _nothing,
+) -> NoReturn:
+    """Ends the process itself: a worker thread that still blocks must not keep it alive.
+
+    `warm_up` starts when the first answer is on the wire; `close` is given a moment at the end."""
     import asyncio
 
     from zorivest_rpc.transports.stdio import StdioTransport, protect_stdout
@@ -32,14 +50,27 @@ def serve_stdio(make_offer: Callable[[], Offer], settings: Settings) -> NoReturn
         _log(settings)
     read_fd, write_fd = protect_stdout()
 
+    warming: asyncio.Task[None] | None = None
+
+    def settle() -> None:
+        nonlocal warming
+        _settle(settings)
+        warming = asyncio.get_running_loop().create_task(warm_up())
+
     async def main() -> int:
         from zorivest_rpc.dispatcher import Limits
         from zorivest_rpc.server import Server
 
         limits = Limits(settings.calls_per_client, settings.calls_per_server, settings.input_seconds)
         transport = StdioTransport(Server(make_offer(), limits=limits), read_fd, write_fd, limit=settings.message_limit)
-        transport.after_first = lambda: _settle(settings)
-        return await transport.run()
+        transport.after_first = settle
+        code = await transport.run()
+        if warming is not None:
+            warming.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await close()
+        return code
 
     loop = asyncio.new_event_loop()
     code = loop.run_until_complete(main())

@@ -8,7 +8,6 @@ Task: the questions are parked in the task. The state carries earlier answers, b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from hashlib import blake2b
 from typing import Final, TypeVar
 
 from msgspec import UNSET
@@ -63,6 +62,8 @@ def given_answers(core: Core, exchange: Exchange, method: str, call: Call, param
 
 def binding(exchange: Exchange, method: str, name: str, arguments: Json) -> list[Json]:
     """What sealed state belongs to: this method, this name, these arguments, this principal."""
+    from hashlib import blake2b
+
     digest = blake2b(dumps(_sorted(arguments)), digest_size=16).digest()
     return [method, name, digest, exchange.session.principal]
 

@@ -53,6 +53,9 @@ class Tools:
             raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools/list names them")
         arguments: dict[str, Json] = {} if params.arguments is UNSET else params.arguments
         try:
+            refusal = self._tools.refusal(session, tool.name)
+            if refusal is not None:
+                raise refusal
             tool.check(arguments)
         except ToolError as error:
             return encode(fail(error), session.revision)

@@ -23,6 +23,7 @@ class Capabilities(msgspec.Struct, frozen=True, gc=False):
     elicitation_url: bool = False
     roots: bool = False
     tasks: bool = False
+    list_changed: bool = False  # not in the specification; some clients say so, and mean that they reload lists
 
     def allows(self, method: str, params: Json) -> bool:
         """Whether this client declared that it can be asked this."""
@@ -55,6 +56,7 @@ def read_capabilities(declared: dict[str, Json], revision: Revision) -> Capabili
         elicitation_form=asked and (part(elicitation, "form") is not None or not url),
         elicitation_url=url,
         roots=part(declared, "roots") is not None,
+        list_changed=(part(declared, "tools") or {}).get("listChanged") is True,
         tasks=revision.modern and part(part(declared, "extensions"), TASKS_EXTENSION) is not None,
     )
 

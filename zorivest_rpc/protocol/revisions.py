@@ -80,17 +80,11 @@ class Revision(msgspec.Struct, frozen=True):
     core_tasks: bool = False
     priming: bool = False  # an SSE stream opens with an empty event that can be resumed from
     version_header: bool = True  # sent by clients after `initialize`
-
-    @property
-    def modern(self) -> bool:
-        return self.era is Era.MODERN
-
-    @property
-    def structured(self) -> bool:
-        return self.shape is not Shape.BASIC
+    modern: bool = False  # the era and the shape once more, as the facts that every call asks for
+    structured: bool = False
 
 
-REVISIONS: Final = (
+_ROWS: Final = (
     Revision(
         "2024-11-05",
         Era.LEGACY,
@@ -124,6 +118,9 @@ REVISIONS: Final = (
         priming=True,
     ),
     Revision("2026-07-28", Era.MODERN, Shape.OPEN, _MODERN_METHODS, url_elicitation=True),
+)
+REVISIONS: Final = tuple(
+    msgspec.structs.replace(row, modern=row.era is Era.MODERN, structured=row.shape is not Shape.BASIC) for row in _ROWS
 )
 BY_NAME: Final = {row.name: row for row in REVISIONS}
 LATEST_LEGACY: Final = next(row for row in reversed(REVISIONS) if not row.modern)

@@ -18,9 +18,10 @@ from zorivest_rpc.protocol.jsonrpc import INVALID_REQUEST, Id
 from zorivest_rpc.protocol.revisions import BY_NAME, LATEST_LEGACY, Revision
 from zorivest_rpc.protocol.types import Implementation, Initialize
 
-__all__ = ["ANY", "LEGAL", "Phase", "Session", "negotiate"]
+__all__ = ["ANY", "HEADERS", "LEGAL", "Phase", "Session", "negotiate"]
 
 ANY: Final = "*"
+HEADERS: Final = ("X-MCP-Toolsets", "X-MCP-Tools", "X-MCP-Exclude-Tools", "X-MCP-Readonly")
 
 
 class Phase(Enum):
@@ -36,11 +37,14 @@ LEGAL: Final[dict[Phase, dict[str, Phase]]] = {  # what may arrive in a phase, a
     Phase.READY: {ANY: Phase.READY},  # ANY leaves out `initialize`: once per session
     Phase.CLOSED: {},
 }
+_READY: Final = Phase.READY
 
 
 class Session:
     __slots__ = (
         "__weakref__",
+        "agent",
+        "asked",
         "capabilities",
         "client",
         "key",
@@ -72,9 +76,13 @@ class Session:
         self.key = key  # the session id on the wire, where the transport has one
         self.subscriptions: frozenset[str] = frozenset()  # resource URIs of `resources/subscribe`
         self.toolsets: frozenset[str] = frozenset()  # loaded during the session
+        self.asked: tuple[str, ...] = ()  # what the request's own headers narrow the list to; see HEADERS
+        self.agent = ""  # the User-Agent, where the transport has one
 
     def check(self, method: str, id: Id | None) -> None:
         """Advance the phase by this message, or refuse it."""
+        if self.phase is _READY and method != "initialize":
+            return  # the table says so too; this is the line that every call passes
         steps = LEGAL[self.phase]
         phase = steps.get(method)
         if phase is None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -20,7 +21,6 @@ from aiohttp.web_protocol import RequestHandler
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.framing import SSE_COMMENT
 from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, Json, dumps, error_frame
-from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import JSON, EventStream, Headers, Writer
 from zorivest_rpc.transports.sessions import Journal, SessionStore
@@ -85,12 +85,17 @@ class HttpTransport:
         options: HttpOptions,
         *,
         authenticate: Authenticate = nobody_asked,
+        holding: Callable[[str | None], AbstractContextManager[None]] = lambda header: nullcontext(),
         sessions: SessionStore | None = None,
         facts: Callable[[], Json] = dict,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
+        """`holding` is open while a request runs, for whoever needs its credentials that long and no longer."""
         self._server = server
         self._options = options
         self._authenticate = authenticate
+        self._holding = holding
+        self._metrics = metrics
         self._facts = facts
         if sessions is None:  # an empty store is false, but it is the one to use
             sessions = SessionStore(
@@ -104,7 +109,6 @@ class HttpTransport:
                 most=options.most_sessions,
             )
         self.sessions = sessions
-        server.offer.on_change(self._on_change)
         self._writer = Writer(options.plain_writer)
         self._streams: set[EventStream] = set()
         self._streamable = Streamable(server, self.sessions, self._writer, self._mind)
@@ -159,11 +163,6 @@ class HttpTransport:
                 if exchange.task is not None:
                     exchange.task.cancel()
 
-    def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
-        """A list that changed for one session changed because of what the session remembers."""
-        if session is not None:
-            self.sessions.remember(session)
-
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)
         stream.when_closed(lambda: self._streams.discard(stream))
@@ -182,7 +181,7 @@ class HttpTransport:
     # --- one request
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.rel_url.raw_path
+        path = request.raw_path.partition("?")[0]
         try:
             self._check_host(request)
             self._check_origin(request)
@@ -200,7 +199,9 @@ class HttpTransport:
             return self._preflight(request)
         principal = await self._principal(request)
         if method == "POST":
-            return await self._streamable.post(request, await self._body(request), principal)
+            body = await self._body(request)
+            with self._holding(request.headers.get("Authorization")):
+                return await self._streamable.post(request, body, principal)
         if method == "GET":
             return await self._streamable.get(request, principal)
         if method == "DELETE":
@@ -214,6 +215,10 @@ class HttpTransport:
         if path == "/ready" and method in ("GET", "HEAD"):
             status = 503 if self._stopping else 200
             return self._writer.answer(request, status, dumps({"ready": not self._stopping}))
+        if path == "/metrics" and method in ("GET", "HEAD") and self._metrics is not None:
+            await self._principal(request)
+            text = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+            return self._writer.answer(request, 200, self._metrics().encode(), text)
         if path.startswith("/.well-known/oauth-protected-resource") and self._options.authorization_servers:
             return self._writer.answer(request, 200, dumps(self._resource_metadata(request)))
         if path in ("/sse", "/messages", "/messages/"):
@@ -221,7 +226,8 @@ class HttpTransport:
                 return self._preflight(request)
             principal = await self._principal(request)
             if path == "/sse" and method == "GET":
-                return await self._sse.open(request, principal)
+                with self._holding(request.headers.get("Authorization")):
+                    return await self._sse.open(request, principal)
             if path != "/sse" and method == "POST":
                 return self._sse.post(request, await self._body(request), principal)
             allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
@@ -282,7 +288,7 @@ class HttpTransport:
             if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._read(request, limit)
-        if not body.strip():
+        if not body or body.isspace():
             raise ProtocolError(PARSE_ERROR, "the body is empty")
         return body
 

@@ -190,6 +190,8 @@ class SessionStore:
             client.name[:64],
             client.version[:32],
             list(msgspec.structs.astuple(session.capabilities)),
+            [text[:512] for text in session.asked],
+            session.agent[:64],
             token_bytes(12),
         ]
         expires = self._now() + self._life
@@ -214,7 +216,7 @@ class SessionStore:
         state = self._journal.get(_name(id))
         if state == _DEAD:
             return None
-        revision, name, version, capabilities, _ = payload
+        revision, name, version, capabilities, asked, agent, _ = payload
         session = Session(
             BY_NAME[revision],
             Phase.READY,
@@ -223,6 +225,8 @@ class SessionStore:
             principal=principal,
             key=id,
         )
+        session.asked = tuple(asked)
+        session.agent = agent
         if isinstance(state, dict):
             session.log_level = state.get("level", session.log_level)
             session.subscriptions = frozenset(state.get("uris", ()))

@@ -8,8 +8,7 @@ Rule 3: every refusal is JSON with a status that the specification names.
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -37,7 +36,7 @@ from zorivest_rpc.protocol.jsonrpc import (
     error_frame,
 )
 from zorivest_rpc.protocol.revisions import BY_NAME
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.protocol.session import HEADERS, Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
@@ -53,6 +52,7 @@ _MODERN_STATUS: Final = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
+_MOST_PRINCIPALS: Final = 1_000  # remembered while none of their requests runs
 _QUIET: Final = 10.0  # seconds without a sign of life before an answer is streamed, so that it can be kept alive
 
 
@@ -149,7 +149,7 @@ class Streamable:
         self._writer = writer
         self._keep_alive = keep_alive
         self._request = server.dispatcher.request
-        self._modern: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        self._modern: dict[str, Conversation] = {}  # by principal
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -181,6 +181,7 @@ class Streamable:
             params, meta, problem = Params(), error.meta, error
         if not legacy_header or claims_modern(meta):
             session = self._modern_session(request, method, params, meta, id, principal, problem)
+            _note_headers(session, headers)
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
             exchange = self._request(conversation, session, id, method, params, channel)
@@ -194,9 +195,9 @@ class Streamable:
                 raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
             return self._open(request, params, id, principal)
         live = self._session(request, principal, version)
-        if problem is not None:
-            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         live.session.check(method, id)
+        if problem is not None and self._server.dispatcher.exists(method, live.session):
+            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         channel = PostChannel(live, accept[1])
         exchange = self._request(live.conversation, live.session, id, method, params, channel)
         return await self._answer(request, channel, exchange, accept, live, id)
@@ -208,8 +209,9 @@ class Streamable:
         exchange: Exchange | None,
         accept: tuple[bool, bool],
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
+        """`id` is None for a batch."""
         json, events = accept
         if exchange is not None and not channel.done:
             try:
@@ -225,8 +227,10 @@ class Streamable:
         return await self._streamed(request, channel, exchange, live, id)
 
     def _whole(
-        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id
+        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id | None
     ) -> web.StreamResponse:
+        if channel.answer is None and id is None:  # every request of the batch was cancelled
+            return self._writer.answer(request, 202, headers=with_cors(request, ()))
         status = 200
         if live is None and channel.code:
             status = _MODERN_STATUS.get(channel.code, 200)
@@ -244,13 +248,13 @@ class Streamable:
         channel: PostChannel,
         exchange: Exchange | None,
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         self._keep_alive(connection)
         waiting = channel.stream if isinstance(channel.stream, list) else []
         if live is not None:
-            stream = live.streams.for_request(id)
+            stream = live.streams.for_request(0 if id is None else id)
             stream.carry(connection, prime=live.session.revision.priming)
             channel.stream = stream
         else:
@@ -287,9 +291,9 @@ class Streamable:
             known = check_meta(meta, id)
             row = BY_NAME.get(known.protocol_version)
             name = named_value(method, params) if row is not None and method in row.methods else None
-            check_standard(lambda header: request.headers.getall(header, []), known.protocol_version, method, name, id)
+            check_standard(request.headers.getall, known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
-            if problem is not None and method in session.revision.methods:
+            if problem is not None and self._server.dispatcher.exists(method, session):
                 raise Refused(200, problem)
             if type(params) is CallTool:
                 self._check_mirrored(request, session, params, id)
@@ -302,11 +306,13 @@ class Streamable:
         tool = tools.view(session).find(params.name) if tools is not None else None
         if tool is not None and tool.header_params:
             arguments = {} if params.arguments is UNSET else params.arguments
-            check_params(lambda header: request.headers.getall(header, []), tool.header_params, arguments, id)
+            check_params(request.headers.getall, tool.header_params, arguments, id)
 
     def _modern_conversation(self, principal: str) -> Conversation:
         found = self._modern.get(principal)
         if found is None:
+            if len(self._modern) >= _MOST_PRINCIPALS:
+                self._modern = {name: each for name, each in self._modern.items() if each.running}
             found = self._modern[principal] = Conversation(Session(principal=principal))
         return found
 
@@ -322,6 +328,7 @@ class Streamable:
 
     def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
         session = Session(principal=principal)
+        _note_headers(session, request.headers)
         session.check("initialize", id)
         channel = PostChannel(None, False)
         self._request(Conversation(session), session, id, "initialize", params, channel)
@@ -383,7 +390,7 @@ class Streamable:
         receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way), done)
         exchange = next(iter(live.conversation.running.values()), None)
         if not channel.done:
-            return await self._answer(request, channel, exchange, accept, live, 0)
+            return await self._answer(request, channel, exchange, accept, live, None)
         if not answered:
             return self._writer.answer(request, 202, headers=with_cors(request, ()))
         return self._writer.answer(request, 200, channel.answer or b"", _json(request))
@@ -393,8 +400,13 @@ class Streamable:
         if method is UNSET or id is UNSET:
             self._accept_quietly(live, message)
             return
-        params = decode_params(method, message.params, id)
         live.session.check(method, id)
+        try:
+            params = decode_params(method, message.params, id)
+        except InvalidParams:
+            if self._server.dispatcher.exists(method, live.session):
+                raise
+            params = Params()
         self._request(live.conversation, live.session, id, method, params, way)
 
     # --- GET and DELETE, legacy alone
@@ -465,6 +477,14 @@ class Streamable:
         error = ProtocolError(INVALID_REQUEST, f"{request.method} is not served here")
         allow = (("Allow", "GET, POST, DELETE, OPTIONS"),)
         return self._writer.answer(request, HTTPStatus.METHOD_NOT_ALLOWED, error_frame(error), _json(request) + allow)
+
+
+def _note_headers(session: Session, headers: Mapping[str, str]) -> None:
+    """What may shape the list: the narrowing headers, and the agent as a hint to who is calling."""
+    session.agent = headers.get("User-Agent", "")
+    asked = tuple(headers.get(name, "") for name in HEADERS)
+    if any(asked):
+        session.asked = asked
 
 
 def _accepts(header: str | None) -> tuple[bool, bool]:

@@ -1,0 +1,1 @@
+"""The embedded backend, tested through its REST interface, its files and its processes."""

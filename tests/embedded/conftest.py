@@ -1,0 +1,103 @@
+"""A backend on a fresh directory with a cheap key derivation, and callers with each role."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+
+from zorivest_rpc.embedded.app import API_PREFIX, create_app
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.crypto import Kdf, new_api_key
+from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.paths import DataDir
+
+CHEAP = Kdf(time_cost=1, memory_kib=64, parallelism=1)
+
+
+class Clock:
+    """Time that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Caller:
+    """One caller with at most one session."""
+
+    def __init__(self, client: Any, token: str | None = None) -> None:
+        self.client = client
+        self.token = token
+
+    async def ask(self, method: str, path: str, json: Any = None, **options: Any) -> ClientResponse:
+        headers = dict(options.pop("headers", {}))
+        if self.token is not None:
+            headers.setdefault("Authorization", f"Bearer {self.token}")
+        response: ClientResponse = await self.client.request(
+            method, API_PREFIX + path, json=json, headers=headers, **options
+        )
+        return response
+
+    async def expect(self, status: int, method: str, path: str, json: Any = None, **options: Any) -> Any:
+        """The decoded answer; fails with the answer's text on another status."""
+        response = await self.ask(method, path, json, **options)
+        assert response.status == status, await response.text()
+        return await response.json() if response.content_type == "application/json" else None
+
+    async def get(self, path: str, **options: Any) -> Any:
+        return await self.expect(200, "GET", path, **options)
+
+    async def unlock(self, api_key: str) -> Caller:
+        answer = await self.expect(200, "POST", "/auth/unlock", {"api_key": api_key})
+        return Caller(self.client, answer["session_token"])
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> DataDir:
+    return DataDir(tmp_path / "data")
+
+
+@pytest.fixture
+def api_key() -> str:
+    return new_api_key()
+
+
+@pytest.fixture
+async def backend(directory: DataDir, api_key: str, clock: Clock) -> AsyncIterator[Embedded]:
+    """Created, not yet unlocked."""
+    backend = Embedded.create(directory, api_key, key_source="file", driver=cipher_driver(), kdf=CHEAP, clock=clock)
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def anybody(backend: Embedded) -> AsyncIterator[Caller]:
+    """A caller without a session."""
+    async with TestClient(TestServer(create_app(backend))) as client:
+        yield Caller(client)
+
+
+@pytest.fixture
+async def admin(anybody: Caller, api_key: str) -> Caller:
+    return await anybody.unlock(api_key)
+
+
+@pytest.fixture
+async def with_role(admin: Caller, anybody: Caller) -> Callable[[str], Awaitable[Caller]]:
+    async def make(role: str) -> Caller:
+        key = await admin.expect(201, "POST", "/auth/keys", {"label": role, "role": role})
+        return await anybody.unlock(key["raw_key"])
+
+    return make

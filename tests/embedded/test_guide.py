@@ -1,0 +1,41 @@
+"""Every command of the guide works as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from zorivest_rpc.embedded.locate import find
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "guide" / "embedded-backend.md"
+PREAMBLE = f"""
+set -euo pipefail
+zorivest-rpc() {{ "{sys.executable}" -m "zorivest_rpc.cli.$1" "${{@:2}}"; }}
+"""
+
+
+def test_the_commands_of_the_guide_run_from_top_to_bottom(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
+    environ |= {"ZORIVEST_DATA_DIR": str(home), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(ROOT)}
+    environ["ZORIVEST_BACKEND_PORT"] = "0"
+    script = PREAMBLE + "\n".join(re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL))
+    try:
+        ran = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "'counters': {'trades': 0" in ran.stdout
+        assert "'status': 'updated'" in ran.stdout
+        assert "bootstrap.json" in ran.stdout
+    finally:
+        if located := find(home):
+            os.kill(located.pid, signal.SIGTERM)
+            psutil.Process(located.pid).wait(30)

@@ -1,0 +1,294 @@
+"""The backend as a process: one per directory, found by all, restarted after a crash, gone when idle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from zorivest_rpc.cli import keys
+from zorivest_rpc.embedded.crypto import is_api_key, new_api_key
+from zorivest_rpc.embedded.locate import BackendStartError, Located, find, find_or_start, stored_key
+from zorivest_rpc.embedded.paths import DataDir
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 30
+ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
+ENVIRON["ZORIVEST_KEYRING"] = "off"  # the tests do not touch the keyring of whoever runs them
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A data directory whose backend, if any is left, is ended afterwards."""
+    home = tmp_path / "home"
+    yield home
+    for process in backends_of(home):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+            process.wait(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Located]]:
+    """One backend for the tests that neither end it nor change what the others look at."""
+    home = tmp_path_factory.mktemp("shared") / "home"
+    located = start(home)
+    yield home, located
+    os.kill(located.pid, signal.SIGTERM)
+    wait_gone(located)
+
+
+def backends_of(home: Path) -> list[psutil.Process]:
+    """Every process that was started as a backend of this directory, by its own command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "zorivest_rpc.cli.backend" in command and str(home) in command:
+            found.append(process)
+    return found
+
+
+def start(home: Path, **options: Any) -> Located:
+    return find_or_start(home, port=0, timeout=PATIENCE, environ=options.pop("environ", ENVIRON), **options)
+
+
+def ask(located: Located, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+    request = urllib.request.Request(located.base_url + path, method=method)
+    if body is not None:
+        request.data = json.dumps(body).encode()
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        return json.loads(response.read() or b"null")
+
+
+def unlock(located: Located, home: Path) -> str:
+    token: str = ask(located, "POST", "/auth/unlock", {"api_key": stored_key(home, ENVIRON)})["session_token"]
+    return token
+
+
+def wait_gone(located: Located) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(located.pid).wait(PATIENCE)
+
+
+def run_backend(*arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A backend in the foreground that is expected to end by itself."""
+    command = [sys.executable, "-m", "zorivest_rpc.cli.backend", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environ or ENVIRON, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from zorivest_rpc.embedded.locate import find_or_start
+sys.stdin.read(1)   # all of them wait here
+print(*find_or_start(Path(sys.argv[1]), port=0, timeout=60))
+"""
+
+
+def test_many_starters_at_the_same_moment_leave_exactly_one_backend(home: Path) -> None:
+    starters = [
+        subprocess.Popen(
+            [sys.executable, "-c", STARTER, str(home)],
+            cwd=ROOT,
+            env=ENVIRON,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    for starter in starters:
+        assert starter.stdin is not None
+        starter.stdin.write("g")
+        starter.stdin.flush()
+    answers = [starter.communicate(timeout=60)[0].split() for starter in starters]
+    assert [starter.returncode for starter in starters] == [0] * 8
+    assert len({(url, instance) for url, _, instance, _ in answers}) == 1
+    assert [started for *_, started in answers].count("True") == 1
+    (process,) = backends_of(home)  # and it outlives everybody who could have started it
+    assert str(process.pid) == answers[0][1]
+
+
+def test_a_killed_backend_is_started_again_and_the_guard_is_what_it_was(home: Path) -> None:
+    first = start(home)
+    token = unlock(first, home)
+    ask(first, "PUT", "/mcp-guard/config", {"is_enabled": True, "calls_per_minute_limit": 7}, token)
+    ask(first, "POST", "/mcp-guard/lock", {"reason": "before the crash"}, token)
+    ask(first, "PUT", "/settings", {"ui.theme": "light"}, token)
+    os.kill(first.pid, signal.SIGKILL)
+    wait_gone(first)
+    assert DataDir(home).runtime.exists()  # stale
+    assert find(home) is None
+    second = start(home)
+    assert (second.started, second.instance_id == first.instance_id) == (True, False)
+    guard = ask(second, "GET", "/mcp-guard/status")  # it opened the database by itself
+    assert (guard["is_locked"], guard["lock_reason"], guard["calls_per_minute_limit"]) == (True, "before the crash", 7)
+    assert ask(second, "GET", "/settings/ui.theme", token=unlock(second, home))["value"] == "light"
+
+
+def test_a_stale_address_that_somebody_else_answers_misleads_nobody(home: Path) -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"instance_id": "somebody-else"}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    DataDir(home).create()
+    with HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        runtime = {"port": stranger.server_port, "pid": os.getpid(), "instance_id": "ours", "started_at": "2026"}
+        DataDir(home).runtime.write_text(json.dumps(runtime))
+        assert find(home) is None
+        assert start(home).started
+        stranger.shutdown()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"port": "x"}', '{"port": 1, "pid": 1, "instance_id": "a"}'])
+def test_a_damaged_runtime_file_means_that_nothing_runs(content: str, home: Path) -> None:
+    DataDir(home).create().runtime.write_text(content)
+    assert find(home) is None
+
+
+def test_a_shutdown_is_answered_and_orderly_and_the_next_start_is_a_new_instance(home: Path) -> None:
+    first = start(home)
+    assert ask(first, "POST", "/service/graceful-shutdown", token=unlock(first, home))["status"] == "shutting_down"
+    wait_gone(first)
+    directory = DataDir(home)
+    assert not directory.runtime.exists()
+    assert not list(home.glob("zorivest.db-*"))  # the write-ahead log is in the file
+    assert '"message":"ended"' in (directory.logs / "app.jsonl").read_text()
+    second = start(home, idle_exit=1)
+    assert second.instance_id != first.instance_id
+    wait_gone(second)  # nobody used it
+    assert not backends_of(home)
+    assert find(home) is None
+
+
+def test_a_second_start_names_the_first_and_ends(shared: tuple[Path, Located]) -> None:
+    home, located = shared
+    assert find(home) == located._replace(started=False)
+    again = run_backend("--data-dir", str(home))
+    assert (again.returncode, again.stdout) == (0, "")
+    assert f"already running: {located.base_url} (pid {located.pid})" in again.stderr
+
+
+def test_files_and_runtime_belong_to_their_owner_alone(shared: tuple[Path, Located]) -> None:
+    home, located = shared
+    runtime = json.loads(DataDir(home).runtime.read_text())
+    assert set(runtime) == {"port", "pid", "instance_id", "started_at"}
+    assert (runtime["pid"], runtime["instance_id"]) == (located.pid, located.instance_id)
+    for path in [home, *home.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    key = DataDir(home).key_file.read_text().strip()
+    assert is_api_key(key)
+    assert ask(located, "GET", "/health")["database"] == {"unlocked": True, "encrypted": True, "key_source": "file"}
+    for path in DataDir(home).logs.iterdir():
+        assert key not in path.read_text(), path
+    addresses = psutil.Process(located.pid).net_connections(kind="inet")
+    assert {connection.laddr.ip for connection in addresses if connection.status == "LISTEN"} == {"127.0.0.1"}
+    assert key not in " ".join(psutil.Process(located.pid).cmdline())
+
+
+def test_a_client_that_brings_its_own_key_keeps_it(home: Path) -> None:
+    key = new_api_key()
+    located = start(home, environ={**ENVIRON, "ZORIVEST_API_KEY": key})
+    assert not DataDir(home).key_file.exists()
+    assert ask(located, "GET", "/health")["database"]["key_source"] == "client"
+    assert ask(located, "POST", "/auth/unlock", {"api_key": key})["role"] == "admin"
+    assert stored_key(home, ENVIRON) is None
+    assert stored_key(home, {"ZORIVEST_API_KEY": key}) == key
+    for path in home.rglob("*"):
+        assert path.is_dir() or key.encode() not in path.read_bytes(), path
+
+
+def test_the_foreground_shows_the_new_key_once_and_takes_another_port_if_its_own_is_taken(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = run_backend("--data-dir", str(home), "--port", port)
+    assert refused.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
+    key = DataDir(home).key_file.read_text().strip()
+    assert refused.stderr.count(key) == 1
+    ended = run_backend("--data-dir", str(home), "--idle-exit", "0.2")  # 8765 if it is free, any other if not
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert re.search(r"listening on http://127\.0\.0\.1:\d+/api/v1", ended.stderr)
+    assert key not in ended.stderr
+
+
+def test_a_database_without_its_bootstrap_file_is_not_touched(home: Path) -> None:
+    directory = DataDir(home).create()
+    directory.database.write_bytes(b"precious")
+    with pytest.raises(BackendStartError, match="restore it"):
+        start(home)
+    assert directory.database.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--port", "99999"], ["--port", "x"], ["--idle-exit", "-1"], ["--host", "0.0.0.0"]]
+)
+def test_a_misused_command_is_told_so(arguments: list[str], home: Path) -> None:
+    assert run_backend("--data-dir", str(home), *arguments).returncode == 2
+    assert not home.exists()
+
+
+def test_looking_for_a_backend_imports_nothing_heavy() -> None:
+    code = """
+import sys
+import zorivest_rpc.embedded.locate
+heavy = {"aiohttp", "sqlalchemy", "cryptography", "asyncio", "numpy", "msgspec", "orjson"} & set(sys.modules)
+sys.exit(f"imported {heavy}" if heavy else 0)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_keys_can_be_listed_created_and_revoked_from_the_terminal(
+    shared: tuple[Path, Located], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
+    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
+    home, _ = shared
+    place = ["--data-dir", str(home)]
+    assert keys.main(["create", "--label", "laptop", "--role", "read-only", *place]) == 0
+    raw = capsys.readouterr().out.splitlines()[0]
+    assert is_api_key(raw)
+    assert keys.main(["list", "--json", *place]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [(key["label"], key["role"]) for key in listed] == [("first key", "admin"), ("laptop", "read-only")]
+    assert keys.main(["revoke", listed[1]["key_id"], *place]) == 0
+    assert keys.main(["list", *place]) == 0
+    output = capsys.readouterr().out
+    assert "laptop" not in output
+    assert listed[0]["masked_key"] in output
+    assert raw not in output
+    assert keys.main(["revoke", listed[0]["key_id"], *place]) == 1
+    assert "last admin key" in capsys.readouterr().err
+    assert keys.main(["create", "--label", "next", "--role", "admin", "--store", *place]) == 0
+    assert stored_key(home, ENVIRON) == capsys.readouterr().out.splitlines()[0]
+    assert keys.main(["revoke", listed[0]["key_id"], *place]) == 0  # with the new key
+    monkeypatch.setenv("ZORIVEST_API_KEY", raw)
+    assert keys.main(["list", *place]) == 1
+    assert "revoked" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""Health, version, service, state summary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.tables import accounts, trades
+
+from .conftest import Caller, Clock
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+COUNTERS = {
+    *("trades", "round_trips_closed", "accounts", "lots_open", "lots", "tax_profiles", "mistakes", "policies"),
+    *("brokers_configured", "providers_configured", "images", "plans", "reports"),
+}
+
+
+async def test_health_tells_the_state_of_process_and_database(admin: Caller, anybody: Caller, clock: Clock) -> None:
+    clock.now += 12.5
+    health = await anybody.get("/health")
+    assert (health["status"], health["uptime_seconds"]) == ("ok", 12.5)
+    assert health["database"] == {"unlocked": True, "encrypted": True, "key_source": "file"}
+    assert health["database_unlocked"] is True
+    assert health["scheduler"] == {"active_policies": 0, "next_run": None}
+    assert health["instance_id"] == (await anybody.get("/health"))["instance_id"]
+    assert datetime.fromisoformat(health["started_at"]).tzinfo is not None
+    assert (await anybody.get("/version/"))["version"] == health["version"]
+
+
+async def test_the_service_status_is_measured(admin: Caller) -> None:
+    status = await admin.get("/service/status")
+    assert status["pid"] == os.getpid()
+    assert status["memory_mb"] > 1
+    assert {"uptime_seconds", "cpu_percent", "python_version"} <= set(status)
+
+
+async def test_without_psutil_the_service_status_says_what_it_cannot_tell(
+    admin: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    status = await admin.get("/service/status")
+    assert status["metrics_limited"] is True
+    assert status["memory_mb"] > 1
+
+
+async def test_the_log_directory_is_named(admin: Caller, directory: DataDir) -> None:
+    assert (await admin.get("/service/logs"))["log_directory"] == str(directory.logs)
+
+
+async def test_a_shutdown_is_answered_before_it_happens(admin: Caller, backend: Embedded) -> None:
+    answer = await admin.expect(200, "POST", "/service/graceful-shutdown")
+    assert answer["status"] == "shutting_down"
+    assert not backend.stop_requested.is_set()
+    await backend.stop_requested.wait()
+
+
+def account(name: str) -> dict[str, object]:
+    return {"account_id": name, "name": name, "account_type": "broker", "created_at": NOW}
+
+
+async def test_an_empty_journal_counts_nothing(admin: Caller) -> None:
+    summary = await admin.get("/mcp/state-summary")
+    assert set(summary["counters"]) == COUNTERS
+    assert set(summary["counters"].values()) == {0}  # the system's own account is not the user's
+    assert summary["sets"] == {"account_ids": []}
+
+
+async def test_the_version_changes_exactly_when_the_counts_do(admin: Caller, backend: Embedded) -> None:
+    first = await admin.ask("GET", "/mcp/state-summary")
+    empty = await first.json()
+    await admin.expect(200, "PUT", "/settings", {"ui.theme": "light"})
+    assert await admin.get("/mcp/state-summary") == empty
+    await backend.database().write(lambda conn: conn.execute(accounts.insert().values(**account("A-1"))))
+    trade = {
+        "exec_id": "e",
+        "time": NOW,
+        "instrument": "SPY",
+        "symbol": "SPY",
+        "underlying": "SPY",
+        "asset_class": "EQUITY",
+        "action": "BOT",
+        "quantity": Decimal(1),
+        "price": Decimal("1.5"),
+        "multiplier": Decimal(1),
+        "notional": Decimal("1.5"),
+        "account_id": "A-1",
+        "dedup_hash": "h",
+        "created_at": NOW,
+    }
+    await backend.database().write(lambda conn: conn.execute(trades.insert().values(**trade)))
+    full = await admin.get("/mcp/state-summary")
+    assert full["version"] != empty["version"]
+    assert (full["counters"]["accounts"], full["counters"]["trades"]) == (1, 1)
+    assert full["sets"] == {"account_ids": ["A-1"]}
+
+
+async def test_an_unchanged_summary_is_not_sent_again(admin: Caller, backend: Embedded) -> None:
+    tag = (await admin.ask("GET", "/mcp/state-summary")).headers["ETag"]
+    response = await admin.ask("GET", "/mcp/state-summary", headers={"If-None-Match": tag})
+    assert (response.status, await response.read()) == (304, b"")
+    assert response.headers["ETag"] == tag
+    await backend.database().write(lambda conn: conn.execute(accounts.insert().values(**account("A-1"))))
+    again = await admin.ask("GET", "/mcp/state-summary", headers={"If-None-Match": tag})
+    assert again.status == 200
+
+
+async def test_the_summary_names_at_most_fifty_accounts_and_counts_all(admin: Caller, backend: Embedded) -> None:
+    rows = [account(f"A-{number:03}") for number in range(60)]
+    await backend.database().write(lambda conn: conn.execute(accounts.insert(), rows))
+    summary = await admin.get("/mcp/state-summary")
+    assert summary["counters"]["accounts"] == 60
+    assert summary["sets"]["account_ids"] == [f"A-{number:03}" for number in range(50)]

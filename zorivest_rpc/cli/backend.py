@@ -1,0 +1,89 @@
+"""`zorivest-rpc backend`: run the embedded backend in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> int:
+    """Run until interrupted; messages go to stderr."""
+    arguments = _parser(os.environ).parse_args(argv)
+    import asyncio
+
+    from zorivest_rpc.embedded.process import Options, run
+
+    options = Options(
+        data_dir=arguments.data_dir,
+        port=arguments.port,
+        idle_exit=arguments.idle_exit,
+        api_key=os.environ.get("ZORIVEST_API_KEY") or None,
+        use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off",
+        detached=arguments.detached,
+    )
+    try:
+        return asyncio.run(run(options, _say))
+    except KeyboardInterrupt:
+        return 130
+    except OSError as exc:
+        _say(f"cannot use {options.data_dir}: {exc.strerror or exc}")
+        return 1
+
+
+def _say(text: str) -> None:
+    print(f"zorivest-rpc backend: {text}", file=sys.stderr, flush=True)
+
+
+def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    from zorivest_rpc.embedded.paths import default_data_dir
+
+    parser = argparse.ArgumentParser(
+        prog="zorivest-rpc backend",
+        description="Run the embedded backend of one data directory: an encrypted journal behind a REST interface on "
+        "loopback. A second start for the same directory names the running one and ends.",
+        epilog="The first start adopts ZORIVEST_API_KEY as its admin key, or makes one and keeps it in the system's "
+        "keyring (not with ZORIVEST_KEYRING=off) or in a file of the data directory.",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=default_data_dir(environ),
+        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=environ.get("ZORIVEST_BACKEND_PORT"),
+        help="port on 127.0.0.1, 0 for any (ZORIVEST_BACKEND_PORT; default: 8765, or any if that is taken)",
+    )
+    parser.add_argument(
+        "--idle-exit",
+        type=_seconds,
+        default=environ.get("ZORIVEST_IDLE_EXIT", "0"),
+        help="end after so many seconds without use, 0 for never (ZORIVEST_IDLE_EXIT; default: %(default)s)",
+    )
+    parser.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65_535:
+        raise argparse.ArgumentTypeError(f"{value} is not a port")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,211 @@
+"""One running backend: everything its routes share, and the life of its database from locked to open and back.
+
+Built by `process.py` (or a test), handed to `app.py`. The database exists while the vault is unlocked; locking closes
+it, wipes the key and ends every session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import TypeVar
+
+from . import audit
+from .confirmations import Confirmations
+from .crypto import FieldCipher, Kdf
+from .db import Database, cipher_driver
+from .errors import Busy, Corrupt, Forbidden, Refusal
+from .filelock import FileLock
+from .guard import Guard
+from .logs import FEATURES, Logs
+from .paths import DataDir
+from .sessions import Session, Sessions
+from .settings import Settings
+from .summary import Summary
+from .vault import KeyEntry, Role, Vault
+
+__all__ = ["Embedded"]
+
+T = TypeVar("T")
+
+log = logging.getLogger("zorivest.app")
+
+
+class Embedded:
+    """The backend of one data directory."""
+
+    def __init__(
+        self,
+        directory: DataDir,
+        vault: Vault,
+        *,
+        driver: ModuleType | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.directory = directory
+        self.vault = vault
+        self.clock = clock
+        self.instance_id = str(uuid.uuid4())
+        self.started_at = datetime.now(UTC)
+        self.started = clock()
+        self.last_used = clock()
+        self.running_requests = 0
+        self.stop_requested = asyncio.Event()
+        self.sessions = Sessions(clock)
+        self.confirmations = Confirmations(clock)
+        self.guard = Guard(clock)
+        self.logs = Logs(directory.logs)
+        self._driver = driver
+        self._db: Database | None = None
+        self._settings: Settings | None = None
+        self._summary: Summary | None = None
+        self._fields: FieldCipher | None = None
+        self._dek = bytearray()
+        self._file_lock = FileLock(directory.database_lock)
+        self._changing = asyncio.Lock()
+        self._logging = asyncio.Lock()
+
+    @classmethod
+    def create(
+        cls,
+        directory: DataDir,
+        api_key: str,
+        *,
+        key_source: str,
+        driver: ModuleType | None = None,
+        kdf: Kdf | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Embedded:
+        """On a new vault whose first admin key is given (slow); without a cipher driver it is not encrypted."""
+        directory.create()
+        vault = Vault.create(directory, api_key, encrypted=driver is not None, key_source=key_source, kdf=kdf)
+        return cls(directory, vault, driver=driver, clock=clock)
+
+    @classmethod
+    def load(cls, directory: DataDir, *, clock: Callable[[], float] = time.monotonic) -> Embedded:
+        """A backend on an existing vault, locked."""
+        directory.create()
+        return cls(directory, Vault.load(directory), driver=cipher_driver(), clock=clock)
+
+    @property
+    def locked(self) -> bool:
+        return self._db is None
+
+    @property
+    def encrypted(self) -> bool:
+        return self.vault.encrypted
+
+    def database(self) -> Database:
+        return self._open(self._db)
+
+    def settings(self) -> Settings:
+        return self._open(self._settings)
+
+    def summary(self) -> Summary:
+        return self._open(self._summary)
+
+    def fields(self) -> FieldCipher:
+        """Encrypts and decrypts single secrets of the open database."""
+        return self._open(self._fields)
+
+    async def unlock(self, api_key: str) -> tuple[str, Session, int]:
+        """Open the database with a key, or join it while it is open; a fresh session either way."""
+        entry = await self.open(api_key)
+        rest = None if entry.expires_at is None else (entry.expires_at - datetime.now(UTC)).total_seconds()
+        issued = self.sessions.issue(entry.key_id, Role.from_label(entry.role), rest)
+        actor = issued[1].actor
+        await self.database().write(lambda conn: audit.record(conn, actor, "auth.unlock", "api_key", entry.key_id))
+        log.info("unlocked with key %s, role %s", entry.mask, entry.role)
+        return issued
+
+    async def open(self, api_key: str) -> KeyEntry:
+        """Check a key and open the database with it if it is not open, without a session."""
+        entry, dek = await asyncio.to_thread(self.vault.unlock, api_key)
+        async with self._changing:
+            if self._db is None:
+                await self._open_database(dek)
+        return entry
+
+    async def _open_database(self, dek: bytes) -> None:
+        if not self._file_lock.acquire():
+            raise Busy("database_busy", "Another process holds the database of this directory.")
+        try:
+            if self.vault.encrypted and self._driver is None:
+                raise Corrupt("sqlcipher_missing", "The database is encrypted and SQLCipher is not installed here.")
+            if self.vault.database_created and not self.directory.database.exists():
+                raise Corrupt(
+                    "database_missing",
+                    f"{self.directory.database} is gone: restore it, or begin anew without {self.directory.bootstrap}.",
+                )
+            key = dek if self.vault.encrypted else None
+            db = await asyncio.to_thread(Database, self.directory.database, key, self._driver)
+            await self.guard.load(db)
+            await asyncio.to_thread(self.vault.mark_created)
+        except BaseException:
+            self._file_lock.release()
+            raise
+        if not self.vault.encrypted:
+            log.warning("SQLCipher was missing when this journal was created: the database file is NOT encrypted")
+        self._db, self._settings, self._summary = db, Settings(db), Summary(db)
+        self._fields = FieldCipher(dek)
+        self._dek = bytearray(dek)
+        await self.apply_logging()
+
+    async def lock(self, actor: str) -> None:
+        """Close the database, wipe its key, end every session."""
+        async with self._changing:
+            db, self._db = self._db, None
+            if db is None:
+                return
+            self.sessions.clear()
+            self.confirmations.clear()
+            self._settings = self._summary = self._fields = None
+            self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it
+            self._dek = bytearray()
+            try:
+                await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
+            finally:
+                await db.close()
+                self._file_lock.release()
+        log.info("locked")
+
+    async def add_key(self, actor: str, label: str, role: Role, expires_in: int | None) -> tuple[KeyEntry, str]:
+        """A further API key; the database must be open, because its key is wrapped once more."""
+        db = self.database()
+        entry, raw = await asyncio.to_thread(self.vault.add, bytes(self._dek), label, role, expires_in)
+        await db.write(
+            lambda conn: audit.record(conn, actor, "key.create", "api_key", entry.key_id, label=label, role=role.label)
+        )
+        return entry, raw
+
+    async def revoke_key(self, actor: str, key_id: str) -> None:
+        """Withdraw an API key and end its sessions at once."""
+        db = self.database()
+        entry = await asyncio.to_thread(self.vault.revoke, key_id)
+        self.sessions.revoke(key_id)
+        await db.write(lambda conn: audit.record(conn, actor, "key.revoke", "api_key", entry.key_id, label=entry.label))
+
+    async def apply_logging(self) -> None:
+        """Bring the log files in step with the settings."""
+        settings = self.settings()
+        async with self._logging:  # in the order of the writes, so that the last one stays
+            levels = {feature: await settings.value(f"logging.{feature}.level") for feature in FEATURES}
+            rotation = await settings.value("logging.rotation_mb")
+            self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
+
+    async def close(self) -> None:
+        """The end of the process: like a lock, for good."""
+        try:
+            await self.lock("backend")
+        except Refusal as exc:
+            log.warning("closing: %s", exc)
+
+    @staticmethod
+    def _open(part: T | None) -> T:
+        if part is None:
+            raise Forbidden("database_locked", "The database is locked; unlock it with POST /auth/unlock.")
+        return part

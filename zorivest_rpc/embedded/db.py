@@ -1,0 +1,153 @@
+"""The database of one unlocked journal: one writer, several readers, none of them on the event loop.
+
+Rule 1: all writes go through one connection on one thread, each as one transaction that starts with the write lock, so
+writers queue here and never meet inside SQLite.
+Rule 2: readers have their own connections; write-ahead logging lets them see the last committed state meanwhile.
+Rule 3: a job is a plain function of a connection. It runs on a worker thread and touches nothing of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool
+
+from .errors import Busy, Corrupt, Forbidden
+from .migrate import migrate
+from .paths import private_opener
+
+__all__ = ["Database", "cipher_driver"]
+
+T = TypeVar("T")
+
+READERS = 4
+BUSY_SECONDS = 10.0
+
+
+def cipher_driver() -> ModuleType | None:
+    """The SQLCipher module, or None where no build of it is installed."""
+    try:
+        import sqlcipher3.dbapi2 as driver
+    except ImportError:
+        return None
+    return driver  # type: ignore[no-any-return]
+
+
+class Database:
+    """Opens the file with its key (None means plain SQLite), migrates it, and runs jobs on it."""
+
+    def __init__(self, path: Path, key: bytes | None, driver: ModuleType | None = None) -> None:
+        self.path = path
+        self.encrypted = key is not None
+        self.commits = 0  # grows with every transaction that changed something
+        self._closed = False
+        module: Any = driver if key is not None else sqlite3
+        pragma = f"PRAGMA key = \"x'{key.hex()}'\"" if key is not None else None
+        if not path.exists():
+            with open(path, "xb", opener=private_opener):
+                pass  # created by us, so that its mode does not depend on the umask
+
+        def connect() -> Any:
+            conn = module.connect(str(path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            try:
+                if pragma is not None:
+                    conn.execute(pragma)
+                conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # a wrong key shows here
+                for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "trusted_schema=OFF"):
+                    conn.execute(f"PRAGMA {setting}")
+            except BaseException:
+                conn.close()
+                raise
+            return conn
+
+        self._write_engine = _engine(module, connect, 1, "BEGIN IMMEDIATE")
+        self._read_engine = _engine(module, connect, READERS, "BEGIN")
+        self._writer = ThreadPoolExecutor(1, "zorivest-writer")
+        self._readers = ThreadPoolExecutor(READERS, "zorivest-reader")
+        try:
+            with self._write_engine.begin() as conn:
+                migrate(conn)
+        except DBAPIError as exc:
+            self._dispose()
+            if "locked" in str(exc.orig):
+                raise Busy("database_busy", "Another process holds the database file.") from None
+            raise Corrupt("db_corrupt", f"The database cannot be opened with this key: {exc.orig}") from None
+        except BaseException:
+            self._dispose()
+            raise
+
+    async def read(self, job: Callable[[Connection], T]) -> T:
+        """Run a job that only reads, on a consistent snapshot."""
+        return await self._run(self._readers, self._read_sync, job)
+
+    async def write(self, job: Callable[[Connection], T]) -> T:
+        """Run a job as one transaction; it is committed when this returns and undone when it raises."""
+        return await self._run(self._writer, self._write_sync, job)
+
+    async def close(self) -> None:
+        """Let running jobs end, move the write-ahead log into the file, and close every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._close_sync)
+
+    async def _run(self, pool: ThreadPoolExecutor, how: Callable[[Callable[[Connection], T]], T], job: Any) -> T:
+        if self._closed:
+            raise Forbidden("database_locked", "The database was locked meanwhile; unlock it.")
+        return await asyncio.get_running_loop().run_in_executor(pool, how, job)
+
+    def _read_sync(self, job: Callable[[Connection], T]) -> T:
+        with self._read_engine.connect() as conn:
+            return job(conn)
+
+    def _write_sync(self, job: Callable[[Connection], T]) -> T:
+        with self._write_engine.begin() as conn:
+            raw: Any = conn.connection.dbapi_connection
+            before = raw.total_changes
+            result = job(conn)
+            changed = raw.total_changes != before
+        if changed:
+            self.commits += 1
+        return result
+
+    def _close_sync(self) -> None:
+        self._readers.shutdown(wait=True)
+        self._writer.shutdown(wait=True)
+        try:
+            with self._write_engine.connect() as conn:
+                raw: Any = conn.connection.dbapi_connection
+                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            self._dispose()
+
+    def _dispose(self) -> None:
+        self._closed = True
+        self._readers.shutdown(wait=False)
+        self._writer.shutdown(wait=False)
+        self._read_engine.dispose()
+        self._write_engine.dispose()
+
+
+def _engine(module: Any, connect: Callable[[], Any], size: int, begin: str) -> Engine:
+    engine = create_engine(
+        "sqlite://",
+        module=module,
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        hide_parameters=True,  # values of the journal do not belong into error texts and logs
+    )
+
+    @event.listens_for(engine, "begin")
+    def _begin(conn: Connection) -> None:
+        conn.exec_driver_sql(begin)
+
+    return engine

@@ -1,0 +1,125 @@
+"""Brings a database from any earlier schema version to this one, in one transaction or not at all.
+
+Every version is a row of `VERSIONS`: its name, and a step for what declared tables and columns cannot say (triggers,
+seed rows, moved data). What a version declares is read from `tables.py`. Rows are only ever appended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
+from sqlalchemy.schema import CreateColumn
+
+from .errors import Corrupt
+from .tables import accounts, mcp_guard, metadata, schema_migrations
+
+__all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
+
+
+class Version(NamedTuple):
+    number: int
+    name: str
+    step: Callable[[Connection, datetime], None] | None
+
+
+def _system(conn: Connection, now: datetime) -> None:
+    """The audit log refuses to be rewritten, and the guard's single row exists."""
+    for event in ("UPDATE", "DELETE"):
+        if conn.dialect.name == "sqlite":
+            conn.exec_driver_sql(
+                f"CREATE TRIGGER audit_log_no_{event.lower()} BEFORE {event} ON audit_log "
+                "BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
+            )
+        else:
+            conn.exec_driver_sql(
+                "CREATE OR REPLACE FUNCTION audit_log_refuse() RETURNS trigger AS "
+                "$$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$ LANGUAGE plpgsql"
+            )
+            conn.exec_driver_sql(
+                f"CREATE TRIGGER audit_log_no_{event.lower()} BEFORE {event} ON audit_log "
+                "FOR EACH ROW EXECUTE FUNCTION audit_log_refuse()"
+            )
+    conn.execute(mcp_guard.insert().values(id=1, updated_at=now))
+
+
+def _journal(conn: Connection, now: datetime) -> None:
+    """The account that stands for "no account" and cannot be changed."""
+    conn.execute(
+        accounts.insert().values(
+            account_id="SYSTEM_DEFAULT", name="System default", account_type="broker", is_system=True, created_at=now
+        )
+    )
+
+
+VERSIONS: tuple[Version, ...] = (
+    Version(1, "system", _system),
+    Version(2, "journal", _journal),
+    Version(3, "derived", None),
+)
+
+CURRENT = VERSIONS[-1].number
+
+
+def version_of(conn: Connection) -> int:
+    """The schema version of an open database; an empty one is 0."""
+    if not inspect(conn).has_table(schema_migrations.name):
+        return 0
+    return max(conn.execute(select(schema_migrations.c.version)).scalars(), default=0)
+
+
+def migrate(conn: Connection, target: int = CURRENT, now: datetime | None = None) -> list[int]:
+    """Apply what is missing up to `target` inside the caller's transaction; returns the applied versions."""
+    now = now or datetime.now(UTC)
+    present = version_of(conn)
+    if present > CURRENT:
+        raise Corrupt(
+            "schema_too_new", f"The database has schema version {present}, this program knows {CURRENT}: upgrade it."
+        )
+    applied = []
+    for version in VERSIONS:
+        if present < version.number <= target:
+            _declare(conn, version.number)
+            if version.step is not None:
+                version.step(conn, now)
+            conn.execute(schema_migrations.insert().values(version=version.number, name=version.name, applied_at=now))
+            applied.append(version.number)
+    return applied
+
+
+def _declare(conn: Connection, number: int) -> None:
+    """Create the tables of a version as they were then, and add its columns and indexes to older tables."""
+    for table in metadata.sorted_tables:
+        if table.info["since"] == number:
+            _as_of(table, number).create(conn)
+        elif table.info["since"] < number:
+            for column in table.columns:
+                if _since(column, table) == number:
+                    ddl = CreateColumn(column).compile(dialect=conn.dialect)
+                    name = conn.dialect.identifier_preparer.format_table(table)
+                    conn.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {ddl}")
+            for index in table.indexes:
+                if _since(index, table) == number:
+                    index.create(conn)
+
+
+def _since(part: Column[Any] | Index, table: Table) -> int:
+    return int(part.info.get("since") or table.info["since"])
+
+
+def _as_of(table: Table, number: int) -> Table:
+    """The table without the columns and indexes that later versions bring."""
+    later = [column.name for column in table.columns if _since(column, table) > number]
+    indexes = [index for index in table.indexes if _since(index, table) > number]
+    if not later and not indexes:
+        return table
+    then = MetaData(naming_convention=metadata.naming_convention)
+    for every in metadata.sorted_tables:  # all of them, so that foreign keys find the type of what they refer to
+        every.to_metadata(then)
+    copy = then.tables[table.name]
+    for name in later:
+        copy.columns[name].system = True  # left out of CREATE TABLE
+    for index in [index for index in copy.indexes if index.name in {late.name for late in indexes}]:
+        copy.indexes.discard(index)
+    return copy

@@ -1,0 +1,109 @@
+"""Where a data directory keeps what, and how its files are written: private, whole or not at all.
+
+Directories are 0700, files 0600. A file is replaced by writing a neighbour, syncing it and renaming it, so that a
+reader or a crash sees the old content or the new one and nothing between."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["DataDir", "default_data_dir", "private_opener", "write_private"]
+
+
+def default_data_dir(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """The directory of this user on this platform; `ZORIVEST_DATA_DIR` wins."""
+    if chosen := environ.get("ZORIVEST_DATA_DIR"):
+        return Path(chosen).expanduser()
+    home = Path(environ.get("HOME") or Path.home())
+    if platform == "win32":
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "zorivest"
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / "zorivest"
+    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "zorivest"
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """The layout of one data directory."""
+
+    root: Path
+
+    @property
+    def bootstrap(self) -> Path:
+        return self.root / "bootstrap.json"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "zorivest.db"
+
+    @property
+    def database_lock(self) -> Path:
+        return self.root / "zorivest.db.lock"
+
+    @property
+    def key_file(self) -> Path:
+        return self.root / "api.key"
+
+    @property
+    def runtime(self) -> Path:
+        return self.root / "runtime.json"
+
+    @property
+    def process_lock(self) -> Path:
+        return self.root / "backend.lock"
+
+    @property
+    def start_lock(self) -> Path:
+        return self.root / "start.lock"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def backups(self) -> Path:
+        return self.root / "backups"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def imports(self) -> Path:
+        return self.root / "imports"
+
+    def create(self) -> DataDir:
+        """Make the directory and its children; what exists is narrowed to its owner."""
+        for path in (self.root, self.logs, self.backups, self.reports, self.imports):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+        return self
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(..., opener=)`: a file created through it belongs to its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file atomically and durably, mode 0600."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        with open(temporary, "xb", opener=private_opener) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # the rename itself has to survive a crash
+        finally:
+            os.close(directory)

@@ -1,0 +1,201 @@
+"""The backend as a process: alone in its data directory, on loopback, until it is told to end or nobody needs it.
+
+Order of a start: the directory's lock, the logs, the vault (created on the first start), the database, the port, and
+last `runtime.json`, so that whoever reads it finds a backend that answers. The end goes the other way round."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from .app import API_PREFIX, create_app
+from .backend import Embedded
+from .crypto import is_api_key, new_api_key
+from .db import cipher_driver
+from .errors import Corrupt, Refusal
+from .filelock import FileLock
+from .keystore import read_key, store_key
+from .locate import find
+from .paths import DataDir, write_private
+from .vault import Vault
+
+__all__ = ["DEFAULT_PORT", "Options", "run"]
+
+DEFAULT_PORT = 8765
+_LOCK_PATIENCE = 20.0
+_SHUTDOWN_SECONDS = 5.0
+
+log = logging.getLogger("zorivest.app")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run; `port` None means the usual one or, if that is taken, any."""
+
+    data_dir: Path
+    port: int | None = None
+    idle_exit: float = 0.0
+    api_key: str | None = None
+    use_keyring: bool = True
+    detached: bool = False
+
+
+async def run(options: Options, say: Callable[[str], None]) -> int:
+    """Run until the end; returns the exit code. `say` tells the person at the terminal."""
+    os.umask(0o077)
+    directory = DataDir(options.data_dir.absolute()).create()
+    lock = FileLock(directory.process_lock)
+    if (settled := await _alone(directory, lock, say)) is not None:
+        return settled
+    with lock:
+        try:
+            backend = await _prepare(directory, options, say)
+        except Refusal as exc:
+            say(f"cannot start: {exc.detail}")
+            return 1
+        backend.logs.start()
+        try:
+            return await _run_backend(backend, options, say)
+        finally:
+            await backend.close()
+            directory.runtime.unlink(missing_ok=True)  # ours: the lock is still held
+            backend.logs.close()
+
+
+async def _run_backend(backend: Embedded, options: Options, say: Callable[[str], None]) -> int:
+    await _auto_unlock(backend, options)
+    try:
+        listener = _listen(options.port)
+    except OSError as exc:
+        say(f"cannot listen on 127.0.0.1:{options.port}: {exc.strerror}")
+        return 1
+    return await _serve(backend, listener, options, say)
+
+
+async def _alone(directory: DataDir, lock: FileLock, say: Callable[[str], None]) -> int | None:
+    """Take the directory; an exit code if another backend has it. One that is just ending is waited for."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _LOCK_PATIENCE
+    while not lock.acquire():
+        if running := await asyncio.to_thread(find, directory.root):
+            say(f"already running: {running.base_url} (pid {running.pid})")
+            return 0
+        if loop.time() > deadline:
+            say(f"another process holds {lock.path} and does not answer")
+            return 1
+        await asyncio.sleep(0.1)
+    return None
+
+
+async def _prepare(directory: DataDir, options: Options, say: Callable[[str], None]) -> Embedded:
+    """The vault: loaded, or created with the caller's key or a new one."""
+    if Vault.exists(directory):
+        return Embedded.load(directory)
+    if directory.database.exists():
+        raise Corrupt(
+            "bootstrap_missing", f"{directory.bootstrap} is gone and {directory.database} needs it: restore it."
+        )
+    own = options.api_key if options.api_key and is_api_key(options.api_key) else None
+    key = own or read_key(directory, use_keyring=options.use_keyring) or new_api_key()
+    source = "client" if own else store_key(directory, key, use_keyring=options.use_keyring)
+    driver = cipher_driver()
+    backend = await asyncio.to_thread(Embedded.create, directory, key, key_source=source, driver=driver)
+    say(f"created a journal in {directory.root}" + ("" if driver else " (NOT encrypted: SQLCipher is not installed)"))
+    if own is None and not options.detached:
+        place = str(directory.key_file) if source == "file" else "the system keyring"
+        say(f"admin API key (shown once, kept in {place}): {key}")
+    return backend
+
+
+async def _auto_unlock(backend: Embedded, options: Options) -> None:
+    """Open the database with a key at hand, so that it is ready before the first caller; else it waits locked."""
+    stored = read_key(backend.directory, use_keyring=options.use_keyring)
+    for source, key in (("environment", options.api_key), ("key store", stored)):
+        if key:
+            try:
+                await backend.open(key)
+                log.info("database opened with the key from the %s", source)
+                return
+            except Refusal as exc:
+                log.warning("the key from the %s does not open the database: %s", source, exc.code)
+
+
+def _listen(port: int | None) -> socket.socket:
+    """A socket on loopback; the usual port gives way to a free one, a chosen port does not."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", DEFAULT_PORT if port is None else port))
+        except OSError as exc:
+            if port is not None or exc.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            sock.bind(("127.0.0.1", 0))
+        sock.listen(128)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _serve(backend: Embedded, listener: socket.socket, options: Options, say: Callable[[str], None]) -> int:
+    runner = web.AppRunner(create_app(backend), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    loop = asyncio.get_running_loop()
+    if sys.platform != "win32":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, backend.stop_requested.set)
+        if options.detached:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        port = listener.getsockname()[1]
+        _publish(backend, port)
+        say(f"listening on http://127.0.0.1:{port}{API_PREFIX}")
+        log.info("listening on port %s, pid %s, instance %s", port, os.getpid(), backend.instance_id)
+        backend.last_used = backend.clock()  # idle time begins when somebody could call
+        async with asyncio.TaskGroup() as tasks:
+            idle = tasks.create_task(_watch_idle(backend, options.idle_exit))
+            await backend.stop_requested.wait()
+            idle.cancel()
+    finally:
+        await runner.cleanup()
+    log.info("ended")
+    return 0
+
+
+def _publish(backend: Embedded, port: int) -> None:
+    content = {
+        "port": port,
+        "pid": os.getpid(),
+        "instance_id": backend.instance_id,
+        "started_at": backend.started_at.isoformat(),
+    }
+    write_private(backend.directory.runtime, json.dumps(content).encode())
+
+
+async def _watch_idle(backend: Embedded, seconds: float) -> None:
+    """Ask for the end when no session was used for a while; a running request counts as use."""
+    if seconds <= 0:
+        return
+    while True:
+        if backend.running_requests:
+            backend.last_used = backend.clock()
+        rest = backend.last_used + seconds - backend.clock()
+        if rest <= 0:
+            log.info("nobody used the backend for %s seconds", seconds)
+            backend.stop_requested.set()
+            return
+        await asyncio.sleep(max(rest, 0.05))

@@ -1,0 +1,56 @@
+"""`/mcp-guard`: the circuit breaker's state, its switch, and its question."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from ..fields import Fields
+from ..routing import ADMIN, OPEN, READ, WRITE, Ask, Route, reply
+
+__all__ = ["ROUTES"]
+
+
+async def status(ask: Ask) -> web.StreamResponse:
+    return reply(ask.backend.guard.status())
+
+
+async def configure(ask: Ask) -> web.StreamResponse:
+    fields = Fields(await ask.json())
+    wanted = {
+        "is_enabled": fields.flag("is_enabled", None),
+        "calls_per_minute_limit": fields.integer("calls_per_minute_limit", None, least=1, most=10_000),
+        "calls_per_hour_limit": fields.integer("calls_per_hour_limit", None, least=1, most=100_000),
+    }
+    fields.done()
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if changes:
+        await ask.backend.guard.configure(ask.db, ask.session.actor, changes)
+    return await status(ask)
+
+
+async def lock(ask: Ask) -> web.StreamResponse:
+    fields = Fields(await ask.json())
+    reason = fields.text("reason", "manual", least=1, most=100)
+    fields.done()
+    await ask.backend.guard.lock(ask.db, ask.session.actor, reason)
+    return await status(ask)
+
+
+async def unlock(ask: Ask) -> web.StreamResponse:
+    await ask.backend.guard.unlock(ask.db, ask.session.actor)
+    return await status(ask)
+
+
+async def check(ask: Ask) -> web.StreamResponse:
+    verdict = await ask.backend.guard.check(ask.db, ask.session.actor)
+    return reply({"allowed": verdict.allowed, "reason": verdict.reason})
+
+
+ROUTES = (
+    Route("GET", "/mcp-guard/status", OPEN, status),
+    Route("GET", "/mcp-guard/config", READ, status),
+    Route("PUT", "/mcp-guard/config", ADMIN, configure),
+    Route("POST", "/mcp-guard/lock", WRITE, lock),
+    Route("POST", "/mcp-guard/unlock", WRITE, unlock),
+    Route("POST", "/mcp-guard/check", READ, check),
+)

@@ -1,0 +1,66 @@
+"""What is in the journal, as counts: one query, a version that changes exactly when the counts do.
+
+The version is a digest of the content, so it survives a restart and needs no bookkeeping in any write. A later area
+adds its counters to `COUNTERS`; until it exists its count is truly zero."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Select, func, select
+
+from .db import Database
+from .tables import accounts, images, mistake_entries, round_trips, trade_plans, trade_reports, trades
+
+__all__ = ["COUNTERS", "Summary"]
+
+COUNTERS: dict[str, Select[int] | None] = {
+    "trades": select(func.count()).select_from(trades),
+    "round_trips_closed": select(func.count()).select_from(round_trips).where(round_trips.c.status == "closed"),
+    "accounts": select(func.count()).select_from(accounts).where(accounts.c.is_system.is_(False)),
+    "lots_open": None,
+    "lots": None,
+    "tax_profiles": None,
+    "mistakes": select(func.count()).select_from(mistake_entries),
+    "policies": None,
+    "brokers_configured": None,
+    "providers_configured": None,
+    "images": select(func.count()).select_from(images),
+    "plans": select(func.count()).select_from(trade_plans),
+    "reports": select(func.count()).select_from(trade_reports),
+}
+_MOST_ACCOUNTS = 50
+
+
+class Summary:
+    """The counts of one open database; asked again only after something was written."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._seen = -1
+        self._value: dict[str, Any] = {}
+
+    async def read(self) -> dict[str, Any]:
+        """`{version, counters, sets}`."""
+        commits = self._db.commits  # before the query: a write during it makes the next call look again
+        if commits != self._seen:
+            self._value = await self._db.read(_count)
+            self._seen = commits
+        return self._value
+
+
+def _count(conn: Connection) -> dict[str, Any]:
+    columns = [query.scalar_subquery().label(name) for name, query in COUNTERS.items() if query is not None]
+    row = conn.execute(select(*columns)).mappings().one()
+    counters = {name: row.get(name, 0) for name in COUNTERS}
+    ids = conn.execute(
+        select(accounts.c.account_id)
+        .where(accounts.c.is_system.is_(False), accounts.c.is_archived.is_(False))
+        .order_by(accounts.c.account_id)
+        .limit(_MOST_ACCOUNTS)
+    )
+    content = {"counters": counters, "sets": {"account_ids": list(ids.scalars())}}
+    digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).digest()
+    return {"version": int.from_bytes(digest[:6], "big"), **content}

@@ -1,0 +1,244 @@
+"""The vault: `bootstrap.json`, its API keys, and the way from a key to the open database's key.
+
+Rule 1: nothing in the file opens the database without an API key, and no API key is in the file.
+Rule 2: a revoked key loses its wrapped copy of the database key for good; its tombstone keeps the answer 403, not 401.
+Rule 3: the file is replaced whole; one process writes it, the backend that holds the directory."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from .crypto import (
+    Kdf,
+    fingerprint,
+    is_api_key,
+    mask,
+    new_api_key,
+    new_dek,
+    new_salt,
+    same,
+    unwrap_dek,
+    wrap_dek,
+)
+from .errors import Conflict, Corrupt, Forbidden, NotFound, Unauthorized
+from .paths import DataDir, write_private
+
+__all__ = ["KeyEntry", "Role", "Vault"]
+
+
+class Role(IntEnum):
+    """What a key may do; each role includes the ones below it."""
+
+    READ_ONLY = 1
+    READ_WRITE = 2
+    ADMIN = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def scopes(self) -> list[str]:
+        return ["read", "write", "admin"][: self.value]
+
+    @classmethod
+    def from_label(cls, label: str) -> Role:
+        """ValueError for a label that is no role."""
+        for role in cls:
+            if role.label == label:
+                return role
+        raise ValueError(f'"{label}" is not a role; use {", ".join(role.label for role in cls)}')
+
+
+class KeyEntry(msgspec.Struct):
+    """One API key as the file knows it."""
+
+    key_id: str
+    label: str
+    role: str
+    lookup_sha256: str
+    salt_b64: str
+    wrapped_dek: str | None
+    mask: str
+    created_at: datetime
+    last_used_at: datetime | None = None
+    expires_at: datetime | None = None
+    revoked: bool = False
+
+    def view(self) -> dict[str, Any]:
+        """What may be shown of it."""
+        return {
+            "key_id": self.key_id,
+            "label": self.label,
+            "role": self.role,
+            "created_at": self.created_at,
+            "last_used_at": self.last_used_at,
+            "expires_at": self.expires_at,
+            "masked_key": self.mask,
+        }
+
+
+class _Bootstrap(msgspec.Struct):
+    version: int
+    db_file: str
+    cipher: str  # "sqlcipher4", or "none" where the database was created without SQLCipher and stays readable
+    kdf: Kdf
+    keys: list[KeyEntry]
+    key_source: str = "file"
+    db_created: bool = False  # from then on a missing database file is a loss, not a beginning
+
+
+class Vault:
+    """The keys of one data directory; slow methods are marked and belong on a worker thread."""
+
+    def __init__(self, directory: DataDir, content: _Bootstrap) -> None:
+        self._directory = directory
+        self._content = content
+        self._writing = threading.Lock()
+
+    @staticmethod
+    def exists(directory: DataDir) -> bool:
+        return directory.bootstrap.exists()
+
+    @classmethod
+    def create(
+        cls, directory: DataDir, api_key: str, *, encrypted: bool, key_source: str, kdf: Kdf | None = None
+    ) -> Vault:
+        """A new database key, wrapped for a first key with the admin role (slow)."""
+        if cls.exists(directory):
+            raise FileExistsError(directory.bootstrap)
+        content = _Bootstrap(
+            version=1,
+            db_file=directory.database.name,
+            cipher="sqlcipher4" if encrypted else "none",
+            kdf=kdf or Kdf.preferred(),
+            keys=[],
+            key_source=key_source,
+        )
+        vault = cls(directory, content)
+        vault._add(api_key, new_dek(), "first key", Role.ADMIN, None)
+        return vault
+
+    @classmethod
+    def load(cls, directory: DataDir) -> Vault:
+        """Read `bootstrap.json`; a damaged one is an error with its path and no content."""
+        try:
+            content = msgspec.json.decode(directory.bootstrap.read_bytes(), type=_Bootstrap)
+        except msgspec.MsgspecError as exc:
+            raise Corrupt("bootstrap_corrupt", f"{directory.bootstrap} cannot be read: {exc}") from None
+        if content.version != 1 or "/" in content.db_file or "\\" in content.db_file:
+            raise Corrupt("bootstrap_corrupt", f"{directory.bootstrap} is not of a kind this program knows")
+        directory.bootstrap.chmod(0o600)
+        return cls(directory, content)
+
+    @property
+    def encrypted(self) -> bool:
+        return self._content.cipher != "none"
+
+    @property
+    def database_created(self) -> bool:
+        return self._content.db_created
+
+    def mark_created(self) -> None:
+        """Remember that the database file exists now."""
+        if not self._content.db_created:
+            self._content.db_created = True
+            self._save()
+
+    @property
+    def key_source(self) -> str:
+        return self._content.key_source
+
+    def unlock(self, api_key: str, now: datetime | None = None) -> tuple[KeyEntry, bytes]:
+        """The entry of a key and the database key it opens (slow); 401 unknown or wrong, 403 revoked or expired."""
+        now = now or datetime.now(UTC)
+        entry = self._find(api_key)
+        if entry is None:
+            raise Unauthorized("invalid_api_key", "No such API key.")
+        self.check(entry, now)
+        kek = self._content.kdf.derive(api_key, base64.b64decode(entry.salt_b64))
+        dek = unwrap_dek(entry.wrapped_dek or "", kek)
+        if dek is None:
+            raise Unauthorized("invalid_api_key", "The API key does not open this database.")
+        entry.last_used_at = now
+        with contextlib.suppress(OSError):  # a full disk must not keep the owner out
+            self._save()
+        return entry, dek
+
+    @staticmethod
+    def check(entry: KeyEntry, now: datetime) -> None:
+        """403 if the key was revoked or its time is over."""
+        if entry.revoked:
+            raise Forbidden("key_revoked", f"The API key {entry.mask} was revoked.")
+        if entry.expires_at is not None and entry.expires_at <= now:
+            raise Forbidden("key_expired", f"The API key {entry.mask} expired at {entry.expires_at.isoformat()}.")
+
+    def add(self, dek: bytes, label: str, role: Role, expires_in: int | None = None) -> tuple[KeyEntry, str]:
+        """A new key for the same database (slow); the only moment at which its text exists."""
+        api_key = new_api_key()
+        expires = None if expires_in is None else datetime.now(UTC) + timedelta(seconds=expires_in)
+        return self._add(api_key, dek, label, role, expires), api_key
+
+    def revoke(self, key_id: str) -> KeyEntry:
+        """Turn a key into a tombstone; 404 if there is none, 409 if nobody could administer the vault afterwards."""
+        with self._writing:
+            entry = next((key for key in self._content.keys if key.key_id == key_id and not key.revoked), None)
+            if entry is None:
+                raise NotFound("API key", key_id)
+            others = [key for key in self.active() if key.role == Role.ADMIN.label and key is not entry]
+            if entry.role == Role.ADMIN.label and not others:
+                raise Conflict("last_admin_key", "This is the last admin key; create another first.")
+            entry.revoked = True
+            entry.wrapped_dek = None
+            self._write()
+        return entry
+
+    def active(self, now: datetime | None = None) -> list[KeyEntry]:
+        """Keys that could unlock at this moment."""
+        now = now or datetime.now(UTC)
+        keys = (key for key in self._content.keys if not key.revoked)
+        return [key for key in keys if key.expires_at is None or key.expires_at > now]
+
+    def _add(self, api_key: str, dek: bytes, label: str, role: Role, expires_at: datetime | None) -> KeyEntry:
+        if not is_api_key(api_key):
+            raise ValueError("not a well-formed API key")
+        salt = new_salt()
+        entry = KeyEntry(
+            key_id=uuid.uuid4().hex,
+            label=label,
+            role=role.label,
+            lookup_sha256=fingerprint(api_key),
+            salt_b64=base64.b64encode(salt).decode(),
+            wrapped_dek=wrap_dek(dek, self._content.kdf.derive(api_key, salt)),
+            mask=mask(api_key),
+            created_at=datetime.now(UTC),
+            expires_at=expires_at,
+        )
+        with self._writing:
+            self._content.keys.append(entry)
+            self._write()
+        return entry
+
+    def _find(self, api_key: str) -> KeyEntry | None:
+        """Every entry is compared, in constant time: neither a key's place nor a near miss shows in the duration."""
+        wanted, found = fingerprint(api_key), None
+        for entry in self._content.keys:
+            if same(entry.lookup_sha256, wanted):
+                found = entry
+        return found
+
+    def _save(self) -> None:
+        with self._writing:
+            self._write()
+
+    def _write(self) -> None:
+        data = msgspec.json.format(msgspec.json.encode(self._content), indent=2)
+        write_private(self._directory.bootstrap, data + b"\n")

@@ -1,0 +1,74 @@
+"""The guard: before a guarded tool runs, the backend is asked whether it may.
+
+Rule 1: only a clear yes lets a call through. No answer, a strange one or a refusal ends it, except that a tool whose
+        file says so may run while the backend is away; a guard that said no is never overruled.
+Rule 2: the decision is the backend's own, and it counts calls; nothing is remembered here between two calls.
+Rule 3: where the backend offers it, the question travels with the call's own first request, which saves a round trip
+        and leaves no moment between the answer and the deed. If the offer is gone by then, nothing was sent, and the
+        question is put by itself.
+A tool that is exempt is not given this layer. A gated tool asks by itself first, so that a locked guard refuses before
+a confirmation is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from zorivest_rpc.backend.interface import Backend, NotInline
+from zorivest_rpc.call import Call, Handler, Middleware, Outcome
+from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
+
+__all__ = ["BackendFor", "Guard"]
+
+BackendFor: TypeAlias = Callable[[Call], Backend]
+_SECONDS = 10.0
+
+
+class Guard:
+    def __init__(self, backend_for: BackendFor) -> None:
+        self._backend_for = backend_for
+
+    def layer(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
+        """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along."""
+        runs_offline = spec.guard_offline == "allow"
+        backend_for = self._backend_for
+
+        async def asks(call: Call, inner: Handler) -> Outcome:
+            await self.check(call, runs_offline=runs_offline)
+            return await inner(call)
+
+        if travelling is None or spec.confirm:
+            return asks
+
+        async def sends_along(call: Call, inner: Handler) -> Outcome:
+            if backend_for(call).inline_guard:
+                try:
+                    return await travelling(call)
+                except NotInline:
+                    pass
+            return await asks(call, inner)
+
+        return sends_along
+
+    async def check(self, call: Call, *, runs_offline: bool = False) -> None:
+        """Ask, and raise GuardLocked unless the answer is yes."""
+        try:
+            reply = await self._backend_for(call).ask(
+                "POST",
+                "/mcp-guard/check",
+                repeatable=True,
+                timeout=_SECONDS,  # asking twice counts twice, no more
+            )
+        except (BackendUnreachable, OutcomeUnknown) as error:
+            if runs_offline:
+                return
+            raise GuardLocked.unasked(error.text) from None
+        except BackendError as error:
+            raise GuardLocked.unasked(error.text) from None
+        verdict = reply.value
+        if isinstance(verdict, dict) and verdict.get("allowed") is True:
+            return
+        if isinstance(verdict, dict) and verdict.get("allowed") is False:
+            raise GuardLocked(str(verdict.get("reason") or "locked"))
+        raise GuardLocked.unasked("Its answer could not be understood.")
