@@ -41,7 +41,7 @@ from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_f
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
-from zorivest_rpc.transports.sessions import LiveSession, SessionStore
+from zorivest_rpc.transports.sessions import LiveSession, SessionStore, TooManySessions
 from zorivest_rpc.transports.streams import ResumePoint, Stream, read_event_id
 
 __all__ = ["Refused", "Streamable", "with_cors"]
@@ -69,7 +69,7 @@ class Refused(Exception):
 class PostChannel:
     """The way back of one POST: held until it is known whether it streams."""
 
-    __slots__ = ("_changed", "_live", "_streams", "answer", "code", "done", "stream", "wants_stream")
+    __slots__ = ("_changed", "_live", "_streams", "answer", "code", "done", "hangs_up", "stream", "wants_stream")
 
     def __init__(self, live: LiveSession | None, streams: bool) -> None:
         """`streams`: whether the client takes events; if not, it gets the answer and nothing besides."""
@@ -80,6 +80,7 @@ class PostChannel:
         self.code = 0
         self.done = False
         self.wants_stream = False
+        self.hangs_up = False  # as soon as the stream is open
         self.stream: Stream | EventStream | list[bytes] | None = None
 
     @property
@@ -120,16 +121,9 @@ class PostChannel:
         if isinstance(self.stream, Stream):
             self.stream.hang_up()
         elif self._live is not None and self._streams and self._live.session.revision.priming:
-            self.wants_stream = True
+            self.wants_stream = self.hangs_up = True
             self.stream = self.stream or []
             self._wake()
-            asyncio.get_running_loop().call_soon(self._hang_up_once_open)
-
-    def _hang_up_once_open(self) -> None:
-        if isinstance(self.stream, Stream):
-            self.stream.hang_up()
-        elif not self.done:
-            asyncio.get_running_loop().call_soon(self._hang_up_once_open)
 
     def _wake(self) -> None:
         if self._changed is not None and not self._changed.done():
@@ -203,7 +197,7 @@ class Streamable:
                 raise problem
             assert isinstance(params, Initialize)
             known = headers.get("Mcp-Session-Id")
-            if known is not None and self._sessions.find(known, principal) is not None:
+            if known is not None and self._find(known, principal) is not None:
                 raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
             return self._open(request, params, id, principal)
         live = self._session(request, principal, version)
@@ -277,6 +271,8 @@ class Streamable:
             channel.send(frame)
         if channel.done:
             channel.finish(channel.answer, channel.code)
+        elif channel.hangs_up:
+            channel.hang_up()
         try:
             return await connection.served()
         except asyncio.CancelledError:
@@ -353,10 +349,17 @@ class Streamable:
             raise ProtocolError(INVALID_REQUEST, "missing Mcp-Session-Id; open a session with initialize")
         if version is not None and version not in BY_NAME:
             raise ProtocolError(INVALID_REQUEST, f"unsupported MCP-Protocol-Version {version!r}")
-        live = self._sessions.find(id, principal)
+        live = self._find(id, principal)
         if live is None:
             raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open one with initialize"))
         return live
+
+    def _find(self, id: str, principal: str) -> LiveSession | None:
+        try:
+            return self._sessions.find(id, principal)
+        except TooManySessions:
+            words = "too many sessions are busy; try again shortly"
+            raise Refused(503, ProtocolError(SERVER_BUSY, words), (("Retry-After", "1"),)) from None
 
     def _take(
         self, request: web.BaseRequest, message: Message, principal: str, version: str | None
