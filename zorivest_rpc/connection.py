@@ -35,6 +35,9 @@ from zorivest_rpc.server import Server
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
 
 log: Final = logging.getLogger("zorivest_rpc")
+_MOST_IN_BATCH: Final = (
+    1_000  # a short request can have a long answer, and all of them are held until the last is there
+)
 _LEGACY, _MODERN = Era.LEGACY, Era.MODERN
 
 
@@ -211,6 +214,8 @@ def receive_batch(
     done: Callable[[bytes | None], None],
 ) -> None:
     """Every item in its turn; the answers come back as one array."""
+    if len(batch.items) > _MOST_IN_BATCH:
+        raise ProtocolError(INVALID_REQUEST, f"a batch holds at most {_MOST_IN_BATCH} messages; send fewer at once")
     channel = BatchChannel(outer, done)
     for item in batch.items:
         channel.begin()

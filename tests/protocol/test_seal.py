@@ -51,9 +51,9 @@ def test_a_seal_is_bound_to_purpose_binding_and_key() -> None:
         (SEAL, "state", f" {token}", ["a", "b"]),
         (SEAL, "state", f"{token[:10]} {token[10:]}", ["a", "b"]),
     ]
-    for seal, purpose, given, bound in rows:
+    for seal, purpose, shown, bound in rows:
         with pytest.raises(BadSeal):
-            seal.open(purpose, given, bound_to=bound)
+            seal.open(purpose, shown, bound_to=bound)
 
 
 def test_a_seal_expires_by_the_clock_it_is_given() -> None:
