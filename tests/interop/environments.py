@@ -30,8 +30,8 @@ def python_with(name: str) -> Path:
         if done.returncode:
             raise RuntimeError(f"pip failed for {name}:\n{done.stdout}{done.stderr}")
 
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return interpreter(once(CACHE / "interop" / f"{name}-{file_key([requirements], version)}", build))
+    directory = CACHE / "interop" / f"{name}-{file_key([requirements], sys.version, sys.base_prefix)}"
+    return interpreter(once(directory, build))
 
 
 def interpreter(directory: Path) -> Path:

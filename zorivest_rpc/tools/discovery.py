@@ -114,7 +114,8 @@ class Discovery:
         if profile.mode is Mode.STATIC:
             raise ToolError(
                 "Dynamic tool loading is not supported by your IDE. Restart the MCP server with --toolsets "
-                f"{name} to include this category. Without a restart: call_tool runs any of its tools by name.\n{lines}",
+                f"{name} to include this category. Without a restart: call_tool runs any of its tools by name."
+                f"\n{lines}",
                 code="static_client",
                 next=f"Use call_tool with one of: {', '.join(spec.name for spec in allowed)}.",
             )
@@ -153,7 +154,7 @@ class Discovery:
         regex = call.arguments.get("mode", "bm25") == "regex"
         found = self._index.expression(query) if regex else self._index.words(query)
         limits, session = self._audience.limits(call.session), call.session
-        specs = [spec for match in found if limits.refusal(spec := self._audience.specs[match.name]) is None]
+        specs = [match.tool for match in found if limits.refusal(match.tool) is None]
         listed = {spec.name for spec in self._audience.listed(session)}
         matches = [
             {

@@ -122,8 +122,8 @@ def texts(result: dict[str, Any]) -> list[str]:
     return [block["text"] for block in result["content"] if block["type"] == "text"]
 
 
-def names(result: dict[str, Any], kind: str, key: str = "name") -> list[str]:
-    return [item[key] for item in result[kind]]
+def tool_names(result: dict[str, Any]) -> list[str]:
+    return [tool["name"] for tool in result["tools"]]
 
 
 def asked(inspector: Inspector, *answer: str) -> tuple[dict[str, Any], list[str]]:
@@ -181,12 +181,12 @@ def vanish(inspector: Inspector) -> dict[str, Any]:
 
 def tour(transport: str, config: dict[str, Any], directory: Path) -> dict[str, Any]:
     inspector = Inspector(transport, config, directory)
-    seen: dict[str, Any] = {"tools": names(inspector.once("tools/list"), "tools")}
+    seen: dict[str, Any] = {"tools": tool_names(inspector.once("tools/list"))}
     echo = inspector.once("tools/call", "--tool-name", "echo", "--tool-args-json", '{"text": "grüße, 世界 🌍"}')
     seen["echo"] = {"texts": texts(echo), "structured": echo["structuredContent"], "failed": bool(echo.get("isError"))}
     with inspector.connected() as connection:
         seen["era"] = connection["protocolEra"]
-        seen["count"] = {"texts": texts(inspector.call("count", {"to": 4, "delay_ms": 5}))}
+        seen["count"] = {"texts": texts(inspector.call("count", {"to": 4, "delay_ms": 60}))}
         seen["logs"] = logs(inspector, directory)
         first, accepted = asked(inspector, "name:=Ada")
         second, declined = asked(inspector, "--decline")
@@ -196,16 +196,12 @@ def tour(transport: str, config: dict[str, Any], directory: Path) -> dict[str, A
         extra = []
         for _ in range(2):
             inspector.call("toggle_extra", {})
-            extra.append("extra" in names(inspector.ask("tools/list"), "tools"))
+            extra.append("extra" in tool_names(inspector.ask("tools/list")))
         seen["change"] = {"extra": extra}
-        seen["prompts"] = names(inspector.ask("prompts/list"), "prompts")
         greeting = inspector.ask("prompts/get", "greet", "--prompt-args", "name=Ada")
         seen["greeting"] = " ".join(message["content"]["text"] for message in greeting["messages"])
-        seen["resources"] = names(inspector.ask("resources/list"), "resources", "uri")
-        templates = inspector.ask("resources/templates/list")
-        seen["templates"] = names(templates, "resourceTemplates", "uriTemplate")
-        for key, uri in (("readme", "showcase://readme"), ("note", "showcase://note/42")):
-            seen[key] = "".join(part["text"] for part in inspector.ask("resources/read", uri)["contents"])
+        contents = inspector.ask("resources/read", "showcase://note/42")["contents"]
+        seen["note"] = "".join(part["text"] for part in contents)
     return seen
 
 

@@ -40,7 +40,7 @@ export async function tour(client, diary) {
   const steps = [];
   const counted = await client.call(
     "count",
-    { to: STEPS, delay_ms: 5 },
+    { to: STEPS, delay_ms: 60 },
     { onprogress: ({ progress, total }) => steps.push([progress, total]) },
   );
   await until(() => steps.length >= STEPS, "progress");

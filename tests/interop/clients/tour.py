@@ -88,7 +88,7 @@ async def tour(client: Client, diary: Diary) -> dict[str, Any]:
     async def progress(done: float, total: float | None, _message: str | None) -> None:
         steps.append([done, total])
 
-    counted = await client.call("count", {"to": STEPS, "delay_ms": 5}, progress)
+    counted = await client.call("count", {"to": STEPS, "delay_ms": 60}, progress)
     await until_noted(lambda: len(steps) >= STEPS, "progress")
     seen["count"] = {"texts": counted.texts, "steps": steps}
 
