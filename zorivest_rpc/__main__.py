@@ -14,6 +14,7 @@ COMMANDS = {
     "budget": "what the tool list costs a client",
     "backend": "run the embedded backend in the foreground",
     "keys": "list | create | revoke API keys of the embedded backend",
+    "demo": "load | remove the demo data of the embedded backend",
     "version": "version, Python, revisions served",
 }
 
