@@ -322,29 +322,22 @@ async def test_mistakes_are_summed_by_category_and_month(journal: Journal) -> No
     assert (await journal.get("/mistakes/summary", params={"period": "2025"}))["total_mistakes"] == 0
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/analytics/expectancy",
-        "/analytics/drawdown",
-        "/analytics/sqn",
-        "/analytics/strategy-breakdown",
-        "/analytics/execution-quality",
-        "/analytics/cost-of-free",
-        "/fees/summary",
-        "/mistakes/summary",
-        "/round-trips",
-        "/trades",
-    ],
+SUMMARIES = (
+    *("/analytics/expectancy", "/analytics/drawdown", "/analytics/sqn", "/analytics/strategy-breakdown"),
+    *("/analytics/execution-quality", "/analytics/cost-of-free", "/fees/summary", "/mistakes/summary"),
+    *("/round-trips", "/trades"),
 )
-async def test_over_nothing_there_are_zeros_and_a_hint(journal: Journal, path: str) -> None:
-    found = await journal.get(path)
-    assert found["hint"]
-    numbers = [value for name, value in found.items() if isinstance(value, int | float) and name not in _SETTINGS]
-    assert not any(numbers)
-    if path not in ("/analytics/drawdown", "/analytics/execution-quality"):
-        refused = await journal.refused(422, "GET", path, params={"period": "'; DROP TABLE trades"})
-        assert "period" in refused["detail"]["errors"]
+
+
+async def test_over_nothing_there_are_zeros_and_a_hint(journal: Journal) -> None:
+    for path in SUMMARIES:
+        found = await journal.get(path)
+        assert found["hint"]
+        numbers = [value for name, value in found.items() if isinstance(value, int | float) and name not in _SETTINGS]
+        assert not any(numbers), path
+        if path != "/analytics/execution-quality":
+            refused = await journal.refused(422, "GET", path, params={"period": "'; DROP TABLE trades"})
+            assert "period" in refused["detail"]["errors"]
 
 
 _SETTINGS = {"limit", "low_sample", "horizon", "risk_pct", "seed", "insufficient_data"}
