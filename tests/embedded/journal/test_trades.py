@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
+
+import pytest
+from yarl import URL
 
 from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded import trades
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.errors import Conflict
+from zorivest_rpc.embedded.imports import dedup
+from zorivest_rpc.embedded.symbols import parse_instrument
 
-from .conftest import Journal
+from .conftest import START, Journal
 
 TRADE = {"exec_id": "X1", "instrument": "SPY", "action": "BOT", "quantity": 10, "price": 500.25, "account_id": "A1"}
 
@@ -169,10 +180,6 @@ async def test_a_deleted_trade_takes_everything_that_hangs_on_it(journal: Journa
 async def test_ids_with_every_kind_of_sign_find_their_trade(journal: Journal) -> None:
     for name in ("a/b", "a b", "ü{x}", "1%2F2", "'; DROP TABLE trades;--", "../../etc/passwd", "?#&"):
         await journal.buy(1, 1, exec_id=name)
-        from urllib.parse import quote
-
-        from yarl import URL
-
         path = "/trades/" + quote(name, safe="")
         response = await journal.caller.client.request(
             "GET", URL("/api/v1" + path, encoded=True), headers={"Authorization": f"Bearer {journal.caller.token}"}
@@ -205,6 +212,35 @@ async def test_a_reader_reads_and_does_not_write(
         assert (await reader.refused(403, method, path, body))["error"] == "role_too_low"
     writer = Journal(await with_role("read-write"))
     await writer.expect(201, "POST", "/trades", TRADE)
+
+
+def test_an_import_knows_a_trade_by_the_same_fingerprint() -> None:
+    """Both sides make the key by themselves; the same fill must come to the same one."""
+    quantity, price = Decimal("10.50"), Decimal("99.9900")
+    imported = dedup.fingerprint(
+        account_id="A1", symbol="SPY", exec_time=START, side="BOT", quantity=quantity, price=price
+    )
+    assert trades.fingerprint("SPY", "BOT", Decimal("10.5"), Decimal("99.99"), "A1", START) == imported
+
+
+async def test_a_made_up_id_with_a_known_fingerprint_is_refused(journal: Journal, backend: Embedded) -> None:
+    await journal.buy(10, 5)
+    row = await journal.get("/trades/E0001")
+    draft = trades.Draft(
+        exec_id="imp_1",
+        time=datetime.fromisoformat(row["time"]),
+        instrument="SPY",
+        what=parse_instrument("SPY"),
+        action="BOT",
+        quantity=Decimal(10),
+        price=Decimal(5),
+        account_id="A1",
+    )
+    with pytest.raises(Conflict) as refused:
+        await backend.database().write(
+            lambda conn: trades.insert(conn, draft, actor="test", auto_create=True, synthesised=True)
+        )
+    assert (refused.value.extra["match"], refused.value.extra["existing"]["exec_id"]) == ("fingerprint", "E0001")
 
 
 async def test_a_caller_without_a_session_learns_nothing(journal: Journal, anybody: Caller) -> None:
