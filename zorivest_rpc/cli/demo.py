@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["main"]
 
 
@@ -10,3 +12,7 @@ def main(argv: list[str]) -> int:
     from zorivest_rpc.embedded.demo import main as run
 
     return run(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
