@@ -223,6 +223,11 @@ async def test_fees_add_up_by_kind_and_broker(journal: Journal) -> None:
     ledger = [{"fee_type": "commission", "amount": 1}, {"fee_type": "regulatory", "amount": 0.5, "is_estimated": True}]
     await journal.buy(10, 100, commission=1, fees=0.5, ledger=ledger)
     await journal.sell(10, 110, commission=2, fees=0.25, broker="lightspeed")
+    lines = await journal.get("/trades/E0001/fees")
+    assert ([line["fee_type"] for line in lines["items"]], lines["total_fees"]) == (["commission", "regulatory"], 1.5)
+    lines = await journal.get("/trades/E0002/fees")
+    assert [(line["fee_type"], line["amount"]) for line in lines["items"]] == [("commission", 2), ("other", 0.25)]
+    await journal.refused(404, "GET", "/trades/none/fees")
     fee = {"fee_type": "platform", "amount": 10, "period_month": "2026-03", "account_id": "A1"}
     await journal.expect(201, "POST", "/fees/periodic", fee)
     found = await journal.get("/fees/summary", params={"period": "2026-03"})
