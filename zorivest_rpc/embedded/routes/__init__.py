@@ -4,7 +4,7 @@ Within a module, and between modules, a fixed path stands before a placeholder t
 
 from __future__ import annotations
 
-from . import auth, confirmation, guard, service, settings, system
+from . import auth, confirmation, guard, scheduling, service, settings, system
 
 __all__ = ["AREAS"]
 
@@ -12,6 +12,7 @@ AREAS = (
     auth.ROUTES,
     confirmation.ROUTES,
     guard.ROUTES,
+    scheduling.ROUTES,
     service.ROUTES,
     settings.ROUTES,
     system.ROUTES,
