@@ -139,7 +139,7 @@ class Sandbox:
         if problem := forbidden_sql(sql):
             return problem
         try:
-            await self._run(lambda stop: self._query(f"EXPLAIN {sql}", dict(binds or {}), 0, stop))
+            await self._run(lambda stop: self._query(sql, dict(binds or {}), 0, stop, explain=True))
         except QueryRefused as exc:
             return str(exc)
         return None
@@ -155,9 +155,10 @@ class Sandbox:
         finally:
             stop.set()
 
-    def _query(self, sql: str, binds: dict[str, Any], limit: int, stop: threading.Event) -> Rows:
-        bare = sql.removeprefix("EXPLAIN ")
-        if problem := forbidden_sql(bare):
+    def _query(
+        self, sql: str, binds: dict[str, Any], limit: int, stop: threading.Event, *, explain: bool = False
+    ) -> Rows:
+        if problem := forbidden_sql(sql):
             raise QueryRefused(f"The statement {problem}.")
         conn = self._db.open_read_only()
         try:
@@ -166,7 +167,7 @@ class Sandbox:
             late = _Late(lambda: stop.is_set() or self._clock() > ends)
             conn.set_progress_handler(late, _OPS_BETWEEN_LOOKS)
             conn.set_authorizer(self._authorize)
-            return _fetch(conn, sql, binds, limit)
+            return _fetch(conn, f"EXPLAIN {sql}" if explain else sql, binds, limit)
         except Exception as exc:
             raise _explained(exc, stop) from None
         finally:

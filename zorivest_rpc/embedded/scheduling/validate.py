@@ -12,14 +12,14 @@ from typing import Any
 
 import jsonschema
 
-from ..errors import Invalid, Refusal
+from ..errors import Invalid
 from .cron import check_cron, check_zone
 from .document import normal_form, plain, policy_schema
 from .refs import is_ref, references, step_of
 from .sandbox import Sandbox
 from .templates import check_template
 
-__all__ = ["InvalidPolicy", "validate"]
+__all__ = ["validate"]
 
 _LARGEST = 100_000
 _MOST_ERRORS = 50
@@ -34,17 +34,19 @@ _SECRETS = re.compile(
 )
 
 
-class InvalidPolicy(Invalid):
+def _invalid(errors: list[tuple[str, str]]) -> Invalid:
     """422 with `detail.validation_errors`, a list of `{field, message}`."""
-
-    def __init__(self, errors: list[dict[str, str]]) -> None:
-        Refusal.__init__(self, "policy_invalid", {"validation_errors": errors[:_MOST_ERRORS]})
+    refusal = Invalid("The policy is not valid.", "policy_invalid")
+    refusal.detail = {
+        "validation_errors": [{"field": field, "message": message} for field, message in errors[:_MOST_ERRORS]]
+    }
+    return refusal
 
 
 async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[str, Any]:
-    """The document's normal form, or `InvalidPolicy`."""
+    """The document's normal form; 422 lists everything that is wrong."""
     if not isinstance(document, dict):
-        raise InvalidPolicy([{"field": "policy_json", "message": "must be an object"}])
+        raise _invalid([("policy_json", "must be an object")])
     policy: dict[str, Any] = plain(document)
     errors = [*_text_errors(policy, ""), *_schema_errors(policy)]
     if not errors:
@@ -52,7 +54,7 @@ async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[s
         errors = [*_trigger_errors(policy["trigger"]), *_step_errors(policy["steps"])]
         errors += [error async for error in _statement_errors(policy["steps"], sandbox)]
     if errors:
-        raise InvalidPolicy([{"field": field, "message": message} for field, message in errors])
+        raise _invalid(errors)
     return policy
 
 
