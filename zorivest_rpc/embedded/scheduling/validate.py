@@ -23,6 +23,12 @@ __all__ = ["validate"]
 
 _LARGEST = 100_000
 _MOST_ERRORS = 50
+_AMOUNTS = {
+    "maxLength": "must have at most {} characters",
+    "minLength": "must have at least {} characters",
+    "maxItems": "must have at most {} items",
+    "minItems": "must have at least {} items",
+}
 _TEMPLATES = frozenset({"template_source", "body_template", "subject"})
 _SECRET_NAMES = frozenset(
     {"password", "passwd", "passphrase", "secret", "api_key", "apikey", "api_secret", "token", "access_token"}
@@ -77,8 +83,9 @@ def _told(error: Any) -> Iterator[tuple[str, str]]:
             yield from _told(part)
         return
     path = ".".join(str(part) for part in error.absolute_path) or "policy_json"
-    message = error.message if len(error.message) <= 300 else f"{error.message[:300]}…"
-    yield path, message
+    amount = _AMOUNTS.get(error.validator)
+    message = amount.format(error.validator_value) if amount is not None else error.message
+    yield path, message if len(message) <= 300 else f"…{message[-300:]}"  # it begins with the value, ends with the rule
 
 
 def _text_errors(value: Any, path: str) -> Iterator[tuple[str, str]]:
