@@ -1,7 +1,7 @@
 """`zorivest-rpc approve POLICY`: show a scheduled policy to the person at the terminal and approve it if they agree.
 
-This is the only way to approve. It reads the one-time token from the data directory and wants a terminal to ask at, so no
-program approves by piping "yes" into it."""
+This is the only way to approve. It reads the one-time token from the data directory and wants a terminal to ask at, so
+no program approves by piping "yes" into it."""
 
 from __future__ import annotations
 

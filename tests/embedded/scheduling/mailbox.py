@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.message import EmailMessage
 from email.policy import default
-from typing import Any, cast
+from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult
 
@@ -45,7 +45,7 @@ class Mailbox:
         answer = self.answers.pop(0) if self.answers else ""
         if answer and answer != "drop":
             return answer
-        self.messages.append(cast(EmailMessage, email.message_from_bytes(envelope.content, policy=default)))
+        self.messages.append(email.message_from_bytes(envelope.content, policy=default))
         self.recipients += envelope.rcpt_tos
         if answer == "drop":
             server.transport.abort()

@@ -95,7 +95,9 @@ def test_what_is_right_has_no_problem() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    expression=st.sampled_from(["0 2 * * *", "30 1,2,3 * * *", "*/20 * * * *", "15 */2 * * *", "0 0 L * *", "5 3 * * 1"]),
+    expression=st.sampled_from(
+        ["0 2 * * *", "30 1,2,3 * * *", "*/20 * * * *", "15 */2 * * *", "0 0 L * *", "5 3 * * 1"]
+    ),
     zone=st.sampled_from([NEW_YORK, "Europe/Zurich", "Australia/Lord_Howe", "America/Sao_Paulo", "UTC"]),
     after=st.datetimes(datetime(2025, 1, 1), datetime(2028, 1, 1)).map(lambda value: value.replace(tzinfo=UTC)),
 )

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from sqlalchemy import Connection, select
 
 from tests.embedded.conftest import Caller
@@ -196,7 +203,7 @@ async def test_the_password_is_used_and_never_shown_kept_or_logged(
         assert (failed["status"], "535" in failed["error"]) == ("failed", True)
     everything = await backend.database().read(_everything)
     history = str([await admin.get("/scheduling/runs"), await admin.get("/scheduling/policies")])
-    logs = "".join(path.read_text() for path in Path(directory.logs).iterdir()) + caplog.text
+    logs = "".join(path.read_text() for path in directory.logs.iterdir()) + caplog.text
     for secret in (PASSWORD, "wrong-password", "cmlnaHQtcGFzc3dvcmQ"):
         assert secret not in everything
         assert secret not in history
@@ -258,3 +265,45 @@ async def test_text_alone_can_be_sent(create_approved: Create, admin: Caller, ma
     done = await run(admin, await create_approved(load, {**MAIL, "params": params}))
     assert done["error"] is None
     assert mailbox.messages[0].get_content().strip() == "1 accounts"
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = folder / "server.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    return path
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_with_starttls_the_server_must_be_who_it_says(
+    create_approved: Create, admin: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    pem = certificate(tmp_path)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    box = Mailbox()
+    async with serve(box, tls_context=context, require_starttls=True, authenticator=box.authenticate):
+        await configure(admin, box, security="starttls", username="me", password=PASSWORD)
+        done = await run(admin, await create_approved(REPORT, RENDER, MAIL))
+    assert done["status"] == ("success" if trusted else "failed")
+    assert len(box.messages) == len(box.logins) == int(trusted)

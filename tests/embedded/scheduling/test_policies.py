@@ -105,7 +105,13 @@ async def test_the_served_schema_is_valid_and_accepts_what_is_accepted(
             "match",
         ),
         (
-            {"steps": [REPORT, RENDER, step("s", "send", {"channel": "email", "recipients": {"ref": "ctx.page.title"}})]},
+            {
+                "steps": [
+                    REPORT,
+                    RENDER,
+                    step("s", "send", {"channel": "email", "recipients": {"ref": "ctx.page.title"}}),
+                ]
+            },
             "recipients",
             "array",
         ),
@@ -139,7 +145,9 @@ async def test_all_problems_are_told_together(engine: Scheduling, admin: Caller)
 
 def test_the_hash_ignores_spelling_and_the_pause_and_nothing_else() -> None:
     plain = normal_form(document(), "UTC")
-    spelled = normal_form({**document(timezone="UTC", coalesce=True), "schema_version": 1, "metadata": {}}, "Asia/Tokyo")
+    spelled = normal_form(
+        {**document(timezone="UTC", coalesce=True), "schema_version": 1, "metadata": {}}, "Asia/Tokyo"
+    )
     assert content_hash(plain) == content_hash(spelled)
     assert normal_form(plain, "Asia/Tokyo") == plain
     paused = normal_form(document(enabled=False), "UTC")
@@ -244,7 +252,9 @@ async def test_names_are_unique_and_a_deleted_policy_is_gone(
     await admin.expect(404, "PUT", f"{POLICIES}/{first['id']}", {"policy_json": document()})
 
 
-async def test_twenty_policies_a_day_are_the_limit(engine: Scheduling, create: Create, admin: Caller, wall: Wall) -> None:
+async def test_twenty_policies_a_day_are_the_limit(
+    engine: Scheduling, create: Create, admin: Caller, wall: Wall
+) -> None:
     for number in range(20):
         await create(name=f"P{number}")
     answer = await admin.expect(429, "POST", POLICIES, {"policy_json": document(name="One more")})

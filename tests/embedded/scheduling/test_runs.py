@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,13 +105,15 @@ async def test_an_unapproved_policy_is_refused(create: Create, admin: Caller) ->
     assert await admin.get("/scheduling/runs") == []
 
 
-async def test_a_run_that_a_tool_asked_for_is_marked_so(create_approved: Create, admin: Caller, backend: Embedded) -> None:
+async def test_a_run_that_a_tool_asked_for_is_marked_so(
+    create_approved: Create, admin: Caller, backend: Embedded
+) -> None:
     policy = await create_approved()
     headers = {"X-MCP-Guard": "check"}
     done = await admin.expect(200, "POST", f"{POLICIES}/{policy['id']}/run", {}, headers=headers)
     assert done["trigger_type"] == "mcp"
     actors = select(audit_log.c.actor).where(audit_log.c.action == "pipeline.run")
-    assert (await backend.database().read(lambda conn: conn.execute(actors).scalar())).startswith("mcp:")
+    assert str(await backend.database().read(lambda conn: conn.execute(actors).scalar())).startswith("mcp:")
 
 
 async def test_steps_hand_their_results_on(create_approved: Create, admin: Caller, directory: DataDir) -> None:
@@ -231,7 +232,9 @@ async def test_criteria_follow_the_clock_the_journal_and_the_last_run(
     assert asked[0].criteria["until"] == "2026-01-03T12:00:00+00:00"
     since = [request.criteria["since"] for request in asked[::2]]
     assert since == ["2025-12-01", "2025-12-01", "2026-01-04"]  # the dry run moved nothing
-    marks = await backend.database().read(lambda conn: conn.execute(select(pipeline_state.c.high_water)).scalars().all())
+    marks = await backend.database().read(
+        lambda conn: conn.execute(select(pipeline_state.c.high_water)).scalars().all()
+    )
     assert marks == ["2026-01-06"]
 
 
@@ -551,7 +554,7 @@ async def test_the_same_report_is_one_version_and_one_file_however_often_it_runs
     counted = select(func.count()).select_from(report_versions)
     assert await backend.database().read(lambda conn: conn.execute(counted).scalar()) == 1
     (name,) = files(directory)
-    Path(directory.reports / name).unlink()
+    (directory.reports / name).unlink()
     await run(admin, policy)
     assert files(directory) == [name]  # a file that was deleted is written again
     wall.forward(days=1)

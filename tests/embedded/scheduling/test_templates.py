@@ -7,13 +7,20 @@ import pytest
 from zorivest_rpc.embedded.scheduling import templates
 from zorivest_rpc.embedded.scheduling.templates import BASE_REPORT, PAGE, TemplateRefused, check_template, render
 
+DATA = {"a": {"items": 3, "get": 4}, "b": {"x": 1}}
 REPORT = {
     "title": "P & L <script>alert(1)</script>",
     "policy": "Daily",
     "as_of": "2026-01-05",
     "sections": [
         {"type": "metric_card", "title": "Net", "value": 1234567.5},
-        {"type": "data_table", "title": "T", "columns": ["a"], "rows": [["<b>"], [None], [0.1 + 0.2]], "truncated": True},
+        {
+            "type": "data_table",
+            "title": "T",
+            "columns": ["a"],
+            "rows": [["<b>"], [None], [0.1 + 0.2]],
+            "truncated": True,
+        },
         {"type": "data_table", "title": "Empty", "columns": ["a"], "rows": [], "truncated": False},
     ],
 }
@@ -98,6 +105,11 @@ async def test_the_renderer_sees_no_environment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
     assert await render({"t": "{{ a }}"}, {"a": 1}) == {"t": "1"}
     assert "zrv_sk_secret" not in str(seen)
+
+
+async def test_data_comes_before_the_methods_of_its_container() -> None:
+    done = await render({"t": "{{ a.items }} {{ a.get }} {% for k, v in b.items() %}{{ k }}{% endfor %}"}, DATA)
+    assert done["t"] == "3 4 x"
 
 
 def test_wrong_syntax_is_found_without_running() -> None:

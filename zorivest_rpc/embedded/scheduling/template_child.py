@@ -57,10 +57,17 @@ def cell(value: Any) -> Any:
     return value
 
 
+class DataFirst(ImmutableSandboxedEnvironment):
+    """`a.items` is the item of that name, if there is one, and only then the method."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, dict) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 def environment() -> ImmutableSandboxedEnvironment:
-    env = ImmutableSandboxedEnvironment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    env = DataFirst(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     for name in _GLOBALS:
         env.globals.pop(name, None)
     filters: dict[str, Callable[..., Any]] = {"number": number, "cell": cell}
