@@ -13,6 +13,7 @@ from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, sele
 from sqlalchemy.schema import CreateColumn
 
 from .errors import Corrupt
+from .scheduling import tables as scheduling_tables
 from .tables import accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
@@ -58,6 +59,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(2, "journal", _journal),
     Version(3, "derived", None),
     Version(4, "prices", None),
+    Version(scheduling_tables.SINCE, "scheduling", None),
 )
 
 CURRENT = VERSIONS[-1].number

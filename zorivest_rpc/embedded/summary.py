@@ -12,6 +12,7 @@ import orjson
 from sqlalchemy import Connection, Select, func, select
 
 from .db import Database
+from .scheduling.tables import policies
 from .tables import accounts, images, mistake_entries, round_trips, trade_plans, trade_reports, trades
 
 __all__ = ["COUNTERS", "Summary"]
@@ -24,7 +25,7 @@ COUNTERS: dict[str, Select[int] | None] = {
     "lots": None,
     "tax_profiles": None,
     "mistakes": select(func.count()).select_from(mistake_entries),
-    "policies": None,
+    "policies": select(func.count()).select_from(policies),
     "brokers_configured": None,
     "providers_configured": None,
     "images": select(func.count()).select_from(images),
