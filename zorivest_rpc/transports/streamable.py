@@ -83,6 +83,10 @@ class PostChannel:
         self.hangs_up = False  # as soon as the stream is open
         self.stream: Stream | EventStream | list[bytes] | None = None
 
+    @property
+    def carries_questions(self) -> bool:
+        return self._streams
+
     def send(self, frame: bytes) -> None:
         stream = self.stream
         if stream is None:
@@ -181,6 +185,8 @@ class Streamable:
             params, meta, problem = Params(), error.meta, error
         if not legacy_header or claims_modern(meta):
             session = self._modern_session(request, method, params, meta, id, principal, problem)
+            if method == "subscriptions/listen" and not accept[1]:
+                raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
             _note_headers(session, headers)
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
@@ -378,7 +384,9 @@ class Streamable:
     ) -> web.StreamResponse:
         live = self._session(request, principal, version)
         if not live.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; post one message")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         channel = PostChannel(live, accept[1])
         answered = False
 
