@@ -1,0 +1,57 @@
+# zorivest-rpc. A bare `make` lists the targets. Everything is installed into .venv in this clone.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check conformance interop fuzz bench bench-peers golden docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,speed]'
+	@touch $@
+
+setup: $(READY) ## install everything into .venv
+
+run: $(READY) ## serve HTTP on 127.0.0.1:8766 and say what to do next
+	@$(BIN)/zorivest-rpc serve --no-auth
+
+check: $(READY) ## format, lint, types
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+test: check ## check and every test, conformance and interop included
+	@$(BIN)/python -m pytest
+
+conformance: $(READY) ## the official suite against the fixture server
+	@$(BIN)/python -m tests.conformance
+
+interop: $(READY) ## the official clients against the installed command
+	@$(BIN)/python -m pytest tests/interop
+
+fuzz: $(READY) ## 100 000 hostile messages per transport
+	@for transport in memory stdio http sse; do $(BIN)/python -m tests.fuzz --count 100000 --transport $$transport || exit 1; done
+
+bench: $(READY) ## measure against the floors and write docs/benchmarks.md
+	@$(BIN)/python -m tests.bench
+
+bench-peers: $(READY) ## the same beside the official SDKs, installed for it
+	@$(BIN)/python -m tests.bench.setup_peers
+	@$(BIN)/python -m tests.bench --peers ts1-low,mcp2-low
+
+golden: $(READY) ## rewrite the golden files; the diff is the review
+	@$(BIN)/python -m tests.protocol.transcripts --write
+
+docs: $(READY) ## rewrite the generated references
+	@$(BIN)/python -m tests.docs --write
+
+clean: ## remove everything that was installed or generated
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist tests/bench/.env
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,31 @@
+"""The analytics know no clock, no database, no network and no files."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from zorivest_rpc.embedded import analytics
+
+MODULES = sorted(Path(str(analytics.__file__)).parent.glob("*.py"))
+ALLOWED = {
+    "__future__", "calendar", "collections", "datetime", "decimal", "functools", "hashlib", "msgspec", "numpy", "re",
+    "statistics", "typing", "zlib", "zoneinfo", "zorivest_rpc",
+}  # fmt: skip
+CLOCKS = {"now", "today", "utcnow", "time_ns", "default_rng", "open"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_reaches_for_nothing_outside_its_arguments(module: Path) -> None:
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert {alias.name.split(".")[0] for alias in node.names} <= ALLOWED
+        if isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            assert origin.split(".")[0] in ALLOWED
+            assert not origin.startswith("zorivest_rpc") or origin.startswith("zorivest_rpc.embedded.analytics")
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            assert called not in CLOCKS, f"line {node.lineno} calls {called}"

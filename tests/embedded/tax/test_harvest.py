@@ -1,0 +1,112 @@
+"""Losses that could be taken now."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
+from zorivest_rpc.embedded.tax.book import LotBook
+from zorivest_rpc.embedded.tax.harvest import HarvestReport, scan_harvest
+from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, Price, TaxProfile
+
+TODAY = date(2026, 6, 1)
+IRA = {"IRA": AccountTraits(tax_advantaged=True)}
+
+
+def scan(book: LotBook, **rest: Any) -> HarvestReport:
+    profile = TaxProfile(tax_year=2026, agi_estimate=dec(100000), state_tax_rate=dec("0.05"))
+    prices = {
+        "VTI": Price(price=dec(80), source="last_trade", stale=True),
+        "ACME": Price(price=dec(40)),
+        "UP": Price(price=dec(99)),
+    }
+    return scan_harvest(book.lots, rest.pop("prices", prices), profile, IRA, today=TODAY, **rest)
+
+
+def portfolio() -> LotBook:
+    return book_of(
+        buy("ACME", 100, 50, "2024-01-08", exec_id="a1"),  # long-term loss 1000
+        buy("ACME", 10, 70, "2026-03-02", exec_id="a2"),  # short-term loss 300
+        buy("ACME", 10, 30, "2026-03-03", exec_id="a3"),  # a gain: not listed
+        buy("VTI", 100, 100, "2026-01-05", exec_id="v1"),  # short-term loss 2000
+        buy("VTI", 1, 70, "2026-05-20", exec_id="v2", account_id="IRA"),  # 12 days ago
+        buy("UP", 10, 50, "2026-01-05"),
+        buy("BLIND", 10, 50, "2026-01-05"),
+        accounts=IRA,
+    )
+
+
+def test_losses_are_grouped_by_symbol_and_sorted_by_size() -> None:
+    report = scan(portfolio())
+    first, second = report.opportunities
+    assert (first.ticker, first.unrealized_loss, first.holding_period) == ("VTI", dec(2000), "short_term")
+    assert (second.ticker, second.unrealized_loss, second.holding_period) == ("ACME", dec(1300), "mixed")
+    assert (second.short_term_loss, second.long_term_loss) == decs(300, 1000)
+    assert [lot.lot_id for lot in second.lots] == ["lot-a1", "lot-a2"]
+    assert report.skipped_tickers == ("BLIND",)
+    assert report.disclaimer == DISCLAIMER
+
+
+def test_a_recent_purchase_anywhere_is_a_wash_risk() -> None:
+    # Bought 20 May: window to 19 June, 31 − 12 = 19 days to clear.
+    vti = scan(portfolio()).opportunities[0]
+    assert (vti.wash_risk, vti.wash_window_end, vti.days_to_clear) == (True, date(2026, 6, 19), 19)
+    assert vti.wash_reason is not None
+    assert "IRA" in vti.wash_reason
+    assert (vti.price_source, vti.stale) == ("last_trade", True)
+    assert vti.replacements == ("ITOT", "SPTM", "SCHB")
+
+
+def test_the_totals_leave_risky_losses_out_of_the_saving() -> None:
+    # net 1300 × (22 % + 5 %) = 351.
+    report = scan(portfolio())
+    assert (report.total_harvestable, report.total_wash_risk, report.net_harvestable) == decs(3300, 2000, 1300)
+    assert report.estimated_tax_savings == 351
+
+
+def test_risky_positions_and_small_losses_can_be_left_out() -> None:
+    assert [one.ticker for one in scan(portfolio(), exclude_wash_risk=True).opportunities] == ["ACME"]
+    assert [one.ticker for one in scan(portfolio(), min_loss=Decimal("1300.01")).opportunities] == ["VTI"]
+    assert [one.ticker for one in scan(portfolio(), min_loss=Decimal(1300)).opportunities] == ["VTI", "ACME"]
+    assert scan(portfolio(), account_id="B").opportunities == ()
+
+
+def test_reinvested_dividends_are_a_risk_without_a_date() -> None:
+    acme = scan(portfolio(), reinvesting={"ACME"}).opportunities[1]
+    assert (acme.wash_risk, acme.wash_window_end, acme.days_to_clear) == (True, None, 0)
+
+
+@pytest.mark.parametrize(("day", "risk"), [("2026-05-02", True), ("2026-05-01", False)])
+def test_thirty_days_count_and_thirty_one_do_not(day: str, risk: bool) -> None:
+    book = book_of(buy("ACME", 100, 50, "2024-01-08"), buy("ACME", 1, 39, day))
+    assert scan(book).opportunities[0].wash_risk is risk
+
+
+def test_a_recent_lot_is_no_risk_to_itself() -> None:
+    book = book_of(buy("ACME", 100, 50, "2026-05-20"))
+    assert not scan(book).opportunities[0].wash_risk
+
+
+def test_a_purchase_already_used_up_as_a_replacement_is_no_risk() -> None:
+    # The May purchase of 10 replaced the 10 sold on 25 May; it cannot replace more.
+    book = book_of(
+        buy("ACME", 110, 50, "2024-01-08"), buy("ACME", 10, 39, "2026-05-20"), sell("ACME", 10, 40, "2026-05-25")
+    )
+    assert len(book.matches) == 1
+    assert not scan(book).opportunities[0].wash_risk
+
+
+def test_short_positions_are_not_scanned() -> None:
+    assert scan(book_of(sell("ACME", 100, 30, "2026-01-05"))).opportunities == ()
+
+
+def test_an_adjusted_basis_can_turn_a_gain_into_a_loss() -> None:
+    # 100 at 38 plus 1000 taken over = 4800 against 4000.
+    book = book_of(
+        buy("ACME", 100, 50, "2025-06-02"), sell("ACME", 100, 40, "2026-03-02"), buy("ACME", 100, 38, "2026-03-10")
+    )
+    assert scan(book).opportunities[0].unrealized_loss == 800

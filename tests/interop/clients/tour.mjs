@@ -1,0 +1,112 @@
+// The tour that every TypeScript client takes of the server, told as one JSON object of what it saw.
+
+const LIMIT = 15_000;
+const STEPS = 4;
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function until(condition, what) {
+  const deadline = Date.now() + LIMIT;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`waited ${LIMIT} ms for ${what}`);
+    await pause(20);
+  }
+}
+
+// What the server told the client without being asked, and how the client answers when it is asked.
+export class Diary {
+  logs = [];
+  changes = 0;
+  asked = [];
+  answers = [];
+
+  answer(params) {
+    this.asked.push({ message: params.message, properties: params.requestedSchema?.properties ?? {} });
+    return this.answers.shift();
+  }
+}
+
+export const texts = (result) => result.content.filter((block) => block.type === "text").map((block) => block.text);
+
+// `client` offers: revision, tools(), call(name, arguments, options), watching(), loosenLogLevel(), and the library's
+// own client as `sdk` for prompts and resources.
+export async function tour(client, diary) {
+  const seen = { revision: client.revision, tools: await client.tools() };
+
+  const echo = await client.call("echo", { text: "grüße, 世界 🌍" });
+  seen.echo = { texts: texts(echo), structured: echo.structuredContent, failed: Boolean(echo.isError) };
+  seen.refused = Boolean((await client.call("echo", { text: 7 })).isError);
+
+  const steps = [];
+  const counted = await client.call(
+    "count",
+    { to: STEPS, delay_ms: 60 },
+    { onprogress: ({ progress, total }) => steps.push([progress, total]) },
+  );
+  await until(() => steps.length >= STEPS, "progress");
+  seen.count = { texts: texts(counted), steps };
+
+  await client.loosenLogLevel();
+  await client.call("log", { message: "first light", level: "debug" });
+  await client.call("log", { message: "heavy weather", level: "error" });
+  await until(() => diary.logs.length >= 2, "log messages");
+  seen.logs = diary.logs;
+
+  diary.answers = [{ action: "accept", content: { name: "Ada" } }, { action: "decline" }];
+  const accepted = await client.call("ask_name", {});
+  const declined = await client.call("ask_name", {});
+  seen.ask = { accepted: texts(accepted), declined: texts(declined), asked: diary.asked };
+
+  seen.cancel = await cancellation(client);
+  seen.change = await listChange(client, diary);
+
+  const { sdk } = client;
+  seen.prompts = (await sdk.listPrompts()).prompts.map((prompt) => prompt.name);
+  const greeting = await sdk.getPrompt({ name: "greet", arguments: { name: "Ada" } });
+  seen.greeting = greeting.messages.map((message) => message.content.text).join(" ");
+  seen.resources = (await sdk.listResources()).resources.map((resource) => resource.uri);
+  seen.templates = (await sdk.listResourceTemplates()).resourceTemplates.map((template) => template.uriTemplate);
+  const read = async (uri) => (await sdk.readResource({ uri })).contents.map((part) => part.text).join("");
+  seen.readme = await read("showcase://readme");
+  seen.note = await read("showcase://note/42");
+  return seen;
+}
+
+const waiting = async (client) => (await client.call("running", {})).structuredContent.waiting;
+
+async function cancellation(client) {
+  const before = await waiting(client);
+  const controller = new AbortController();
+  const ended = client.call("wait", { seconds: 60 }, { signal: controller.signal, timeout: 60_000 }).then(
+    (result) => `answered: ${JSON.stringify(result)}`,
+    () => (controller.signal.aborted ? "cancelled" : "failed"),
+  );
+  await until(async () => (await waiting(client)) === before + 1, "the call to run");
+  controller.abort("the tour goes on");
+  const how = await ended;
+  await until(async () => (await waiting(client)) === before, "the cancelled call to stop running");
+  return { ended: how, before, after: await waiting(client) };
+}
+
+async function listChange(client, diary) {
+  const extra = [];
+  const stop = await client.watching();
+  for (let round = 0; round < 2; round += 1) {
+    const changes = diary.changes;
+    await client.call("toggle_extra", {});
+    await until(() => diary.changes > changes, "the tool list to change");
+    extra.push((await client.tools()).includes("extra"));
+  }
+  await stop();
+  return { extra };
+}
+
+// `driver <stdio|http|sse> <json-config>`: take the tour, print what was seen.
+export async function main(connect) {
+  const [, , transport, text] = process.argv;
+  const diary = new Diary();
+  const client = await connect(transport, JSON.parse(text), diary);
+  const seen = await tour(client, diary);
+  await client.sdk.close();
+  process.stdout.write(`${JSON.stringify(seen)}\n`);
+}

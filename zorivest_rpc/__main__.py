@@ -1,0 +1,46 @@
+"""The command: `zorivest-rpc`, also `python -m zorivest_rpc`. No verb means stdio, and stdio takes the short way."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "stdio": "serve one client on stdin and stdout (the default)",
+    "serve": "serve HTTP: /mcp, /sse and /messages, /health, /ready",
+    "version": "version, Python, revisions served",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    command, rest = (words[0], words[1:]) if words and not words[0].startswith("-") else ("stdio", words)
+    if words and words[0] in ("-h", "--help", "help"):
+        print("usage: zorivest-rpc [command] [options]\n")
+        for name, does in COMMANDS.items():
+            print(f"  {name:8} {does}")
+        print("\nzorivest-rpc COMMAND --help lists its options.")
+        return 0
+    if command not in COMMANDS:
+        from difflib import get_close_matches
+
+        close = get_close_matches(command, COMMANDS, 1)
+        hint = f"did you mean {close[0]}?" if close else "see zorivest-rpc --help"
+        print(f"zorivest-rpc: unknown command {command!r}; {hint}", file=sys.stderr)
+        return 2
+    from importlib import import_module
+
+    from zorivest_rpc.errors import ConfigError
+
+    try:
+        return int(import_module(f"zorivest_rpc.cli.{command}").run(rest))
+    except ConfigError as error:
+        print(f"zorivest-rpc: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

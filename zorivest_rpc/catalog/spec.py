@@ -1,0 +1,283 @@
+"""The typed face of the files below `schemas/`: tools, toolsets and clients as frozen values.
+
+It owns what a file may say and what a short form means; it reads nothing, and rules between files are not its own."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "Annotations",
+    "ClientSpec",
+    "ClientTable",
+    "Definitions",
+    "Description",
+    "Json",
+    "Mode",
+    "ModeSpec",
+    "RestSpec",
+    "Route",
+    "RouteFile",
+    "ToolSpec",
+    "ToolsetSpec",
+    "Traits",
+    "TraitsPatch",
+    "defaults",
+    "pick",
+    "placeholders",
+    "required_fields",
+    "routes",
+]
+
+Json = Any  # opaque JSON that passes through
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TOKEN = "confirmation_token"  # consumed by this server, so no route ever carries it
+
+
+class Mode(enum.StrEnum):
+    """How the server presents itself to a client."""
+
+    ANTHROPIC = "anthropic"
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a tool says of itself, in two lengths."""
+
+    minimal: str
+    rich: str
+
+
+class Annotations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The four hints; a tool file states all of them, because the protocol's own defaults are the dangerous values."""
+
+    read_only_hint: bool
+    destructive_hint: bool
+    idempotent_hint: bool
+    open_world_hint: bool
+
+
+class RouteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file part of a multipart upload: its bytes come from base64 text or from a path on this machine."""
+
+    field: str
+    source: Literal["base64", "local_path"]
+    param: str
+    filename: str | None = None
+    """Stem of the part's file name for base64 text; a local path brings its own base name."""
+    content_type_param: str | None = None
+    """The input that states the part's media type; it is not sent as a field of its own."""
+
+
+class RestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A route with what a string cannot say; the maps go from wire name to input name and list exceptions only."""
+
+    route: str
+    path_params: dict[str, str] = {}
+    query_params: dict[str, str] = {}
+    body_params: dict[str, str] = {}
+    body_root: str | None = None
+    fixed_params: dict[Literal["query", "body"], dict[str, Json]] = {}
+    file: RouteFile | None = None
+    not_forwarded: tuple[str, ...] = ()
+    value_aliases: dict[str, dict[str, str | None]] = {}
+
+
+class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One tool file. `toolset` is the directory the file lies in; the loader fills it, a file may not."""
+
+    name: str
+    title: str
+    order: int = 1000
+    also_in: tuple[str, ...] = ()
+    description: Description
+    keywords: tuple[str, ...] = ()
+    input_schema: dict[str, Json] = msgspec.field(name="inputSchema")
+    output_schema: dict[str, Json] | None = msgspec.field(name="outputSchema", default=None)
+    annotations: Annotations
+    guarded: bool = True
+    guard_offline: Literal["deny", "allow"] = "deny"
+    confirm: bool = False
+    network_bound: bool = False
+    ptc: bool = False
+    rest: str | tuple[str | RestSpec, ...] | RestSpec | None = None
+    python: str | None = None
+    dynamic_defaults: dict[str, Literal["current_year"]] = {}
+    message: str | None = None
+    not_found: str | None = None
+    check_with: str | None = None
+    keep: tuple[str, ...] = ()
+    max_result_chars: int | None = None
+    toolset: str = msgspec.field(name="$toolset", default="")
+
+    @property
+    def toolsets(self) -> tuple[str, ...]:
+        """Every toolset the tool is a member of, its home first."""
+        return (self.toolset, *self.also_in)
+
+    @property
+    def reads_only(self) -> bool:
+        return self.annotations.read_only_hint
+
+
+class ToolsetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named group of tools; which tools is said by the tools' own files."""
+
+    name: str
+    description: str
+    always_loaded: bool = False
+    default: bool = False
+
+
+class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client honours, apart from the mode it gets."""
+
+    list_changed: Literal["yes", "next-turn", "no", "unknown"] = "unknown"
+    annotations: Literal["enforced", "shown", "ignored", "unknown"] = "unknown"
+    tool_limit: int | None = None
+    structured: Literal["preferred", "ignored", "unknown"] = "unknown"
+    instructions_limit: int = 2048
+    compression: Literal["detailed", "concise"] = "detailed"
+    tool_meta: bool = True
+    """False where a client has refused a list because its tools carried `_meta`."""
+
+
+class TraitsPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Traits of the versions of a client before `version`."""
+
+    version: str
+    traits: dict[str, Json]
+
+
+class ClientSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One client family: the names it really sends (normalised), its mode and its traits."""
+
+    id: str
+    title: str
+    mode: Mode
+    names: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    traits: Traits = Traits()
+    before: tuple[TraitsPatch, ...] = ()
+    confidence: Literal["A", "B", "C"] = "C"
+
+
+class ModeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a mode implies for every client in it."""
+
+    tier: Literal["minimal", "rich"]
+    results: Literal["detailed", "concise", "by-client"]
+    output_schemas: bool
+    lists_all: bool
+    """Without a request every toolset is listed, all but the eager ones marked deferred."""
+
+
+class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`clients.json`: observed facts about clients, as of a date."""
+
+    date: str
+    modes: dict[Mode, ModeSpec]
+    clients: tuple[ClientSpec, ...]
+    unknown: ClientSpec
+    vendor_words: tuple[str, ...] = ()
+    generic_names: tuple[str, ...] = ()
+
+
+class Definitions(msgspec.Struct, frozen=True):
+    """Everything below `schemas/`, in the order in which it is listed."""
+
+    toolsets: tuple[ToolsetSpec, ...]
+    tools: tuple[ToolSpec, ...]
+    meta_tools: tuple[ToolSpec, ...]
+    clients: ClientTable
+
+
+class Route(msgspec.Struct, frozen=True):
+    """A route with nothing left implicit: where each input of the tool goes."""
+
+    method: str
+    path: str
+    path_params: dict[str, str]
+    query_params: dict[str, str]
+    body_params: dict[str, str]
+    body_root: str | None
+    fixed_params: dict[Literal["query", "body"], dict[str, Json]]
+    file: RouteFile | None
+    value_aliases: dict[str, dict[str, str | None]]
+
+    @property
+    def multipart(self) -> bool:
+        return self.file is not None
+
+
+def routes(spec: ToolSpec) -> tuple[Route, ...]:
+    """The routes of a tool, the preferred one first; empty for a tool with logic of its own.
+
+    An input named in a path goes there; what no map, file or body root names goes under its own name to the query of
+    a GET or DELETE and to the body of anything else. Where a tool has several routes, an input that only chooses
+    between them (a placeholder of a sibling) is not sent a second time."""
+    if spec.rest is None:
+        return ()
+    entries = spec.rest if isinstance(spec.rest, tuple) else (spec.rest,)
+    full = [entry if isinstance(entry, RestSpec) else RestSpec(entry) for entry in entries]
+    choosers = {rest.path_params.get(wire, wire) for rest in full for wire in placeholders(rest.route)}
+    inputs = spec.input_schema.get("properties", {})
+    return tuple(_expand(rest, inputs, choosers) for rest in full)
+
+
+def _expand(rest: RestSpec, inputs: Iterable[str], choosers: set[str]) -> Route:
+    method, _, path = rest.route.partition(" ")
+    path_params = {wire: rest.path_params.get(wire, wire) for wire in placeholders(path)}
+    query, body = dict(rest.query_params), dict(rest.body_params)
+    spoken_for = choosers | {*query.values(), *body.values(), *rest.not_forwarded, _TOKEN}
+    if rest.body_root is not None:
+        spoken_for.add(rest.body_root)
+    if rest.file is not None:
+        spoken_for |= {rest.file.param, rest.file.content_type_param or rest.file.param}
+    target = query if method in ("GET", "DELETE") else body
+    target.update({name: name for name in inputs if name not in spoken_for})
+    return Route(
+        method, path, path_params, query, body, rest.body_root, rest.fixed_params, rest.file, rest.value_aliases
+    )
+
+
+def placeholders(path: str) -> list[str]:
+    """The names in braces, in order."""
+    return _PLACEHOLDER.findall(path)
+
+
+def pick(choices: Sequence[Route], arguments: Mapping[str, Json]) -> Route:
+    """The first route whose placeholders are all given and not empty; else the last, which needs the fewest."""
+    for route in choices:
+        if all(arguments.get(name) not in (None, "") for name in route.path_params.values()):
+            return route
+    return choices[-1]
+
+
+def defaults(spec: ToolSpec) -> dict[str, Json]:
+    """The constant defaults of the inputs; those that depend on the date are in `dynamic_defaults`."""
+    properties: dict[str, Json] = spec.input_schema.get("properties", {})
+    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def required_fields(schema: Json) -> frozenset[str]:
+    """Every field name that a schema requires somewhere, at any depth."""
+    found: set[str] = set()
+    pending = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            required = node.get("required")
+            if isinstance(required, list):
+                found.update(name for name in required if isinstance(name, str))
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+    return frozenset(found)

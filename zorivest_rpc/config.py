@@ -1,0 +1,157 @@
+"""Flags over environment over defaults, folded into one frozen Settings; the only reader of `os.environ`.
+
+The options are a table, so that the parser, the help text and the reference in the docs cannot disagree. It is
+parsed by hand: the usual library costs as much start-up time as all of the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from zorivest_rpc.errors import ConfigError
+
+__all__ = ["OPTIONS", "Option", "Settings", "default_data_dir", "parse", "usage"]
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class Option(NamedTuple):
+    """`kind` is str, int, bool or list; `commands` the verbs that take it."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    commands: tuple[str, ...]
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return "ZORIVEST_" + self.name.upper()
+
+
+_BOTH: Final = ("stdio", "serve")
+OPTIONS: Final = (
+    Option("data_dir", str, None, "where keys and session state are kept", _BOTH),
+    Option("log_level", str, "warning", "how much is written to stderr", _BOTH, LOG_LEVELS),
+    Option("log_file", str, None, "write the log to this file instead of stderr", _BOTH),
+    Option("message_limit", int, 16 * 1024 * 1024, "largest message taken, in bytes", _BOTH),
+    Option("calls_per_client", int, 256, "requests of one client that may run at once", _BOTH),
+    Option("calls_per_server", int, 4096, "requests that may run at once in all", _BOTH),
+    Option("input_seconds", int, 600, "how long a person may think about a question", _BOTH),
+    Option("host", str, "127.0.0.1", "address to listen on", ("serve",)),
+    Option("port", int, 8766, "port to listen on; 0 picks a free one", ("serve",)),
+    Option("no_auth", bool, False, "ask for no key; only on a loopback address", ("serve",)),
+    Option("allow_host", list, (), "one more name that the Host header may carry", ("serve",)),
+    Option("allow_origin", list, (), "one more host name that an Origin may carry", ("serve",)),
+    Option("authorization_server", list, (), "publish protected-resource metadata naming this issuer", ("serve",)),
+    Option("grace", int, 5, "seconds that running calls get at shutdown", ("serve",)),
+    Option("session_hours", int, 24, "life of a session id", ("serve",)),
+    Option(
+        "http_writer",
+        str,
+        "direct",
+        "how answers are written: in one write, or by aiohttp",
+        ("serve",),
+        ("direct", "plain"),
+    ),
+)
+_BY_NAME: Final = {option.name: option for option in OPTIONS}
+
+
+class Settings(NamedTuple):
+    """What a command runs with. A secret is never an option: keys come from the environment or a file."""
+
+    command: str
+    data_dir: str
+    log_level: str
+    log_file: str | None
+    message_limit: int
+    calls_per_client: int
+    calls_per_server: int
+    input_seconds: int
+    host: str
+    port: int
+    no_auth: bool
+    allow_host: tuple[str, ...]
+    allow_origin: tuple[str, ...]
+    authorization_server: tuple[str, ...]
+    grace: int
+    session_hours: int
+    http_writer: str
+    api_key: str | None
+
+
+def default_data_dir(environ: Mapping[str, str]) -> str:
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if sys.platform == "win32":
+        return os.path.join(environ.get("LOCALAPPDATA", home), "zorivest")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Application Support", "zorivest")
+    return os.path.join(environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share"), "zorivest")
+
+
+def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
+    """ConfigError names the flag or variable and what it may be."""
+    environ = os.environ if environ is None else environ
+    given: dict[str, Any] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        flag, equals, value = word.partition("=")
+        option = _BY_NAME.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
+        if option is None or command not in option.commands:
+            raise ConfigError(flag, f"unknown option of {command}{_nearest(flag, command)}")
+        if option.kind is bool and not equals:
+            given[option.name] = True
+            continue
+        if not equals:
+            if not words:
+                raise ConfigError(flag, "a value is missing")
+            value = words.pop(0)
+        converted = _convert(option, value, flag)
+        given[option.name] = (*given.get(option.name, ()), *converted) if option.kind is list else converted
+    for option in OPTIONS:
+        if option.name not in given:
+            value = environ.get(option.variable, "")
+            given[option.name] = _convert(option, value, option.variable) if value else option.default
+    given["data_dir"] = os.path.abspath(os.path.expanduser(given["data_dir"] or default_data_dir(environ)))
+    return Settings(command=command, api_key=environ.get("ZORIVEST_API_KEY") or None, **given)
+
+
+def _convert(option: Option, value: str, source: str) -> Any:
+    if option.kind is int:
+        if not value.isascii() or not value.isdigit():
+            raise ConfigError(source, f"{value!r} is not a whole number")
+        return int(value)
+    if option.kind is bool:
+        if value.lower() not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+            raise ConfigError(source, f"{value!r} is neither yes nor no")
+        return value.lower() in ("1", "true", "yes", "on")
+    if option.choices and value not in option.choices:
+        raise ConfigError(source, f"{value!r} is not one of {', '.join(option.choices)}")
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if option.kind is list else value
+
+
+def _nearest(flag: str, command: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(flag, [option.flag for option in OPTIONS if command in option.commands], 1)
+    return f"; did you mean {close[0]}?" if close else f"; see zorivest-rpc {command} --help"
+
+
+def usage(command: str) -> str:
+    lines = [f"usage: zorivest-rpc {command} [options]", ""]
+    for option in OPTIONS:
+        if command in option.commands:
+            value = "" if option.kind is bool else " " + ("|".join(option.choices) or option.kind.__name__.upper())
+            default = "" if option.default in (None, False, ()) else f" (default {option.default})"
+            lines += [f"  {option.flag}{value}", f"      {option.help}{default}; variable {option.variable}"]
+    return "\n".join(lines)

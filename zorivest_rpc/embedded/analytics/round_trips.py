@@ -1,0 +1,415 @@
+"""Round trips by FIFO: which entry each exit closed, and what it earned.
+
+Rule 1: a position is one account and one symbol; an episode of it runs from flat to flat and is one round trip.
+Rule 2: executions are taken in the order of (time, exec_id), so equal timestamps have one order however they came.
+Rule 3: no cent is lost. A fee that is split by quantity is split in millionths and the last part takes the rest.
+
+`advance` is the kernel: it takes the open episode, its open lots (oldest first, read only as far as the execution
+closes them) and one more execution, and says what changes. Its cost is that of the lots it closes, never of the past,
+so a store may keep episodes, lots and fills in tables and hand over a cursor. `match` runs it over a whole history.
+An execution that lands in the past (or is changed, or deleted) rewrites the episodes from `resume_point` on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, price
+
+__all__ = [
+    "Change",
+    "Episode",
+    "Execution",
+    "Fill",
+    "Lot",
+    "LotUse",
+    "Matching",
+    "ResumePoint",
+    "RoundTrip",
+    "Side",
+    "advance",
+    "match",
+    "remainder",
+    "replay",
+    "resume_point",
+    "round_trip",
+]
+
+Side = Literal[1, -1]
+"""+1 buys, -1 sells."""
+Key = tuple[datetime, str]
+Status = Literal["open", "partial", "closed"]
+
+_FEE_STEP = Decimal("0.000001")
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """One fill; `fee` is commission plus all other fees of it."""
+
+    exec_id: str
+    account_id: str
+    symbol: str
+    time: datetime
+    side: Side
+    quantity: Decimal
+    price: Decimal
+    multiplier: Decimal = Decimal(1)
+    fee: Decimal = ZERO
+
+    @property
+    def key(self) -> Key:
+        """Its place in history."""
+        return (self.time, self.exec_id)
+
+
+class Lot(msgspec.Struct, frozen=True):
+    """What is still open of one entry: the quantity and the part of the fee that no exit has carried yet."""
+
+    exec_id: str
+    time: datetime
+    quantity: Decimal
+    price: Decimal
+    multiplier: Decimal
+    fee: Decimal
+
+
+class LotUse(msgspec.Struct, frozen=True):
+    """A lot after an exit took from it; nothing left means the lot is gone."""
+
+    exec_id: str
+    quantity_left: Decimal
+    fee_left: Decimal
+
+
+class Fill(msgspec.Struct, frozen=True):
+    """The part of an execution that belongs to one round trip; a flip has one in each of two."""
+
+    round_trip_id: str
+    exec_id: str
+    time: datetime
+    role: Literal["entry", "exit"]
+    quantity: Decimal
+    price: Decimal
+    fee: Decimal
+    realized: Decimal
+
+
+class Episode(msgspec.Struct, frozen=True):
+    """The running sums of one round trip; of constant size however many executions it has.
+
+    `opened_skip` is how much of the opening execution had closed the episode before (a flip). `matched_fees` are the
+    fees that exits have realised: their own and the entries' in proportion; `fees` are all that were charged."""
+
+    id: str
+    account_id: str
+    symbol: str
+    direction: Side
+    multiplier: Decimal
+    opened_at: datetime
+    opened_by: str
+    opened_skip: Decimal
+    last_at: datetime
+    last_by: str
+    entry_quantity: Decimal = ZERO
+    entry_value: Decimal = ZERO
+    exit_quantity: Decimal = ZERO
+    exit_value: Decimal = ZERO
+    gross: Decimal = ZERO
+    matched_fees: Decimal = ZERO
+    fees: Decimal = ZERO
+
+    @property
+    def open_quantity(self) -> Decimal:
+        """What is still held, without its sign."""
+        return self.entry_quantity - self.exit_quantity
+
+    @property
+    def realized(self) -> Decimal:
+        """Net result of what was closed so far."""
+        return self.gross - self.matched_fees
+
+    @property
+    def status(self) -> Status:
+        """Open without an exit, partial with some, closed when flat."""
+        if not self.exit_quantity:
+            return "open"
+        return "partial" if self.open_quantity else "closed"
+
+    @property
+    def opened_key(self) -> Key:
+        """The place of its first execution."""
+        return (self.opened_at, self.opened_by)
+
+    @property
+    def last_key(self) -> Key:
+        """The place of its latest execution."""
+        return (self.last_at, self.last_by)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one execution did: one episode, or two after a flip; the lots it used and the lot it left."""
+
+    episodes: tuple[Episode, ...]
+    fills: tuple[Fill, ...]
+    used: tuple[LotUse, ...] = ()
+    added: Lot | None = None
+
+
+class ResumePoint(msgspec.Struct, frozen=True):
+    """Where to start again: replay the executions from `key` on, without the first `skip` of the one at `key`."""
+
+    key: Key
+    skip: Decimal = ZERO
+
+
+class Matching(NamedTuple):
+    """A whole history matched: round trips in the order they opened, the open lots, the fills."""
+
+    episodes: tuple[Episode, ...]
+    lots: dict[str, tuple[Lot, ...]]
+    fills: tuple[Fill, ...]
+
+
+class RoundTrip(msgspec.Struct, frozen=True):
+    """A round trip as an answer shows it."""
+
+    id: str
+    account_id: str
+    instrument: str
+    direction: Literal["BOT", "SLD"]
+    entry_exec_ids: tuple[str, ...]
+    exit_exec_ids: tuple[str, ...]
+    entry_avg_price: Decimal
+    exit_avg_price: Decimal | None
+    total_quantity: Decimal
+    open_quantity: Decimal
+    realized_pnl: Decimal | None
+    total_commission: Decimal
+    opened_at: datetime
+    closed_at: datetime | None
+    status: Status
+    holding_period_seconds: int | None
+    flags: tuple[str, ...] = ()
+
+
+@exactly
+def advance(episode: Episode | None, lots: Iterable[Lot], execution: Execution) -> Change:
+    """The changes that one more execution makes to a position.
+
+    `episode` is the open one (None when flat) and `lots` its open lots, oldest first; they are read lazily."""
+    if execution.quantity <= 0:
+        raise ValueError(f"execution {execution.exec_id} has no positive quantity")
+    if episode is None or not episode.open_quantity:
+        return _enter(_opened(execution, ZERO), execution)
+    if (episode.account_id, episode.symbol) != (execution.account_id, execution.symbol):
+        raise ValueError(f"execution {execution.exec_id} belongs to another position than {episode.id}")
+    if execution.key <= episode.last_key:
+        raise ValueError(f"execution {execution.exec_id} is not later than {episode.last_by}; replay from resume_point")
+    if execution.side == episode.direction:
+        return _enter(episode, execution)
+    return _exit(episode, iter(lots), execution)
+
+
+def _opened(execution: Execution, skip: Decimal) -> Episode:
+    return Episode(
+        id=f"rt-{execution.exec_id}",
+        account_id=execution.account_id,
+        symbol=execution.symbol,
+        direction=execution.side,
+        multiplier=execution.multiplier,
+        opened_at=execution.time,
+        opened_by=execution.exec_id,
+        opened_skip=skip,
+        last_at=execution.time,
+        last_by=execution.exec_id,
+    )
+
+
+def _enter(episode: Episode, execution: Execution) -> Change:
+    after = msgspec.structs.replace(
+        episode,
+        last_at=execution.time,
+        last_by=execution.exec_id,
+        entry_quantity=episode.entry_quantity + execution.quantity,
+        entry_value=episode.entry_value + execution.price * execution.quantity,
+        fees=episode.fees + execution.fee,
+    )
+    lot = Lot(
+        execution.exec_id, execution.time, execution.quantity, execution.price, execution.multiplier, execution.fee
+    )
+    fill = _fill(after, execution, "entry", quantity=execution.quantity, fee=execution.fee)
+    return Change(episodes=(after,), fills=(fill,), added=lot)
+
+
+def _exit(episode: Episode, lots: Iterator[Lot], execution: Execution) -> Change:
+    closing = min(execution.quantity, episode.open_quantity)
+    exit_fee = _fee_part(execution.fee, closing, execution.quantity)
+    used: list[LotUse] = []
+    gross, entry_fees, left = ZERO, ZERO, closing
+    while left:
+        lot = next(lots, None)
+        if lot is None:
+            raise ValueError(f"the open lots of {episode.id} hold less than its open quantity")
+        taken = min(left, lot.quantity)
+        fee = _fee_part(lot.fee, taken, lot.quantity)
+        gross += episode.direction * taken * (execution.price * execution.multiplier - lot.price * lot.multiplier)
+        entry_fees += fee
+        left -= taken
+        used.append(LotUse(lot.exec_id, lot.quantity - taken, lot.fee - fee))
+    after = msgspec.structs.replace(
+        episode,
+        last_at=execution.time,
+        last_by=execution.exec_id,
+        exit_quantity=episode.exit_quantity + closing,
+        exit_value=episode.exit_value + execution.price * closing,
+        gross=episode.gross + gross,
+        matched_fees=episode.matched_fees + entry_fees + exit_fee,
+        fees=episode.fees + exit_fee,
+    )
+    fill = _fill(after, execution, "exit", quantity=closing, fee=exit_fee, realized=gross - entry_fees - exit_fee)
+    if closing == execution.quantity:
+        return Change(episodes=(after,), fills=(fill,), used=tuple(used))
+    rest = remainder(execution, closing)
+    flipped = _enter(_opened(rest, closing), rest)
+    return Change((after, *flipped.episodes), (fill, *flipped.fills), tuple(used), flipped.added)
+
+
+def _fee_part(fee: Decimal, part: Decimal, whole: Decimal) -> Decimal:
+    """The share of a fee that goes with a part of the quantity; the whole quantity takes the whole fee."""
+    return fee if part == whole else (fee * part / whole).quantize(_FEE_STEP)
+
+
+def _fill(
+    episode: Episode,
+    execution: Execution,
+    role: Literal["entry", "exit"],
+    *,
+    quantity: Decimal,
+    fee: Decimal,
+    realized: Decimal = ZERO,
+) -> Fill:
+    return Fill(episode.id, execution.exec_id, execution.time, role, quantity, execution.price, fee, realized)
+
+
+@exactly
+def remainder(execution: Execution, skip: Decimal) -> Execution:
+    """What is left of an execution once its first `skip` units have closed an earlier episode."""
+    if not skip:
+        return execution
+    return msgspec.structs.replace(
+        execution,
+        quantity=execution.quantity - skip,
+        fee=execution.fee - _fee_part(execution.fee, skip, execution.quantity),
+    )
+
+
+class _Book:
+    """One position while a history runs through it."""
+
+    def __init__(self) -> None:
+        self.open: Episode | None = None
+        self.lots: deque[Lot] = deque()
+        self.done: list[Episode] = []
+        self.fills: list[Fill] = []
+
+    def take(self, execution: Execution, skip: Decimal = ZERO) -> None:
+        if skip:
+            rest = remainder(execution, skip)
+            change = _enter(_opened(rest, skip), rest)
+        else:
+            change = advance(self.open, self.lots, execution)
+        for use in change.used:
+            lot = self.lots.popleft()
+            if use.quantity_left:
+                left = msgspec.structs.replace(lot, quantity=use.quantity_left, fee=use.fee_left)
+                self.lots.appendleft(left)
+        if change.added is not None:
+            self.lots.append(change.added)
+        self.fills.extend(change.fills)
+        self.done.extend(episode for episode in change.episodes if not episode.open_quantity)
+        last = change.episodes[-1]
+        self.open = last if last.open_quantity else None
+
+    @property
+    def episodes(self) -> list[Episode]:
+        return self.done if self.open is None else [*self.done, self.open]
+
+
+@exactly
+def match(executions: Iterable[Execution]) -> Matching:
+    """All round trips of a history, of any number of accounts and symbols, in whatever order it is given."""
+    books: dict[tuple[str, str], _Book] = {}
+    seen: set[str] = set()
+    for execution in sorted(executions, key=lambda item: item.key):
+        if execution.exec_id in seen:
+            raise ValueError(f"execution {execution.exec_id} is given twice")
+        seen.add(execution.exec_id)
+        books.setdefault((execution.account_id, execution.symbol), _Book()).take(execution)
+    return _matching(books.values())
+
+
+@exactly
+def replay(executions: Iterable[Execution], skip: Decimal = ZERO) -> Matching:
+    """The round trips of one position from a resume point on: its executions from that key on, and the point's skip."""
+    book = _Book()
+    for index, execution in enumerate(sorted(executions, key=lambda item: item.key)):
+        book.take(execution, skip if index == 0 else ZERO)
+    return _matching([book])
+
+
+def _matching(books: Iterable[_Book]) -> Matching:
+    held = list(books)
+    episodes = sorted((episode for book in held for episode in book.episodes), key=lambda item: item.opened_key)
+    fills = sorted(
+        (fill for book in held for fill in book.fills), key=lambda item: (item.time, item.exec_id, item.role == "entry")
+    )
+    lots = {book.open.id: tuple(book.lots) for book in held if book.open is not None}
+    return Matching(tuple(episodes), lots, tuple(fills))
+
+
+def resume_point(episodes: Sequence[Episode], key: Key) -> ResumePoint | None:
+    """Where a position must be replayed from when the execution at `key` is added, changed or removed.
+
+    `episodes` are the position's, oldest first; enough are those whose `last_key` is not before `key`. None means
+    that `key` is later than all of them: nothing is touched and `advance` does. Otherwise every episode that opened
+    at the point's key or later is replaced by what `replay` gives. (For a changed time take the earlier of the two.)"""
+    touched = next((episode for episode in episodes if episode.last_key >= key), None)
+    if touched is None:
+        return None
+    if key < touched.opened_key:
+        return ResumePoint(key)
+    return ResumePoint(touched.opened_key, touched.opened_skip)
+
+
+def round_trip(
+    episode: Episode, entry_exec_ids: Iterable[str], exit_exec_ids: Iterable[str], flags: Iterable[str] = ()
+) -> RoundTrip:
+    """The episode as an answer shows it; money to the cent, prices to six decimals."""
+    status = episode.status
+    closed_at = episode.last_at if status == "closed" else None
+    entry = divide(episode.entry_value, episode.entry_quantity)
+    leave = divide(episode.exit_value, episode.exit_quantity)
+    return RoundTrip(
+        id=episode.id,
+        account_id=episode.account_id,
+        instrument=episode.symbol,
+        direction="BOT" if episode.direction == 1 else "SLD",
+        entry_exec_ids=tuple(entry_exec_ids),
+        exit_exec_ids=tuple(exit_exec_ids),
+        entry_avg_price=price(entry or ZERO),
+        exit_avg_price=None if leave is None else price(leave),
+        total_quantity=episode.entry_quantity,
+        open_quantity=episode.open_quantity,
+        realized_pnl=None if status == "open" else cents(episode.realized),
+        total_commission=cents(episode.fees),
+        opened_at=episode.opened_at,
+        closed_at=closed_at,
+        status=status,
+        holding_period_seconds=None if closed_at is None else int((closed_at - episode.opened_at).total_seconds()),
+        flags=tuple(flags),
+    )

@@ -1,0 +1,290 @@
+"""Executions in, tax lots and wash sales out: a state that moves on by one event at a time.
+
+Rule 1: a book built event by event and a book built from the whole history are the same book; `build` is the fold.
+Rule 2: everything the book needs to go on is in its lots, so a book is restored from stored lots (`LotBook.restore`).
+Rule 3: events about one underlying arrive in the order of (time, exec_id), over all accounts, because a wash sale looks
+across them. An event from the past is refused; whoever keeps the lots rebuilds that underlying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+
+import msgspec
+
+from zorivest_rpc.embedded.tax import selection
+from zorivest_rpc.embedded.tax.dates import trade_date
+from zorivest_rpc.embedded.tax.holdings import Closing, Holdings
+from zorivest_rpc.embedded.tax.lot import Lot, source_hash
+from zorivest_rpc.embedded.tax.model import (
+    Accounts,
+    AcquisitionSource,
+    AssetClass,
+    CostBasisMethod,
+    Direction,
+    Execution,
+    OptionDelivery,
+    Side,
+    StockSplit,
+    TaxError,
+    WashPolicy,
+)
+from zorivest_rpc.embedded.tax.money import ZERO, apportion, exact
+from zorivest_rpc.embedded.tax.selection import Pick
+from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
+from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
+
+__all__ = ["Event", "LotBook", "Step", "build", "event_order"]
+
+Event = Execution | StockSplit | OptionDelivery
+
+_OPENS = {Side.BOT: Direction.LONG, Side.SLD: Direction.SHORT}
+_CLOSES = {Side.BOT: Direction.SHORT, Side.SLD: Direction.LONG}
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one event changed: lots in their new state, wash sales it caused, remarks for the reader."""
+
+    lots: tuple[Lot, ...] = ()
+    matches: tuple[WashMatch, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def event_order(event: Event) -> tuple[datetime, str]:
+    return (event.time, event.exec_id)
+
+
+class LotBook:
+    """All lots of a set of accounts. `methods` names the accounts that do not use `method`."""
+
+    def __init__(
+        self,
+        *,
+        accounts: Accounts | None = None,
+        policy: WashPolicy | None = None,
+        method: CostBasisMethod = CostBasisMethod.FIFO,
+        methods: Mapping[str, CostBasisMethod] | None = None,
+    ) -> None:
+        self._holdings = Holdings()
+        self._wash = WashRule(self._holdings, accounts or {}, policy or WashPolicy())
+        self._method = method
+        self._methods = dict(methods or {})
+        self._last: dict[str, tuple[datetime, str]] = {}
+        self._splits: dict[str, list[StockSplit]] = {}
+        self.matches: list[WashMatch] = []
+
+    @property
+    def lots(self) -> list[Lot]:
+        return list(self._holdings.lots.values())
+
+    @property
+    def open_lots(self) -> list[Lot]:
+        return [lot for lot in self._holdings.lots.values() if not lot.is_closed]
+
+    @property
+    def closed_lots(self) -> list[Lot]:
+        return [lot for lot in self._holdings.lots.values() if lot.is_closed]
+
+    def lot(self, lot_id: str) -> Lot:
+        return self._holdings.lots[lot_id]
+
+    def last_event(self, symbol: str) -> tuple[datetime, str] | None:
+        """The last (time, exec_id) taken in for a symbol's underlying."""
+        return self._last.get(underlying(symbol))
+
+    def restore(self, lots: Iterable[Lot], splits: Iterable[StockSplit] = ()) -> None:
+        """Take up stored lots: every open one, and the losses of the last 30 days before whatever comes next.
+
+        More closed lots do no harm. `splits` are the share splits already worked into the open lots."""
+        for split in sorted(splits, key=event_order):
+            self._splits.setdefault(split.symbol, []).append(split)
+            self._note(split.symbol, event_order(split))
+        known = list(lots)
+        for lot in known:
+            self._holdings.add(lot)
+            self._note(lot.ticker, (lot.opened_at, lot.linked_trade_ids[0]))
+            if lot.closed_at is not None:
+                self._note(lot.ticker, (lot.closed_at, lot.linked_trade_ids[-1]))
+        self._wash.restore(known, self._scale_since)
+        self._holdings.touched.clear()
+
+    def adopt(self, lot: Lot) -> Step:
+        """Take in a lot that came without a trade: a transfer, a gift, an inheritance; none of them replaces a loss."""
+        if lot.lot_id in self._holdings.lots:
+            raise TaxError("duplicate_lot", f'Lot "{lot.lot_id}" is already in the book.')
+        self._holdings.add(lot)
+        return Step(self._holdings.drain())
+
+    def advance(self, event: Event) -> Step:
+        """Move on by one event and say what changed."""
+        if event.time.tzinfo is None:
+            raise TaxError("naive_time", f"Execution {event.exec_id} has a time without an offset.")
+        group, key = underlying(event.symbol), event_order(event)
+        last = self._last.get(group)
+        if last is not None and key <= last:
+            raise TaxError(
+                "out_of_order", f"Execution {event.exec_id} is not after {last[1]}; rebuild {group} in order."
+            )
+        if isinstance(event, StockSplit):
+            step = self._split(event)
+        elif isinstance(event, OptionDelivery):
+            step = self._deliver(event)
+        else:
+            step = self._trade(event)
+        self._last[group] = key
+        self.matches += step.matches
+        return step
+
+    def _note(self, symbol: str, key: tuple[datetime, str]) -> None:
+        group = underlying(symbol)
+        self._last[group] = max(key, self._last.get(group, key))
+
+    def _scale_since(self, symbol: str, time: datetime) -> Decimal:
+        scale = Decimal(1)
+        for split in self._splits.get(symbol, ()):
+            if split.time > time:
+                scale *= split.ratio
+        return scale
+
+    def _trade(self, fill: Execution, extra: Decimal = ZERO) -> Step:
+        """A fill closes what stands against it and opens the rest; `extra` is option premium that moves into shares."""
+        if fill.quantity <= 0 or fill.price < 0 or fill.multiplier <= 0:
+            raise TaxError(
+                "invalid_execution", f"Execution {fill.exec_id} has no positive quantity or a negative price."
+            )
+        day = trade_date(fill.time)
+        warnings: list[str] = []
+        picks, rest = self._pick(fill, day, warnings)
+        gross = exact(fill.price * fill.quantity * fill.multiplier) + extra
+        net = gross + fill.commission if fill.side is Side.BOT else gross - fill.commission
+        amounts = apportion(exact(net), [*(pick.quantity for pick in picks), rest])
+        closing = Closing(fill.exec_id, fill.time, day, self._method_of(fill))
+        closed = [
+            self._holdings.close(pick.lot.lot_id, pick.quantity, amount, closing)
+            for pick, amount in zip(picks, amounts, strict=False)
+        ]
+        matches = self._wash.after_close(closed)
+        if rest > 0:
+            opened = self._open(fill, day, rest, amounts[-1])
+            self._holdings.add(opened)
+            matches += self._wash.after_open(opened)
+        return Step(self._holdings.drain(), tuple(matches), tuple(warnings))
+
+    def _method_of(self, fill: Execution) -> CostBasisMethod:
+        return fill.method or self._methods.get(fill.account_id, self._method)
+
+    def _pick(self, fill: Execution, day: date, warnings: list[str]) -> tuple[list[Pick], Decimal]:
+        """The lots a fill closes, by the account's method, and the quantity it opens."""
+        where = (fill.account_id, fill.symbol)
+        if self._holdings.direction(*where) is not _CLOSES[fill.side]:
+            return [], fill.quantity
+        method = self._method_of(fill)
+        if method is CostBasisMethod.SPEC_ID and not fill.lot_ids:
+            # Without an identification at the time of sale the oldest lots are sold (Reg. §1.1012-1(c)(1)).
+            warnings.append(f"Execution {fill.exec_id} names no lots; the oldest were used.")
+            method = CostBasisMethod.FIFO
+        if method is CostBasisMethod.AVG_COST:
+            method = self._average(fill, warnings)
+        if method is CostBasisMethod.FIFO:
+            return selection.take(self._holdings.position(*where), fill.quantity)
+        if method is CostBasisMethod.LIFO:
+            return selection.take(self._holdings.newest_first(*where), fill.quantity)
+        lots = list(self._holdings.position(*where))
+        ordered = selection.order(lots, method, price=fill.price, today=day, lot_ids=fill.lot_ids)
+        if method is CostBasisMethod.SPEC_ID:
+            named = {lot.lot_id for lot in ordered}
+            ordered += [lot for lot in lots if lot.lot_id not in named]
+        return selection.take(ordered, fill.quantity)
+
+    def _average(self, fill: Execution, warnings: list[str]) -> CostBasisMethod:
+        lots = list(self._holdings.position(fill.account_id, fill.symbol))
+        warning = selection.average_cost_warning(lots)
+        if warning is not None:
+            warnings.append(warning)
+        if fill.side is Side.SLD:
+            self._holdings.rewrite(selection.average(lots))
+        return CostBasisMethod.FIFO
+
+    def _open(self, fill: Execution, day: date, quantity: Decimal, amount: Decimal) -> Lot:
+        is_long = fill.side is Side.BOT
+        return Lot(
+            lot_id=self._holdings.free_id(f"lot-{fill.exec_id}"),
+            account_id=fill.account_id,
+            ticker=fill.symbol,
+            direction=_OPENS[fill.side],
+            quantity=quantity,
+            multiplier=fill.multiplier,
+            asset_class=fill.asset_class,
+            opened_at=fill.time,
+            open_date=day,
+            cost=amount if is_long else None,
+            received=None if is_long else amount,
+            purchase=fill.order_id or fill.exec_id,
+            linked_trade_ids=(fill.exec_id,),
+            source=fill.source,
+            source_hash=source_hash(fill),
+        )
+
+    def _split(self, split: StockSplit) -> Step:
+        if split.ratio <= 0:
+            raise TaxError("invalid_split", f"Split {split.exec_id} has no positive ratio.")
+        self._splits.setdefault(split.symbol, []).append(split)
+        self._holdings.scale(split.symbol, split.ratio)
+        self._wash.scale(split.symbol, split.ratio)
+        return Step(self._holdings.drain())
+
+    def _deliver(self, event: OptionDelivery) -> Step:
+        """Exercise or assignment: the option closes without a gain and its premium moves into the shares.
+
+        A call exercised or a put assigned buys the shares, a put exercised or a call assigned sells them; a premium
+        paid makes the shares dearer or their sale smaller, a premium received the other way round (Pub. 550)."""
+        terms = option_terms(event.symbol)
+        direction = self._holdings.direction(event.account_id, event.symbol)
+        if terms is None or direction is None:
+            raise TaxError("no_open_lots", f"No open option {event.symbol} in account {event.account_id}.")
+        day = trade_date(event.time)
+        picks, missing = selection.take(self._holdings.position(event.account_id, event.symbol), event.contracts)
+        if missing > 0:
+            raise TaxError("insufficient_quantity", f"{event.contracts} contracts of {event.symbol} are not open.")
+        is_long = direction is Direction.LONG
+        premium, shares = ZERO, ZERO
+        for pick in picks:
+            closed = self._close_delivered(pick, event, day)
+            paid = closed.total_basis if is_long else closed.received
+            premium += paid or ZERO
+            shares += closed.units
+        buys = terms.is_call == is_long
+        return self._trade(
+            Execution(
+                exec_id=event.exec_id,
+                time=event.time,
+                account_id=event.account_id,
+                symbol=terms.underlying,
+                side=Side.BOT if buys else Side.SLD,
+                quantity=shares,
+                price=terms.strike,
+                commission=event.commission,
+                asset_class=AssetClass.EQUITY,
+                source=AcquisitionSource.EXERCISE if is_long else AcquisitionSource.ASSIGNMENT,
+            ),
+            extra=premium if buys == is_long else -premium,
+        )
+
+    def _close_delivered(self, pick: Pick, event: OptionDelivery, day: date) -> Lot:
+        """Close an option at what makes its gain nil."""
+        closing = Closing(event.exec_id, event.time, day, delivered=True)
+        closed = self._holdings.close(pick.lot.lot_id, pick.quantity, ZERO, closing)
+        if closed.direction is Direction.LONG:
+            settled = msgspec.structs.replace(closed, received=closed.total_basis)
+        else:
+            settled = msgspec.structs.replace(closed, cost=(closed.received or ZERO) - closed.wash_sale_adjustment)
+        self._holdings.put(settled)
+        return settled
+
+
+def build(events: Iterable[Event], book: LotBook) -> LotBook:
+    """Advance `book` through a whole history, in order whatever order it comes in."""
+    for event in sorted(events, key=event_order):
+        book.advance(event)
+    return book

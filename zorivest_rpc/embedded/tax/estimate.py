@@ -1,0 +1,251 @@
+"""A year's gains in, the tax they cause out: ordinary brackets, stacked long-term rates, NIIT, state, carryforward.
+
+Rule 1: the estimate is what the trading adds to the tax on everything else. Other income is `agi_estimate`.
+Rule 2: taxable income is income less the standard deduction; what other income leaves of the deduction shelters gains,
+ordinary ones first.
+Rule 3: more gain never means less tax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from zorivest_rpc.embedded.tax import brackets
+from zorivest_rpc.embedded.tax.lot import Lot
+from zorivest_rpc.embedded.tax.model import DISCLAIMER, OWN_TAXABLE, Accounts, FilingStatus, Price, TaxProfile
+from zorivest_rpc.embedded.tax.money import ZERO, cents
+from zorivest_rpc.embedded.tax.netting import Gains, Netted, counted_lots, gains_of, net, split_by_character
+from zorivest_rpc.embedded.tax.tables import StatusTable, federal, statute
+
+__all__ = [
+    "AnnualEstimate",
+    "BracketRow",
+    "FederalEstimate",
+    "RealizedGains",
+    "UnrealizedEstimate",
+    "annual_estimate",
+    "base_income",
+    "estimate_gains",
+    "federal_total",
+    "niit",
+    "state_tax",
+    "year_gains",
+]
+
+
+class BracketRow(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """Dollars of gain taxed at one rate."""
+
+    kind: str
+    rate: Decimal
+    start: Decimal
+    end: Decimal | None
+    amount: Decimal
+    tax: Decimal
+
+
+class RealizedGains(msgspec.Struct, frozen=True, kw_only=True):
+    short_term: Decimal
+    long_term: Decimal
+    ordinary: Decimal
+    net: Decimal
+    deductible_loss: Decimal
+    carryforward_st: Decimal
+    carryforward_lt: Decimal
+
+
+class FederalEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    ordinary_increment: Decimal
+    long_term: Decimal
+    niit: Decimal
+    total: Decimal
+    bracket_breakdown: tuple[BracketRow, ...]
+    marginal_rate: Decimal
+    long_term_rate: Decimal
+    niit_alert: bool
+
+
+class UnrealizedEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Open lots as if sold today: their result, and the tax it would add."""
+
+    short_term: Decimal
+    long_term: Decimal
+    net: Decimal
+    additional_tax: Decimal
+    total_with_unrealized: Decimal
+    skipped_tickers: tuple[str, ...]
+
+
+class AnnualEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    tax_year: int
+    filing_status: FilingStatus
+    realized_gains: RealizedGains
+    federal_estimate: FederalEstimate
+    total_estimated_tax: Decimal
+    brackets_year: int
+    brackets_projected: bool
+    profile_source: str
+    notes: tuple[str, ...] = ()
+    state_estimate: Decimal | UnsetType = UNSET
+    effective_rate: Decimal | UnsetType = UNSET
+    unrealized: UnrealizedEstimate | UnsetType = UNSET
+    disclaimer: str = DISCLAIMER
+
+
+class _Base(msgspec.Struct, frozen=True):
+    """Where the gains begin: ordinary taxable income without them, and the deduction that is left for them."""
+
+    taxable: Decimal
+    unused_deduction: Decimal
+
+
+def base_income(profile: TaxProfile, table: StatusTable) -> _Base:
+    left = profile.agi_estimate - table.standard_deduction
+    return _Base(max(ZERO, left), max(ZERO, -left))
+
+
+def niit(status: FilingStatus, magi: Decimal, investment_income: Decimal) -> Decimal:
+    """Net investment income tax (§1411): on the smaller of the income and the excess over the threshold."""
+    law = statute()
+    excess = max(ZERO, magi - law.niit_threshold[status.value])
+    return cents(law.niit_rate * min(max(ZERO, investment_income), excess))
+
+
+def state_tax(profile: TaxProfile, netted: Netted, ordinary: Decimal) -> Decimal:
+    """A flat rate on what is left after netting."""
+    return cents(profile.state_tax_rate * max(ZERO, netted.short_term + netted.long_term + ordinary))
+
+
+def estimate_gains(profile: TaxProfile, gains: Gains) -> AnnualEstimate:
+    """The estimate for results already summed up."""
+    year = federal(profile.tax_year)
+    table, status = year.of(profile.filing_status), profile.filing_status
+    netted = net(
+        gains, status, carry_st=profile.capital_loss_carryforward, carry_lt=profile.capital_loss_carryforward_lt
+    )
+    base = base_income(profile, table)
+    ordinary = netted.short_term + gains.ordinary - netted.deductible_loss
+    sheltered = min(base.unused_deduction, max(ZERO, ordinary))
+    level = max(ZERO, base.taxable + ordinary - sheltered)
+    unspent = max(ZERO, base.unused_deduction - base.taxable - ordinary)  # deduction or ordinary loss left over
+    long_taxed = max(ZERO, netted.long_term - unspent)
+    ordinary_parts = brackets.slices(table.ordinary_brackets(), base.taxable, level)
+    long_parts = brackets.slices(table.long_term_brackets(), level, level + long_taxed)
+    rows = (*(_row("ordinary", part) for part in ordinary_parts), *(_row("long_term", part) for part in long_parts))
+    increment = cents(brackets.tax_of(ordinary_parts))
+    long_tax = cents(brackets.tax_of(long_parts))
+    net_gain = netted.short_term + netted.long_term + gains.ordinary
+    magi = profile.agi_estimate + net_gain - netted.deductible_loss
+    surtax = niit(status, magi, net_gain)
+    federal_tax = increment + long_tax + surtax
+    state = state_tax(profile, netted, gains.ordinary)
+    total = federal_tax + state
+    whole_net = gains.total - profile.capital_loss_carryforward - profile.capital_loss_carryforward_lt
+    return AnnualEstimate(
+        tax_year=profile.tax_year,
+        filing_status=status,
+        realized_gains=RealizedGains(
+            short_term=cents(gains.short_term),
+            long_term=cents(gains.long_term),
+            ordinary=cents(gains.ordinary),
+            net=cents(gains.total),
+            deductible_loss=cents(netted.deductible_loss),
+            carryforward_st=cents(netted.carryforward_st),
+            carryforward_lt=cents(netted.carryforward_lt),
+        ),
+        federal_estimate=FederalEstimate(
+            ordinary_increment=increment,
+            long_term=long_tax,
+            niit=surtax,
+            total=federal_tax,
+            bracket_breakdown=rows,
+            marginal_rate=brackets.marginal_rate(table.ordinary_brackets(), level),
+            long_term_rate=brackets.marginal_rate(table.long_term_brackets(), level + long_taxed),
+            niit_alert=magi >= statute().niit_alert_from * statute().niit_threshold[status.value],
+        ),
+        state_estimate=state if profile.state or profile.state_tax_rate else UNSET,
+        total_estimated_tax=total,
+        effective_rate=(total / whole_net).quantize(Decimal("0.0001")) if whole_net > 0 else UNSET,
+        brackets_year=year.year,
+        brackets_projected=year.year != profile.tax_year,
+        profile_source=profile.source,
+        notes=tuple(_notes(profile, year.year)),
+    )
+
+
+def _row(kind: str, part: brackets.Slice) -> BracketRow:
+    return BracketRow(
+        kind=kind, rate=part.rate, start=part.start, end=part.end, amount=cents(part.amount), tax=cents(part.tax)
+    )
+
+
+def _notes(profile: TaxProfile, table_year: int) -> Iterable[str]:
+    if table_year != profile.tax_year:
+        yield f"No tax tables for {profile.tax_year}; those of {table_year} were used."
+    if profile.agi_estimate == 0:
+        yield "The profile names no other income, so the gains are taxed from the lowest bracket up."
+
+
+def federal_total(profile: TaxProfile, gains: Gains) -> Decimal:
+    """The whole federal tax of the year: on other income, and what the gains add."""
+    table = federal(profile.tax_year).of(profile.filing_status)
+    on_other_income = brackets.ordinary_tax(table, base_income(profile, table).taxable)
+    return max(ZERO, on_other_income + estimate_gains(profile, gains).federal_estimate.total)
+
+
+def year_gains(
+    lots: Iterable[Lot],
+    profile: TaxProfile,
+    accounts: Accounts,
+    *,
+    until: date | None = None,
+    account_id: str | None = None,
+) -> Gains:
+    """Recognised results of the profile's year, up to `until` where given."""
+    first, last = date(profile.tax_year, 1, 1), date(profile.tax_year, 12, 31)
+    end = last if until is None else min(last, until)
+    return gains_of(counted_lots(lots, accounts, start=first, end=end, account_id=account_id), profile)
+
+
+def annual_estimate(
+    lots: Iterable[Lot],
+    profile: TaxProfile,
+    accounts: Accounts,
+    *,
+    account_id: str | None = None,
+    prices: Mapping[str, Price] | None = None,
+    today: date | None = None,
+) -> AnnualEstimate:
+    """The estimate for a year's closed lots; with `prices` and `today`, open lots are shown beside it as if sold."""
+    known = list(lots)
+    realized = year_gains(known, profile, accounts, account_id=account_id)
+    estimate = estimate_gains(profile, realized)
+    if prices is None or today is None:
+        return estimate
+    open_gains, skipped = Gains(), dict[str, None]()
+    for lot in known:
+        if lot.is_closed or account_id not in (None, lot.account_id):
+            continue
+        if accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged:
+            continue
+        price = prices.get(lot.ticker)
+        if price is None:
+            skipped[lot.ticker] = None
+        else:
+            open_gains += split_by_character(lot, lot.gain_at(price.price), today, profile)
+    whole = estimate_gains(profile, realized + open_gains).total_estimated_tax
+    return msgspec.structs.replace(
+        estimate,
+        unrealized=UnrealizedEstimate(
+            short_term=cents(open_gains.short_term + open_gains.ordinary),
+            long_term=cents(open_gains.long_term),
+            net=cents(open_gains.total),
+            additional_tax=whole - estimate.total_estimated_tax,
+            total_with_unrealized=whole,
+            skipped_tickers=tuple(skipped),
+        ),
+    )

@@ -1,0 +1,111 @@
+"""The life of one MCP session, as a table.
+
+Rule 1: whether a message is legal now is decided here and nowhere else.
+Rule 2: nothing here knows the transport, so no transport can have rules of its own.
+Rule 3: a session of either era is this class; later code reads `session.revision` as a fact.
+
+A session is what the two sides agreed on. Tasks, futures and channels belong to the dispatcher's Conversation.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.protocol.capabilities import NO_CAPABILITIES, Capabilities, read_capabilities
+from zorivest_rpc.protocol.jsonrpc import INVALID_REQUEST, Id
+from zorivest_rpc.protocol.revisions import BY_NAME, LATEST_LEGACY, Revision
+from zorivest_rpc.protocol.types import Implementation, Initialize
+
+__all__ = ["ANY", "HEADERS", "LEGAL", "Phase", "Session", "negotiate"]
+
+ANY: Final = "*"
+HEADERS: Final = ("X-MCP-Toolsets", "X-MCP-Tools", "X-MCP-Exclude-Tools", "X-MCP-Readonly")
+
+
+class Phase(Enum):
+    NEW = "new"  # connected, nothing said
+    GREETED = "greeted"  # `initialize` answered: we may answer, not yet ask
+    READY = "ready"  # in normal operation
+    CLOSED = "closed"
+
+
+LEGAL: Final[dict[Phase, dict[str, Phase]]] = {  # what may arrive in a phase, and the phase it leads to
+    Phase.NEW: {"initialize": Phase.GREETED, "ping": Phase.NEW},
+    Phase.GREETED: {"notifications/initialized": Phase.READY, ANY: Phase.GREETED},
+    Phase.READY: {ANY: Phase.READY},  # ANY leaves out `initialize`: once per session
+    Phase.CLOSED: {},
+}
+_READY: Final = Phase.READY
+
+
+class Session:
+    __slots__ = (
+        "__weakref__",
+        "agent",
+        "asked",
+        "capabilities",
+        "client",
+        "key",
+        "log_level",
+        "phase",
+        "principal",
+        "revision",
+        "subscriptions",
+        "toolsets",
+    )
+
+    def __init__(
+        self,
+        revision: Revision = LATEST_LEGACY,
+        phase: Phase = Phase.NEW,
+        *,
+        client: Implementation | None = None,
+        capabilities: Capabilities = NO_CAPABILITIES,
+        principal: str = "",
+        log_level: str | None = "info",
+        key: str = "",
+    ) -> None:
+        self.revision = revision
+        self.phase = phase
+        self.client = client
+        self.capabilities = capabilities
+        self.principal = principal
+        self.log_level = log_level  # None: this request asked for no log messages (modern era)
+        self.key = key  # the session id on the wire, where the transport has one
+        self.subscriptions: frozenset[str] = frozenset()  # resource URIs of `resources/subscribe`
+        self.toolsets: frozenset[str] = frozenset()  # loaded during the session
+        self.asked: tuple[str, ...] = ()  # what the request's own headers narrow the list to; see HEADERS
+        self.agent = ""  # the User-Agent, where the transport has one
+
+    def check(self, method: str, id: Id | None) -> None:
+        """Advance the phase by this message, or refuse it."""
+        if self.phase is _READY and method != "initialize":
+            return  # the table says so too; this is the line that every call passes
+        steps = LEGAL[self.phase]
+        phase = steps.get(method)
+        if phase is None:
+            phase = None if method == "initialize" else steps.get(ANY)
+            if phase is None:
+                raise ProtocolError(INVALID_REQUEST, self._refusal(method), id=id)
+        self.phase = phase
+
+    def greet(self, params: Initialize) -> None:
+        """What `initialize` settles."""
+        self.revision = negotiate(params.protocol_version)
+        self.client = params.client_info
+        self.capabilities = read_capabilities(params.capabilities, self.revision)
+
+    def _refusal(self, method: str) -> str:
+        if self.phase is Phase.NEW:
+            return f'"{method}" before "initialize"; open the session first'
+        if method == "initialize":
+            return '"initialize" was already answered in this session; open another connection to negotiate again'
+        return "the session is closed"
+
+
+def negotiate(asked: str) -> Revision:
+    """The revision asked for where it has a handshake, else our newest that has one."""
+    row = BY_NAME.get(asked, LATEST_LEGACY)
+    return LATEST_LEGACY if row.modern else row

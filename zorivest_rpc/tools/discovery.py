@@ -1,0 +1,205 @@
+"""The tools about tools: toolsets and loading them, searching the catalogue, and calling what is not listed.
+
+They answer from memory, so they work with the backend down and the guard locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from zorivest_rpc.audience import Audience, sizes
+from zorivest_rpc.call import Call, Handler, Outcome, give
+from zorivest_rpc.catalog.search import SearchIndex
+from zorivest_rpc.catalog.spec import Mode, ToolSpec
+from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
+from zorivest_rpc.errors import ToolError
+from zorivest_rpc.protocol.content import text
+from zorivest_rpc.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.protocol.session import Session
+
+__all__ = ["Discovery"]
+
+_BYTES_PER_TOKEN: Final = 4  # of JSON in English; an estimate for people, not a bill
+
+
+class Discovery:
+    """`changed` tells a session that its list is another one now; `run` is the chain of a tool by name."""
+
+    def __init__(self, audience: Audience, changed: Callable[[Session], None], run: Callable[[str], Handler]) -> None:
+        self._audience = audience
+        self._changed = changed
+        self._run = run
+        self._index: SearchIndex | None = None
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "list_available_toolsets": self.list_available_toolsets,
+            "describe_toolset": self.describe_toolset,
+            "enable_toolset": self.enable_toolset,
+            "tool_search": self.tool_search,
+            "call_tool": self.call_tool,
+        }
+
+    async def list_available_toolsets(self, call: Call) -> Outcome:
+        audience, session = self._audience, call.session
+        shown = []
+        for toolset in audience.definitions.toolsets:
+            inside = members(audience.definitions, toolset.name)
+            size = sizes(audience, session, inside)
+            shown.append(
+                {
+                    "name": toolset.name,
+                    "description": toolset.description,
+                    "tool_count": len(inside),
+                    "loaded": audience.loaded(session, toolset.name),
+                    "always_loaded": toolset.always_loaded,
+                    "definition_bytes": size,
+                    "estimated_tokens": size // _BYTES_PER_TOKEN,
+                }
+            )
+        return give({"toolsets": shown, "total_tools": sum(entry["tool_count"] for entry in shown)})
+
+    async def describe_toolset(self, call: Call) -> Outcome:
+        name = self._known(call.arguments["toolset_name"])
+        audience = self._audience
+        toolset = next(each for each in audience.definitions.toolsets if each.name == name)
+        tools = [self._described(call.session, spec) for spec in members(audience.definitions, name)]
+        return give(
+            {
+                "name": name,
+                "description": toolset.description,
+                "loaded": audience.loaded(call.session, name),
+                "tools": tools,
+            }
+        )
+
+    def _described(self, session: Session, spec: ToolSpec) -> dict[str, Json]:
+        given: dict[str, Json] = {
+            "name": spec.name,
+            "description": spec.description.minimal,
+            "annotations": {
+                "readOnlyHint": spec.annotations.read_only_hint,
+                "destructiveHint": spec.annotations.destructive_hint,
+                "idempotentHint": spec.annotations.idempotent_hint,
+            },
+        }
+        refused = self._audience.limits(session).refusal(spec)
+        if refused is not None:
+            given["refused"] = refused[1]
+        return given
+
+    async def enable_toolset(self, call: Call) -> Outcome:
+        """Unknown, loaded already, not for this client, or done: in this order."""
+        name = self._known(call.arguments["toolset_name"])
+        audience, session = self._audience, call.session
+        inside = members(audience.definitions, name)
+        if audience.loaded(session, name):
+            return give({"message": f'Toolset "{name}" is already loaded ({len(inside)} tools).', "toolset": name})
+        limits = audience.limits(session)
+        allowed = [spec for spec in inside if limits.refusal(spec) is None]
+        if not allowed:
+            reason = limits.refusal(inside[0])
+            words = f'Toolset "{name}" cannot be enabled: {reason[1] if reason else "it is empty"}.'
+            raise ToolError(words, code=reason[0] if reason else "empty", next="Ask the operator to lift the limit.")
+        definitions = [audience.definition(session, spec) for spec in allowed]
+        lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
+        if session.revision.modern:
+            message = (
+                f'Toolset "{name}" has {len(allowed)} tools. In this protocol revision a list does not change because '
+                "of a call: run them with call_tool (name and arguments)."
+            )
+            return _with_text({"message": message, "toolset": name, "tools": definitions}, f"{message}\n{lines}")
+        profile = audience.profile(session)
+        if profile.mode is Mode.STATIC:
+            raise ToolError(
+                "Dynamic tool loading is not supported by your IDE. Restart the MCP server with --toolsets "
+                f"{name} to include this category. Without a restart: call_tool runs any of its tools by name."
+                f"\n{lines}",
+                code="static_client",
+                next=f"Use call_tool with one of: {', '.join(spec.name for spec in allowed)}.",
+            )
+        session.toolsets |= {name}
+        soon = {
+            "yes": "Tools are now available.",
+            "next-turn": "Tools are available from your next turn.",
+        }.get(profile.traits.list_changed, "Your client may not refresh its list; call_tool works at once.")
+        if profile.mode is Mode.ANTHROPIC and profile.traits.list_changed != "yes":
+            soon = "Tools are available from your next turn."
+        message = f'✅ Toolset "{name}" enabled ({len(allowed)} tools). {soon}'
+        count, limit = len(audience.listed(session)), profile.traits.tool_limit
+        given: dict[str, Json] = {"message": message, "toolset": name, "tools": definitions}
+        if limit is not None and count > limit:
+            given["warning"] = f"{count} tools are listed now; {profile.title} works best with at most {limit}."
+        outcome = _with_text(given, f"{message}\n{lines}")
+        outcome.after = [lambda: self._changed(session)]
+        return outcome
+
+    def _known(self, name: str) -> str:
+        known = toolset_names(self._audience.definitions)
+        if name in known:
+            return name
+        near = nearest(name, known)
+        raise ToolError(
+            f'Unknown toolset "{name}". Use list_available_toolsets to see available groups.',
+            code="unknown_toolset",
+            next=f'Did you mean "{near}"?' if near else f"There are: {', '.join(known)}.",
+        )
+
+    async def tool_search(self, call: Call) -> Outcome:
+        """The whole catalogue within the session's limits, listed or not."""
+        if self._index is None:
+            self._index = SearchIndex(tuple(self._audience.definitions.tools))
+        query, limit = call.arguments["query"], call.arguments.get("limit", 5)
+        regex = call.arguments.get("mode", "bm25") == "regex"
+        found = self._index.expression(query) if regex else self._index.words(query)
+        limits, session = self._audience.limits(call.session), call.session
+        specs = [match.tool for match in found if limits.refusal(match.tool) is None]
+        listed = {spec.name for spec in self._audience.listed(session)}
+        matches = [
+            {
+                "name": spec.name,
+                "toolset": spec.toolset,
+                "description": spec.description.rich,
+                "inputSchema": spec.input_schema,
+                "annotations": self._described(session, spec)["annotations"],
+                "listed": spec.name in listed,
+            }
+            for spec in specs[:limit]
+        ]
+        given: dict[str, Json] = {"matches": matches, "total": len(specs)}
+        if not matches:
+            given["hint"] = "Nothing matches. Try other words, or list_available_toolsets for the groups there are."
+        elif not all(entry["listed"] for entry in matches):
+            given["hint"] = "A tool that is not listed runs through call_tool with its name and arguments."
+        return give(given)
+
+    async def call_tool(self, call: Call) -> Outcome:
+        """The same validation, limits and chain as a direct call; the inner tool is the one that is counted."""
+        name, arguments = call.arguments["name"], call.arguments.get("arguments", {})
+        spec = self._audience.specs.get(name)
+        if spec is None or name == "call_tool":
+            raise self._unknown(name)
+        refusal = self._audience.refusal(call.session, name)
+        if refusal is not None:
+            raise refusal
+        tool = self._audience.view(call.session).find(name)
+        assert tool is not None
+        tool.check(arguments)
+        return await self._run(name)(call.dispatch(name, arguments))
+
+    def _unknown(self, name: str) -> ToolError:
+        if name == "call_tool":
+            return ToolError("call_tool cannot call itself.", code="recursion", next="Name the tool you want to run.")
+        near = nearest(name, self._audience.specs)
+        return ToolError(
+            f'There is no tool "{name}".',
+            code="unknown_tool",
+            next=(f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do.",
+        )
+
+
+def _with_text(value: dict[str, Json], words: str) -> Outcome:
+    """Definitions are for the structure; the text names the tools and does not repeat their schemas."""
+    brief = {key: entry for key, entry in value.items() if key != "tools"}
+    return Outcome([text(words), text(dumps(brief).decode())], value)

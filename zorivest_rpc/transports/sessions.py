@@ -1,0 +1,268 @@
+"""Session ids that rebuild their session, and the little that has to be remembered beside them.
+
+An id is a sealed capsule of what `initialize` settled, so a session that nobody holds in memory revives, after an idle
+hour as after `kill -9`. What changed since lives in a journal, one short line per change; so does a DELETE, as a
+tombstone until the id would have ended anyway. A new key ends all sessions.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from secrets import token_bytes
+from typing import IO, Any, Final
+
+import msgspec
+
+from zorivest_rpc.announce import Announcer, Standing
+from zorivest_rpc.dispatcher import Conversation
+from zorivest_rpc.protocol.capabilities import Capabilities
+from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.protocol.revisions import BY_NAME
+from zorivest_rpc.protocol.seal import BadSeal, Seal
+from zorivest_rpc.protocol.session import Phase, Session
+from zorivest_rpc.protocol.types import Implementation
+from zorivest_rpc.transports.streams import SessionStreams
+
+__all__ = ["Journal", "LiveSession", "SessionStore", "load_key"]
+
+log: Final = logging.getLogger("zorivest_rpc")
+LIFE: Final = 24 * 3600.0
+_DEAD: Final = "dead"
+
+
+def load_key(path: Path) -> bytes:
+    """The sealing key of a data directory, made at the first start; only its owner may read it."""
+    try:
+        key = path.read_bytes()
+        if len(key) == 32:
+            return key
+        log.warning("%s is not a key of ours; a new one ends all sessions", path)
+    except FileNotFoundError:
+        pass
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = token_bytes(32)
+    partial = path.with_name(path.name + ".new")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, key)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(partial, path)
+    return key
+
+
+class Journal:
+    """id -> what is remembered of it, on disk in the order it happened. Without a path it lives in memory alone.
+
+    Appending is one write without fsync: it survives the death of the process, not of the machine, and without it a
+    session still works from its capsule."""
+
+    def __init__(self, path: Path | None, now: Callable[[], float]) -> None:
+        self._now = now
+        self._states: dict[str, tuple[float, Json]] = {}
+        self._file: IO[bytes] | None = None
+        if path is not None:
+            self._read(path)
+            self._compact(path)
+            self._file = path.open("ab", buffering=0)
+
+    def get(self, name: str) -> Json:
+        state = self._states.get(name)
+        return None if state is None else state[1]
+
+    def put(self, name: str, expires: float, state: Json) -> None:
+        if len(self._states) > 10_000:
+            self._prune()
+        self._states[name] = (expires, state)
+        if self._file is not None:
+            self._file.write(msgspec.json.encode([name, expires, state]) + b"\n")
+
+    def _read(self, path: Path) -> None:
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                name, expires, state = msgspec.json.decode(line)
+                self._states[str(name)] = (float(expires), state)
+            except (msgspec.DecodeError, ValueError, TypeError):
+                continue  # a line that a crash cut short, or damage: the capsule alone still works
+        self._prune()
+
+    def _prune(self) -> None:
+        now = self._now()
+        self._states = {name: entry for name, entry in self._states.items() if entry[0] > now}
+
+    def _compact(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        partial = path.with_name(path.name + ".new")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for name, (expires, state) in self._states.items():
+                file.write(msgspec.json.encode([name, expires, state]) + b"\n")
+        os.replace(partial, path)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class LiveSession:
+    """A session that is in memory: its conversation, its standing stream and its streams to resume."""
+
+    __slots__ = ("conversation", "expires", "id", "session", "standing", "streams", "used")
+
+    def __init__(self, id: str, session: Session, expires: float, epoch: str, most_kept: int) -> None:
+        self.id = id
+        self.session = session
+        self.expires = expires
+        self.conversation = Conversation(session)
+        self.standing = Standing(self.conversation)
+        self.streams = SessionStreams(epoch, most_kept)
+        self.used = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.conversation.running and not self.streams.open_count
+
+
+class SessionStore:
+    def __init__(
+        self,
+        seal: Seal,
+        announcer: Announcer,
+        journal: Journal,
+        now: Callable[[], float],
+        epoch: str,
+        *,
+        life: float = LIFE,
+        idle: float = 1_800.0,
+        most: int = 10_000,
+        most_kept: int = 256,
+    ) -> None:
+        self._seal = seal
+        self._announcer = announcer
+        self._journal = journal
+        self._now = now
+        self._epoch = epoch
+        self._life = life
+        self._idle = idle
+        self._most = most
+        self._most_kept = most_kept
+        self._live: dict[str, LiveSession] = {}
+        self._swept = 0.0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def live(self) -> list[LiveSession]:
+        return list(self._live.values())
+
+    def mint(self, session: Session) -> str:
+        """An id for a session that has just been greeted. Nothing is stored: an abandoned session costs nothing."""
+        client = session.client or Implementation("")
+        payload = [
+            session.revision.name,
+            client.name[:64],
+            client.version[:32],
+            list(msgspec.structs.astuple(session.capabilities)),
+            [text[:512] for text in session.asked],
+            session.agent[:64],
+            token_bytes(12),
+        ]
+        expires = self._now() + self._life
+        return self._seal.close("session", payload, bound_to=session.principal, expires=expires)
+
+    def find(self, id: str, principal: str) -> LiveSession | None:
+        """The session of this id, revived where need be; None if it is over, foreign or somebody else's."""
+        live = self._live.get(id)
+        now = self._now()
+        if live is not None:
+            if live.session.principal != principal or now > live.expires:
+                return None
+            live.used = now
+            return live
+        return self._revive(id, principal, now)
+
+    def _revive(self, id: str, principal: str, now: float) -> LiveSession | None:
+        try:
+            payload = self._seal.open("session", id, bound_to=principal, now=now)
+        except BadSeal:
+            return None
+        state = self._journal.get(_name(id))
+        if state == _DEAD:
+            return None
+        revision, name, version, capabilities, asked, agent, _ = payload
+        session = Session(
+            BY_NAME[revision],
+            Phase.READY,
+            client=Implementation(name, version),
+            capabilities=Capabilities(*capabilities),
+            principal=principal,
+            key=id,
+        )
+        session.asked = tuple(asked)
+        session.agent = agent
+        if isinstance(state, dict):
+            session.log_level = state.get("level", session.log_level)
+            session.subscriptions = frozenset(state.get("uris", ()))
+            session.toolsets = frozenset(state.get("toolsets", ()))
+        expires = _expiry(id)
+        live = LiveSession(id, session, expires, self._epoch, self._most_kept)
+        live.used = now
+        if len(self._live) >= self._most or now - self._swept > 60:
+            self.sweep()
+        self._live[id] = live
+        self._announcer.join(live.standing)
+        return live
+
+    def remember(self, session: Session) -> None:
+        """Something about it changed that should survive a restart."""
+        if not session.key:
+            return
+        state: dict[str, Any] = {"level": session.log_level}
+        if session.subscriptions:
+            state["uris"] = sorted(session.subscriptions)
+        if session.toolsets:
+            state["toolsets"] = sorted(session.toolsets)
+        self._journal.put(_name(session.key), _expiry(session.key), state)
+
+    def end(self, live: LiveSession) -> None:
+        """DELETE: gone for good, here and after a restart."""
+        self._journal.put(_name(live.id), live.expires, _DEAD)
+        self._forget(live)
+        live.session.phase = Phase.CLOSED
+        live.conversation.close()
+        live.streams.close()
+
+    def sweep(self) -> None:
+        """Forget what is idle, the longest unused first where there are too many; all of it can revive."""
+        now = self._swept = self._now()
+        idle = [live for live in self._live.values() if live.is_idle]
+        for live in idle:
+            if now - live.used > self._idle or now > live.expires:
+                self._forget(live)
+        surplus = len(self._live) - self._most + max(1, self._most // 10)
+        if surplus > 0:
+            for live in sorted((each for each in idle if each.id in self._live), key=lambda each: each.used)[:surplus]:
+                self._forget(live)
+
+    def _forget(self, live: LiveSession) -> None:
+        self._live.pop(live.id, None)
+        self._announcer.leave(live.conversation)
+
+
+def _name(id: str) -> str:
+    """What the journal calls a session: the seal of its id, which is as unique and shorter."""
+    return id[:32]
+
+
+def _expiry(id: str) -> float:
+    return float(msgspec.msgpack.decode(bytes.fromhex(id)[16:])[0])

@@ -1,0 +1,175 @@
+"""The event streams of one legacy session: ids, a bounded replay of each, and which connection carries it now.
+
+An event id is `epoch.stream.number`; the stream's name holds the JSON-RPC id of the request it answers, so that even
+after a restart a client that resumes can be told what became of *that* request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from zorivest_rpc.protocol.framing import sse_event
+from zorivest_rpc.protocol.jsonrpc import Id, encode_id
+from zorivest_rpc.transports.answers import EventStream
+
+__all__ = ["RETRY_MS", "ResumePoint", "SessionStreams", "Stream", "read_event_id"]
+
+RETRY_MS: Final = 1_000
+_MOST_BYTES: Final = 4 << 20  # of one stream's replay
+_MOST_FINISHED: Final = 32  # streams kept after their answer
+_MOST_STANDING: Final = 8
+
+
+class ResumePoint(msgspec.Struct, frozen=True):
+    """What a Last-Event-ID says. `request` is None for a standing stream."""
+
+    epoch: str
+    stream: str
+    number: int
+    request: Id | None
+
+
+def read_event_id(text: str) -> ResumePoint | None:
+    parts = text.split(".")
+    if len(parts) != 3:
+        return None
+    epoch, stream, number = parts
+    counter, dash, request = stream.partition("-")
+    if not dash or not counter or not number.isascii() or not number.isdigit() or len(number) > 12:
+        return None
+    try:
+        id = msgspec.json.decode(bytes.fromhex(request), type=int | str) if request else None
+    except (ValueError, msgspec.DecodeError):
+        return None
+    return ResumePoint(epoch, stream, int(number), id)
+
+
+class Stream:
+    """One stream of events. It outlives the connection that carries it."""
+
+    __slots__ = ("_bytes", "_epoch", "_kept", "_most", "_number", "connection", "finished", "name")
+
+    def __init__(self, epoch: str, name: str, most: int) -> None:
+        self._epoch = epoch
+        self._kept: deque[tuple[int, bytes]] | None = None  # made at the first event
+        self._most = most
+        self._bytes = 0
+        self._number = 0
+        self.name = name
+        self.connection: EventStream | None = None
+        self.finished = False
+
+    def carry(self, connection: EventStream, *, prime: bool) -> None:
+        """From now on over this connection; a priming event gives the client something to resume from."""
+        self.connection = connection
+        if prime:
+            connection.write(b"id: %b\nretry: %d\ndata: \n\n" % (self._id(self._number), RETRY_MS))
+
+    def send(self, frame: bytes) -> None:
+        self._number += 1
+        event = sse_event(frame, self._id(self._number))
+        self._keep(event)
+        if self.connection is not None:
+            self.connection.write(event)
+
+    def finish(self) -> None:
+        """Nothing follows; the connection ends when it has carried what was sent."""
+        self.finished = True
+        if self.connection is not None:
+            self.connection.close()
+
+    def hang_up(self) -> None:
+        """End the connection, not the stream: the client comes back for the rest."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def replay(self, after: int, connection: EventStream) -> None:
+        """What followed that event, over the new connection, which carries the stream from here on."""
+        old, self.connection = self.connection, connection
+        if old is not None and old is not connection:
+            old.close()
+        for number, event in self._kept or ():
+            if number > after:
+                connection.write(event)
+        if self.finished:
+            connection.close()
+
+    def _id(self, number: int) -> bytes:
+        return f"{self._epoch}.{self.name}.{number}".encode()
+
+    def _keep(self, event: bytes) -> None:
+        if self._kept is None:
+            self._kept = deque()
+        self._kept.append((self._number, event))
+        self._bytes += len(event)
+        while len(self._kept) > self._most or (self._bytes > _MOST_BYTES and len(self._kept) > 1):
+            self._bytes -= len(self._kept.popleft()[1])
+
+
+class SessionStreams:
+    """All streams of a session; the finished ones are kept for a while, the oldest go first."""
+
+    __slots__ = ("_counter", "_epoch", "_finished", "_most", "_named", "_standing")
+
+    def __init__(self, epoch: str, most: int) -> None:
+        self._epoch = epoch
+        self._most = most
+        self._counter = 0
+        self._named: dict[str, Stream] | None = None
+        self._finished: deque[str] | None = None
+        self._standing: list[Stream] | None = None
+
+    @property
+    def open_count(self) -> int:
+        streams = [*(self._named or {}).values(), *(self._standing or ())]
+        return sum(1 for stream in streams if stream.connection is not None and stream.connection.is_open)
+
+    def for_request(self, id: Id) -> Stream:
+        stream = self._new(encode_id(id).hex())
+        if self._named is None:
+            self._named, self._finished = {}, deque()
+        self._named[stream.name] = stream
+        return stream
+
+    def finished(self, stream: Stream) -> None:
+        assert self._named is not None
+        assert self._finished is not None
+        self._finished.append(stream.name)
+        while len(self._finished) > _MOST_FINISHED:
+            self._named.pop(self._finished.popleft(), None)
+
+    def find(self, name: str) -> Stream | None:
+        for stream in self._standing or ():
+            if stream.name == name:
+                return stream
+        return (self._named or {}).get(name)
+
+    def open_standing(self) -> Stream | None:
+        """One more standing stream, or None if there are too many; messages go to the newest that is open."""
+        known = self._standing or []
+        if len(known) >= _MOST_STANDING:
+            closed = next((each for each in known if each.connection is None or not each.connection.is_open), None)
+            if closed is None:
+                return None
+            known.remove(closed)  # the oldest that could still have been resumed
+        stream = self._new("")
+        self._standing = [*known, stream]
+        return stream
+
+    def standing(self) -> Stream | None:
+        for stream in reversed(self._standing or ()):
+            if stream.connection is not None and stream.connection.is_open:
+                return stream
+        return None
+
+    def close(self) -> None:
+        for stream in (*(self._named or {}).values(), *(self._standing or ())):
+            stream.hang_up()
+
+    def _new(self, request: str) -> Stream:
+        self._counter += 1
+        return Stream(self._epoch, f"{self._counter:x}-{request}", self._most)
