@@ -286,6 +286,9 @@ def test_keys_can_be_listed_created_and_revoked_from_the_terminal(
     assert raw not in output
     assert keys.main(["revoke", listed[0]["key_id"], *place]) == 1
     assert "last admin key" in capsys.readouterr().err
+    assert keys.main(["create", "--label", "next", "--role", "admin", "--store", *place]) == 0
+    assert stored_key(home, ENVIRON) == capsys.readouterr().out.splitlines()[0]
+    assert keys.main(["revoke", listed[0]["key_id"], *place]) == 0  # with the new key
     monkeypatch.setenv("ZORIVEST_API_KEY", raw)
     assert keys.main(["list", *place]) == 1
     assert "revoked" in capsys.readouterr().err

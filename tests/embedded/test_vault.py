@@ -74,6 +74,17 @@ async def test_every_file_belongs_to_its_owner_alone(admin: Caller, directory: D
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+async def test_a_full_disk_does_not_keep_the_owner_out(
+    anybody: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    await anybody.unlock(api_key)
+    monkeypatch.setattr("zorivest_rpc.embedded.vault.write_private", full)
+    await anybody.unlock(api_key)
+
+
 async def test_the_bootstrap_file_holds_no_key_and_follows_its_layout(
     admin: Caller, directory: DataDir, api_key: str
 ) -> None:

@@ -54,6 +54,11 @@ def _list(backend: _Backend, as_json: bool) -> int:
 def _create(backend: _Backend, arguments: argparse.Namespace) -> int:
     body = {"label": arguments.label, "role": arguments.role, "expires_in": arguments.expires_in}
     key = backend.ask("POST", "/auth/keys", body)
+    if arguments.store:
+        from zorivest_rpc.embedded.keystore import store_key
+        from zorivest_rpc.embedded.paths import DataDir
+
+        store_key(DataDir(arguments.data_dir), key["raw_key"], use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off")
     text = f"{key['raw_key']}\nkey id {key['key_id']}, role {key['role']}; the key is not shown again"
     _print(key, text, arguments.json)
     return 0
@@ -126,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("--label", required=True, help="what the key is for")
     create.add_argument("--role", choices=["read-only", "read-write", "admin"], default="read-write")
     create.add_argument("--expires-in", type=int, metavar="SECONDS", help="how long the key works")
+    create.add_argument("--store", action="store_true", help="keep it as the key that servers of this directory use")
     revoke = commands.add_parser("revoke", parents=[shared], help="withdraw a key and end its sessions")
     revoke.add_argument("key_id")
     return parser

@@ -7,6 +7,7 @@ Rule 3: the file is replaced whole; one process writes it, the backend that hold
 from __future__ import annotations
 
 import base64
+import contextlib
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -168,7 +169,8 @@ class Vault:
         if dek is None:
             raise Unauthorized("invalid_api_key", "The API key does not open this database.")
         entry.last_used_at = now
-        self._save()
+        with contextlib.suppress(OSError):  # a full disk must not keep the owner out
+            self._save()
         return entry, dek
 
     @staticmethod
