@@ -24,6 +24,7 @@ PUBLISHED = {
     1: "81cd2a7af2750ef2",
     2: "6a181c7dbd32c120",
     3: "42356db1237f1bae",
+    4: "9e762269b3af8d87",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

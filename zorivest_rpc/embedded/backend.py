@@ -22,6 +22,7 @@ from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
 from .logs import FEATURES, Logs
+from .market.outbound import Outbound, load_addresses
 from .paths import DataDir
 from .sessions import Session, Sessions
 from .settings import Settings
@@ -59,6 +60,7 @@ class Embedded:
         self.confirmations = Confirmations(clock)
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
+        self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
         self._settings: Settings | None = None
@@ -199,6 +201,7 @@ class Embedded:
 
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
+        await self.outbound.close()
         try:
             await self.lock("backend")
         except Refusal as exc:

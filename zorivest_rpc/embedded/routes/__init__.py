@@ -4,7 +4,7 @@ Within a module, and between modules, a fixed path stands before a placeholder t
 
 from __future__ import annotations
 
-from . import auth, confirmation, guard, service, settings, system
+from . import auth, confirmation, guard, identifiers, market_data, service, settings, system
 
 __all__ = ["AREAS"]
 
@@ -15,4 +15,6 @@ AREAS = (
     service.ROUTES,
     settings.ROUTES,
     system.ROUTES,
+    market_data.ROUTES,
+    identifiers.ROUTES,
 )
