@@ -1,4 +1,4 @@
-"""A local server that stands for every provider and broker: it answers what a test told it and keeps what it was asked."""
+"""A local server that stands for every provider and broker: it answers as told and keeps what it was asked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Asked:
 
 @dataclass
 class Upstream:
-    """Answers by path: JSON data, a response, a maker of responses, or a list of these to be given one after another."""
+    """Answers by path: JSON data, a maker of responses, or a `Sequence` of these, given one after another."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
@@ -85,6 +85,6 @@ async def start(upstream: Upstream) -> TestServer:
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", upstream.handle)
     server = TestServer(app)
-    await server.start_server()
+    await server.start_server(access_log=None)
     upstream.address = f"http://127.0.0.1:{server.port}"
     return server
