@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import TypeVar
@@ -32,6 +33,7 @@ from .vault import KeyEntry, Role, Vault
 __all__ = ["Embedded"]
 
 T = TypeVar("T")
+WORKERS = 2
 
 log = logging.getLogger("zorivest.app")
 
@@ -70,6 +72,7 @@ class Embedded:
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
         self._logging = asyncio.Lock()
+        self._workers = ThreadPoolExecutor(WORKERS, "zorivest-worker")
 
     @classmethod
     def create(
@@ -199,9 +202,14 @@ class Embedded:
             rotation = await settings.value("logging.rotation_mb")
             self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
+    async def work(self, job: Callable[[], T]) -> T:
+        """Run a long computation on its own threads: few, so that neither the loop nor the database waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers, job)
+
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
         await self.outbound.close()
+        self._workers.shutdown(wait=False, cancel_futures=True)
         try:
             await self.lock("backend")
         except Refusal as exc:

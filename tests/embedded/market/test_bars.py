@@ -11,14 +11,15 @@ from sqlalchemy import Connection, func, select
 from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
 from tests.embedded.upstream import Upstream, status
+from zorivest_rpc.embedded import bars as price_bars
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.errors import Unavailable
-from zorivest_rpc.embedded.market.bars import available, bars_for_analysis, select_bars, store_bars
+from zorivest_rpc.embedded.errors import BadUpstream
+from zorivest_rpc.embedded.market.bars import beginning, select_bars, store_bars
 from zorivest_rpc.embedded.market.market import Market
 from zorivest_rpc.embedded.market.shapes import Bar
 from zorivest_rpc.embedded.market.tables import market_ohlcv
 
-DAY = datetime(2026, 3, 9, 4, tzinfo=UTC)
+DAY = datetime(2026, 3, 9, tzinfo=UTC)
 
 
 def bar(at: datetime, close: str = "10.5", provider: str = "Yahoo Finance") -> Bar:
@@ -66,19 +67,31 @@ async def test_a_span_includes_its_start_and_not_its_end_and_a_limit_takes_the_l
     assert await backend.database().write(job) == ([10, 11, 12], [12, 13])
 
 
-async def test_the_analysis_gets_bars_that_reach_into_the_span(backend: Embedded, admin: Caller) -> None:
-    start = DAY + timedelta(hours=10)
-
+async def test_the_analysis_finds_what_was_fetched(backend: Embedded, admin: Caller) -> None:
     def job(conn: Connection) -> None:
-        store_bars(conn, "AAPL", "1d", [bar(DAY), bar(DAY + timedelta(days=1))])
+        store_bars(conn, "AAPL", "1d", [bar(DAY), bar(DAY + timedelta(days=1), provider="Alpaca")])
         store_bars(conn, "AAPL", "1h", [bar(DAY)])
-        assert available(conn, "AAPL", DAY, start) == ["1d"]
-        bars, source = bars_for_analysis(conn, "AAPL", "1d", start, start + timedelta(hours=1))
-        assert ([item.time for item in bars], source) == ([DAY, DAY + timedelta(days=1)], "Yahoo Finance")
-        assert (bars[0].high, bars[0].low) == (Decimal("11.25"), Decimal("9.75"))
-        assert bars_for_analysis(conn, "MSFT", "1d", start, start) == ([], None)
+        noon = DAY + timedelta(hours=12)
+        assert price_bars.available(conn, "AAPL", noon, noon) == ["1d"]
+        found = price_bars.between(conn, "AAPL", "1d", noon, noon + timedelta(days=1))
+        assert [item.time for item in found.bars] == [DAY, DAY + timedelta(days=1)]
+        assert (found.bars[0].high, found.source) == (Decimal("11.25"), "Alpaca, Yahoo Finance")
 
     await backend.database().write(job)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(2026, 3, 9, tzinfo=UTC),
+        datetime(2026, 3, 9, 4, tzinfo=UTC),
+        datetime(2026, 3, 9, 13, 30, tzinfo=UTC),
+        datetime(2026, 3, 10, 3, 59, tzinfo=UTC),
+    ],
+)
+def test_a_day_begins_at_midnight_however_it_was_stamped(moment: datetime) -> None:
+    assert beginning(moment, "1d") == datetime(2026, 3, 9, tzinfo=UTC)
+    assert beginning(moment, "1h") == moment
 
 
 async def test_an_interval_that_does_not_exist_is_a_mistake_of_the_caller(backend: Embedded, admin: Caller) -> None:
@@ -86,25 +99,15 @@ async def test_an_interval_that_does_not_exist_is_a_mistake_of_the_caller(backen
         await backend.database().write(lambda conn: store_bars(conn, "AAPL", "7m", [bar(DAY)]))
 
 
-async def test_bars_for_a_holding_period_are_fetched_once_and_then_stored(
+async def test_bars_for_a_holding_period_are_fetched_for_the_analysis(
     backend: Embedded, market: Caller, upstream: Upstream
 ) -> None:
     feed = Market(backend.database(), backend.settings(), backend.fields(), backend.outbound)
     upstream.answers["/yahoo/v8/finance/chart/AAPL"] = shapes.CHART
     start, end = datetime(2026, 3, 9, 14, tzinfo=UTC), datetime(2026, 3, 10, 14, tzinfo=UTC)
-    bars, resolution, source = await feed.bars_covering("AAPL", "1d", start, end)
-    assert ([item.high for item in bars], resolution, source) == (
-        [Decimal(189), Decimal("191.5")],
-        "1d",
-        "Yahoo Finance",
-    )
-    assert await feed.bars_covering("AAPL", "15min", start, end) == (
-        bars,
-        "1d",
-        source,
-    )  # coarse is better than nothing
-    assert len(upstream.asked) == 1
+    assert await feed.fetch_bars("AAPL", "1d", start, end) == 2
+    found = await backend.database().read(lambda conn: price_bars.between(conn, "AAPL", "1d", start, end))
+    assert ([item.high for item in found.bars], found.source) == ([Decimal(189), Decimal("191.5")], "Yahoo Finance")
     upstream.answers["/yahoo/v8/finance/chart/MSFT"] = status(403)
-    with pytest.raises(Unavailable) as refused:
-        await feed.bars_covering("MSFT", "1d", start, end)
-    assert refused.value.code == "no_bar_data"
+    with pytest.raises(BadUpstream):
+        await feed.fetch_bars("MSFT", "1d", start, end)

@@ -229,13 +229,16 @@ async def test_bars_have_one_shape_from_every_provider(
 async def test_bars_of_polygon_are_read_to_the_last_page(market: Caller, upstream: Upstream, connect: Connect) -> None:
     await only(market, connect, "polygon")
     start, end = 1773014400000, 1773100799999
-    path = f"/polygon/v2/aggs/ticker/AAPL/range/1/day/{start}/{end}"
-    rows = [{"o": 1, "h": 2, "l": 1, "c": 2, "v": 10, "vw": 1.5, "t": start + hour, "n": 3} for hour in range(3)]
+    path = f"/polygon/v2/aggs/ticker/AAPL/range/1/minute/{start}/{end}"
+    rows = [
+        {"o": 1, "h": 2, "l": 1, "c": 2, "v": 10, "vw": 1.5, "t": start + 60_000 * minute, "n": 3}
+        for minute in range(3)
+    ]
     upstream.answers[path] = Sequence(
         {"status": "OK", "results": rows[:2], "next_url": f"https://evil.example{path[8:]}?cursor=next"},
         {"status": "OK", "results": rows[2:]},
     )
-    found = await market.get("/market-data/ohlcv?ticker=AAPL&start_date=2026-03-09&end_date=2026-03-09")
+    found = await market.get("/market-data/ohlcv?ticker=AAPL&interval=1m&start_date=2026-03-09&end_date=2026-03-09")
     assert len(found["bars"]) == 3
     assert [asked.query.get("cursor") for asked in upstream.asked] == [None, "next"]
 

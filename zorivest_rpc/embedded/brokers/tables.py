@@ -9,7 +9,7 @@ from ..tables import metadata
 
 __all__ = ["SINCE", "broker_configs", "import_batches"]
 
-SINCE = 4
+SINCE = 5
 """The schema version that brought these tables."""
 
 _INFO = {"since": SINCE}

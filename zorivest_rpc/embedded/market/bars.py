@@ -1,22 +1,33 @@
-"""Stored price bars: written as they are fetched, read again for excursions, fills and days without a network."""
+"""Bars as providers gave them: kept per provider, and handed on to the price bars that the analysis reads.
+
+The analysis knows one bar per moment and cares for prices alone; here every provider's word is kept as it was, also at
+intervals that no analysis uses, so that the same question has an answer without a network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from ..analytics import excursion
+from .. import bars as price_bars
+from ..analytics.excursion import Bar as PriceBar
+from ..analytics.excursion import Resolution
 from .shapes import INTERVALS, Bar
 from .tables import market_ohlcv
 
-__all__ = ["RESOLUTIONS", "available", "bars_for_analysis", "select_bars", "store_bars"]
+__all__ = ["INTERVAL_OF", "beginning", "select_bars", "store_bars"]
 
-RESOLUTIONS: dict[excursion.Resolution, str] = {"1min": "1m", "5min": "5m", "15min": "15m", "1d": "1d"}
-"""The resolutions of the analysis and the intervals that hold them."""
+INTERVAL_OF: dict[Resolution, str] = {"1min": "1m", "5min": "5m", "15min": "15m", "1d": "1d"}
+"""The resolutions of the analysis and the intervals they are here."""
+
+_RESOLUTION_OF = {interval: resolution for resolution, interval in INTERVAL_OF.items()}
+_NEW_YORK = ZoneInfo("America/New_York")
+_LARGEST_VOLUME = 9 * 10**10  # what a price bar can hold
 
 _STEP = 500
 _VALUES = ("open", "high", "low", "close", "adj_close", "volume", "vwap", "trade_count")
@@ -27,14 +38,15 @@ def store_bars(conn: Connection, ticker: str, interval: str, bars: Iterable[Bar]
     if interval not in INTERVALS:
         raise ValueError(f"{interval!r} is not an interval")
     rows = {
-        (bar.timestamp, bar.provider): {
+        (begins, bar.provider): {
             "ticker": ticker,
             "interval": interval,
-            "timestamp": bar.timestamp,
+            "timestamp": begins,
             "provider": bar.provider,
             **{name: getattr(bar, name) for name in _VALUES},
         }
         for bar in bars
+        for begins in (beginning(bar.timestamp, interval),)
     }
     values: Sequence[dict[str, Any]] = list(rows.values())
     insert = sqlite_insert(market_ohlcv)
@@ -44,7 +56,34 @@ def store_bars(conn: Connection, ticker: str, interval: str, bars: Iterable[Bar]
     )
     for start in range(0, len(values), _STEP):
         conn.execute(statement, values[start : start + _STEP])
+    _hand_on(conn, ticker, interval, values)
     return len(values)
+
+
+def beginning(moment: datetime, interval: str) -> datetime:
+    """When a bar begins. Providers stamp a day with its opening, with midnight in New York or in UTC; here a day, a
+    week and a month begin at midnight UTC of their first day."""
+    if interval not in ("1d", "1w", "1M") or moment.time() == time():
+        return moment
+    return datetime.combine(moment.astimezone(_NEW_YORK).date(), time(), UTC)
+
+
+def _hand_on(conn: Connection, ticker: str, interval: str, rows: Sequence[dict[str, Any]]) -> None:
+    resolution = _RESOLUTION_OF.get(interval)
+    if resolution is None:
+        return
+    for provider in dict.fromkeys(row["provider"] for row in rows):
+        found = [
+            PriceBar(row["timestamp"], row["open"], row["high"], row["low"], row["close"], _volume(row), row["vwap"])
+            for row in rows
+            if row["provider"] == provider
+        ]
+        price_bars.store(conn, ticker, resolution, found, provider)
+
+
+def _volume(row: dict[str, Any]) -> Decimal:
+    volume: Decimal = row["volume"]
+    return volume if volume < _LARGEST_VOLUME else Decimal(0)
 
 
 def select_bars(
@@ -79,30 +118,3 @@ def select_bars(
         Bar(timestamp=row.timestamp, provider=row.provider, **{name: getattr(row, name) for name in _VALUES})
         for row in reversed(conn.execute(query).all())
     ]
-
-
-def available(conn: Connection, ticker: str, start: datetime, end: datetime) -> list[excursion.Resolution]:
-    """The resolutions of which bars are stored for a span."""
-    table = market_ohlcv
-    found = set(
-        conn.execute(
-            select(table.c.interval)
-            .where(table.c.ticker == ticker, table.c.timestamp >= start, table.c.timestamp < end)
-            .distinct()
-        ).scalars()
-    )
-    return [resolution for resolution, interval in RESOLUTIONS.items() if interval in found]
-
-
-def bars_for_analysis(
-    conn: Connection, ticker: str, resolution: excursion.Resolution, start: datetime, end: datetime
-) -> tuple[list[excursion.Bar], str | None]:
-    """Stored bars as excursion and execution quality read them, and the provider they came from.
-
-    Bars that began before `start` but reach into the span belong to it."""
-    span = excursion.SPANS[resolution]
-    found = select_bars(conn, ticker, RESOLUTIONS[resolution], start - span, end + span)
-    shown = [
-        excursion.Bar(bar.timestamp, bar.open, bar.high, bar.low, bar.close, bar.volume, bar.vwap) for bar in found
-    ]
-    return shown, found[0].provider if found else None

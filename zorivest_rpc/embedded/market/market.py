@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from ..analytics import excursion
+from ..analytics.excursion import SPANS, Resolution
 from ..crypto import FieldCipher
 from ..db import Database
-from ..errors import Invalid, NotFound, Refusal, Unavailable
+from ..errors import Invalid, NotFound, Refusal
 from ..settings import Settings
 from ..symbols import Instrument
-from . import bars as stored
 from . import cache, connections
 from .answers import refusal, shown
+from .bars import INTERVAL_OF, beginning, select_bars, store_bars
 from .directory import search_local
 from .failures import Failure, Kind
 from .outbound import Outbound
@@ -106,25 +106,12 @@ class Market:
             "age_seconds": int(told.age),
         }
 
-    async def bars_covering(
-        self, ticker: str, resolution: excursion.Resolution, start: datetime, end: datetime
-    ) -> tuple[list[excursion.Bar], excursion.Resolution, str]:
-        """Bars for the analysis of a holding period: stored ones, else fetched ones; 503 without any.
-
-        Of stored bars the resolution that suits best is taken, which may not be the wanted one."""
-        found = await self._db.read(lambda conn: _stored_for_analysis(conn, ticker, resolution, start, end))
-        if found is None:
-            instrument, interval = _instrument(ticker), stored.RESOLUTIONS[resolution]
-            span = excursion.SPANS[resolution]
-            try:
-                await self._bars(instrument, interval, start - span, end + span, end.isoformat())
-            except Refusal as exc:
-                text = f"No price bars of {ticker} are stored for that time, and none could be fetched: {exc.detail}"
-                raise Unavailable("no_bar_data", text, **exc.extra) from None
-            found = await self._db.read(lambda conn: _stored_for_analysis(conn, ticker, resolution, start, end))
-        if found is None:
-            raise Unavailable("no_bar_data", f"No provider has price bars of {ticker} for that time.")
-        return found
+    async def fetch_bars(self, symbol: str, resolution: Resolution, start: datetime, end: datetime) -> int:
+        """Fetch and store the bars that the analysis of a holding period needs; how many. A refusal if nobody has them."""
+        span = SPANS[resolution]
+        since, until = start - span, end + span
+        told = await self._bars(_instrument(symbol), INTERVAL_OF[resolution], since, until, until.isoformat())
+        return 0 if told.stale else len(told.value)
 
     async def providers(self) -> list[dict[str, Any]]:
         return [setup.shown() for setup in await self._db.read(lambda conn: connections.read_all(conn, PROVIDERS))]
@@ -183,21 +170,19 @@ class Market:
         key = f"{symbol}|{interval}|{start.isoformat(timespec='minutes')}|{until}"
         now = self._outbound.now()
 
-        def keep(conn: Connection, found: list[Bar]) -> int:
-            return stored.store_bars(conn, symbol, interval, found)
-
         def read(conn: Connection) -> list[Bar]:
-            return stored.select_bars(conn, symbol, interval, start, end)
+            return select_bars(conn, symbol, interval, start, end)
 
         known = await self._db.read(lambda conn: cache.recall(conn, "bars", key))
         if known is not None and known.fresh(now):
             return Told(await self._db.read(read), False, known.age(now))
-        ask = BarsAsk(instrument, interval, start, end)
-        provider, found, failures = await self._first("bars", ask)
+        provider, found, failures = await self._first("bars", BarsAsk(instrument, interval, start, end))
         if provider is not None:
+            found = [msgspec.structs.replace(bar, timestamp=beginning(bar.timestamp, interval)) for bar in found]
 
             def save(conn: Connection) -> None:
-                cache.remember(conn, "bars", key, provider.name, keep(conn, found), now)
+                count = store_bars(conn, symbol, interval, found)
+                cache.remember(conn, "bars", key, provider.name, count, now)
 
             await self._db.write(save)
             return Told([bar for bar in found if start <= bar.timestamp < end], False, 0.0)
@@ -280,14 +265,3 @@ def _all_shown(told: Told, limit: int) -> list[dict[str, Any]]:
 
 def _bar_shown(bar: Bar) -> dict[str, Any]:
     return msgspec.structs.asdict(bar)
-
-
-def _stored_for_analysis(
-    conn: Connection, ticker: str, wanted: excursion.Resolution, start: datetime, end: datetime
-) -> tuple[list[excursion.Bar], excursion.Resolution, str] | None:
-    span = excursion.SPANS["1d"]
-    best = excursion.best_resolution(wanted, stored.available(conn, ticker, start - span, end + span))
-    if best is None:
-        return None
-    bars, source = stored.bars_for_analysis(conn, ticker, best, start, end)
-    return (bars, best, source) if source is not None else None

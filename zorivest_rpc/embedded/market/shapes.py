@@ -121,10 +121,10 @@ def ticker_of(text: str) -> Instrument:
 
 def occ(instrument: Instrument) -> str:
     """An option as exchanges write it, without padding: `AAPL260320C00200000`."""
-    assert instrument.expiry is not None
-    assert instrument.strike is not None
-    root = instrument.underlying.replace(".", "").replace("/", "")
-    return f"{root}{instrument.expiry:%y%m%d}{instrument.right}{int(instrument.strike * 1000):08d}"
+    contract = instrument.contract
+    assert contract is not None
+    root = contract.underlying.replace(".", "").replace("/", "")
+    return f"{root}{contract.expiry:%y%m%d}{contract.right}{int(contract.strike * 1000):08d}"
 
 
 def number(value: Any) -> Decimal | None:

@@ -4,7 +4,26 @@ Within a module, and between modules, a fixed path stands before a placeholder t
 
 from __future__ import annotations
 
-from . import auth, confirmation, guard, identifiers, market_data, service, settings, system
+from . import (
+    accounts,
+    analytics,
+    auth,
+    bars,
+    confirmation,
+    costs,
+    guard,
+    identifiers,
+    images,
+    journal,
+    market_data,
+    mistakes,
+    plans,
+    round_trips,
+    service,
+    settings,
+    system,
+    trades,
+)
 
 __all__ = ["AREAS"]
 
@@ -15,6 +34,16 @@ AREAS = (
     service.ROUTES,
     settings.ROUTES,
     system.ROUTES,
+    trades.ROUTES,
+    images.ROUTES,
+    journal.ROUTES,
+    plans.ROUTES,
+    accounts.ROUTES,
+    round_trips.ROUTES,
+    analytics.ROUTES,
+    costs.ROUTES,
+    mistakes.ROUTES,
+    bars.ROUTES,
     market_data.ROUTES,
     identifiers.ROUTES,
 )
