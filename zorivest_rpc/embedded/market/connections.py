@@ -7,16 +7,27 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, func, select
 
 from .. import audit
 from ..crypto import FieldCipher
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
 from .provider import Link, Provider
+from .providers import PROVIDERS
 from .tables import market_providers
 
-__all__ = ["DEFAULT_TIMEOUT", "Setup", "change", "link_to", "read_all", "read_one", "remove_key", "stamp_test"]
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "Setup",
+    "change",
+    "link_to",
+    "providers_configured",
+    "read_all",
+    "read_one",
+    "remove_key",
+    "stamp_test",
+]
 
 DEFAULT_TIMEOUT = 30
 
@@ -147,3 +158,13 @@ def link_to(setup: Setup, outbound: Outbound, cipher: FieldCipher, patience: flo
         provider.params(key) if key else {},
     )
     return Link(provider, outbound, reach)
+
+
+def providers_configured() -> Select[int]:
+    """How many providers can be asked: those with a key, and those that need none, unless they were switched off."""
+    table = market_providers
+    free = [provider.name for provider in PROVIDERS if not provider.requires_key]
+    named = table.c.provider_name.in_(free)
+    keyed = select(func.count()).where(table.c.is_enabled, table.c.encrypted_api_key.is_not(None), ~named)
+    off = select(func.count()).where(~table.c.is_enabled, named)
+    return select(keyed.scalar_subquery() + len(free) - off.scalar_subquery())

@@ -107,7 +107,7 @@ class Market:
         }
 
     async def fetch_bars(self, symbol: str, resolution: Resolution, start: datetime, end: datetime) -> int:
-        """Fetch and store the bars that the analysis of a holding period needs; how many. A refusal if nobody has them."""
+        """Fetch and store bars that the analysis of a holding period needs; how many. A refusal if nobody has them."""
         span = SPANS[resolution]
         since, until = start - span, end + span
         told = await self._bars(_instrument(symbol), INTERVAL_OF[resolution], since, until, until.isoformat())

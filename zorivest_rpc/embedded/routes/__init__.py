@@ -9,6 +9,7 @@ from . import (
     analytics,
     auth,
     bars,
+    brokers,
     confirmation,
     costs,
     guard,
@@ -46,4 +47,5 @@ AREAS = (
     bars.ROUTES,
     market_data.ROUTES,
     identifiers.ROUTES,
+    brokers.ROUTES,
 )

@@ -13,7 +13,7 @@ from ..market.market import Market
 from ..market.shapes import INTERVALS
 from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
 
-__all__ = ["ROUTES", "market_of", "secret"]
+__all__ = ["ROUTES", "day_or_moment", "market_of", "secret"]
 
 _LONGEST_TICKER = 64
 _MOST_NEWS, _MOST_FILINGS, _MOST_BARS = 50, 200, 1000
@@ -64,23 +64,24 @@ async def bars(ask: Ask) -> web.StreamResponse:
     interval = word if word in INTERVALS else {known.lower(): known for known in INTERVALS[:-1]}.get(word.lower(), "")
     if not interval:
         fields.wrong("interval", f"must be one of {', '.join(INTERVALS)}")
-    start, end = _moment(fields, ask.query.get("start_date")), _moment(fields, ask.query.get("end_date"), last=True)
+    start, end = day_or_moment(fields, "start_date"), day_or_moment(fields, "end_date", last=True)
     limit = fields.integer("limit", _MOST_BARS, least=1, most=_MOST_BARS)
     fields.done()
     return reply(await market_of(ask).bars(ticker, interval, start, end, limit))
 
 
-def _moment(fields: Fields, text: str | None, *, last: bool = False) -> datetime | None:
+def day_or_moment(fields: Fields, name: str, *, last: bool = False) -> datetime | None:
     """A day or a moment; a day as the end is included whole."""
+    text = (fields.text(name, None, most=40) or "").strip()
     if not text:
         return None
     try:
-        parsed = datetime.fromisoformat(text.strip())
-        if len(text.strip()) == 10 and last:
+        parsed = datetime.fromisoformat(text)
+        if last and len(text) == 10:
             parsed = datetime.combine(parsed.date() + timedelta(days=1), time())
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        fields.wrong("end_date" if last else "start_date", "must be an ISO 8601 date or date and time")
+        fields.wrong(name, "must be an ISO 8601 date or date and time")
         return None
 
 
