@@ -104,7 +104,7 @@ async def search(link: Link, query: str) -> list[Hit]:
     found = []
     for item in answer["quotes"]:
         symbol = plain(mapped(item).get("symbol"), 32)
-        if symbol and item.get("quoteType") not in _NOT_SHARES:
+        if symbol and str(item.get("quoteType")) not in _NOT_SHARES:
             name = plain(item.get("longname") or item.get("shortname"), 200) or symbol
             exchange = plain(item.get("exchDisp") or item.get("exchange"), 64)
             found.append(Hit(symbol=symbol, name=name, exchange=exchange, provider=link.name))
