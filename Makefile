@@ -48,6 +48,7 @@ bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 
 golden: $(READY) ## rewrite the golden files; the diff is the review
 	@$(BIN)/python -m tests.protocol.transcripts --write
+	@$(BIN)/python -m tests.golden.record --write
 
 docs: $(READY) ## rewrite the generated references
 	@$(BIN)/python -m tests.docs --write

@@ -148,7 +148,7 @@ def streaks(conn: Connection, scope: Scope) -> Streaks:
         .subquery()
     )
     found = conn.execute(select(runs.c.sign, func.max(runs.c.length)).group_by(runs.c.sign))
-    longest: dict[int, int] = dict(row.tuple() for row in found)
+    longest = {row.sign: row[1] for row in found}
     return Streaks(longest.get(1, 0), longest.get(-1, 0))
 
 

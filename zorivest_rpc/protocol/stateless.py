@@ -5,12 +5,13 @@ Nothing is inferred from an earlier request, a connection or a process.
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError
-from zorivest_rpc.protocol.capabilities import read_capabilities
-from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id
-from zorivest_rpc.protocol.revisions import BY_NAME, SUPPORTED_MODERN
+from zorivest_rpc.protocol.capabilities import Capabilities, read_capabilities
+from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id, Json
+from zorivest_rpc.protocol.revisions import BY_NAME, SUPPORTED_MODERN, Revision
 from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import LEVELS, Implementation, Meta
 
@@ -30,7 +31,7 @@ def check_meta(meta: Meta | UnsetType, id: Id | None) -> Meta:
         raise ProtocolError(INVALID_PARAMS, f'missing "_meta" with "{_PREFIX}protocolVersion"', id=id)
     if not isinstance(meta.protocol_version, str):
         raise ProtocolError(INVALID_PARAMS, f'"_meta" needs "{_PREFIX}protocolVersion", a string', id=id)
-    if not isinstance(meta.capabilities, dict):
+    if meta.capabilities is UNSET or bytes(meta.capabilities)[:1] != b"{":
         raise ProtocolError(INVALID_PARAMS, f'"_meta" needs "{_PREFIX}clientCapabilities", an object', id=id)
     return meta
 
@@ -43,16 +44,42 @@ def session_for(meta: Meta, principal: str, id: Id | None) -> Session:
     level = meta.log_level
     if level is not UNSET and (not isinstance(level, str) or level not in LEVELS):
         raise ProtocolError(INVALID_PARAMS, f'"{_PREFIX}logLevel" must be one of {", ".join(LEVELS)}', id=id)
-    client = meta.client
-    name = client.get("name") if isinstance(client, dict) else None
+    capabilities = b"{}" if meta.capabilities is UNSET else bytes(meta.capabilities)
+    client = b"" if meta.client is UNSET else bytes(meta.client)
+    key = (row.name, capabilities, client)
+    known = _seen.get(key)
+    if known is None:
+        known = _read(row, capabilities, client, id)
+        if len(capabilities) + len(client) < _LONGEST_REMEMBERED:
+            if len(_seen) >= _MOST_REMEMBERED:
+                _seen.clear()
+            _seen[key] = known
     return Session(
         row,
         Phase.READY,
-        client=Implementation(name, str(client.get("version", ""))) if isinstance(name, str) else None,
-        capabilities=read_capabilities(meta.capabilities, row),
+        client=known[1],
+        capabilities=known[0],
         principal=principal,
         log_level=None if level is UNSET else level,
     )
+
+
+_MOST_REMEMBERED, _LONGEST_REMEMBERED = 256, 4096
+_seen: dict[tuple[str, bytes, bytes], tuple[Capabilities, Implementation | None]] = {}
+"""What equal bytes meant before: a reading, not a memory of anybody, so nothing is inferred from earlier requests."""
+
+
+def _read(
+    row: Revision, capabilities: bytes, client: bytes, id: Id | None
+) -> tuple[Capabilities, Implementation | None]:
+    try:
+        declared = msgspec.json.decode(capabilities)
+        info: Json = msgspec.json.decode(client) if client else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
+        raise ProtocolError(INVALID_PARAMS, f'"_meta" cannot be read: {exc}', id=id) from None
+    name = info.get("name") if isinstance(info, dict) else None
+    named = Implementation(name, str(info.get("version", ""))) if isinstance(name, str) else None
+    return read_capabilities(declared, row), named
 
 
 def unsupported(requested: str, id: Id | None) -> ProtocolError:

@@ -41,9 +41,13 @@ LEVELS: Final = {
 
 
 class Meta(msgspec.Struct, gc=False):
+    """Capabilities and client stay raw: a client sends the same bytes each time, and they are read once."""
+
     protocol_version: Any = msgspec.field(name="io.modelcontextprotocol/protocolVersion", default=UNSET)
-    capabilities: Any = msgspec.field(name="io.modelcontextprotocol/clientCapabilities", default=UNSET)
-    client: Any = msgspec.field(name="io.modelcontextprotocol/clientInfo", default=UNSET)
+    capabilities: msgspec.Raw | UnsetType = msgspec.field(
+        name="io.modelcontextprotocol/clientCapabilities", default=UNSET
+    )
+    client: msgspec.Raw | UnsetType = msgspec.field(name="io.modelcontextprotocol/clientInfo", default=UNSET)
     log_level: Any = msgspec.field(name="io.modelcontextprotocol/logLevel", default=UNSET)
     progress_token: int | str | UnsetType = msgspec.field(name="progressToken", default=UNSET)
 
@@ -202,8 +206,11 @@ def _explain(raw: bytes, problem: Exception, id: Id | None) -> ProtocolError:
     except (msgspec.DecodeError, ValueError, RecursionError):
         meta = UNSET
         if isinstance(value.get("_meta"), dict):  # a wrong type of one key must not hide the claim of another
+            given = value["_meta"]
+            declared = given.get("io.modelcontextprotocol/clientCapabilities", UNSET)
+            kind = b"{}" if isinstance(declared, dict) else b"null"  # the request is refused: only the kind matters
             meta = Meta(
-                value["_meta"].get("io.modelcontextprotocol/protocolVersion", UNSET),
-                value["_meta"].get("io.modelcontextprotocol/clientCapabilities", UNSET),
+                given.get("io.modelcontextprotocol/protocolVersion", UNSET),
+                UNSET if declared is UNSET else msgspec.Raw(kind),
             )
     return InvalidParams(f"invalid params: {problem}", meta, id)

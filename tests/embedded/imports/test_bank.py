@@ -270,6 +270,18 @@ class TestCsv:
         ]
         assert (result.status, len(result.transactions)) == (Status.PARTIAL, 2)
 
+    def test_columns_can_be_named_by_the_caller(self) -> None:
+        text = (
+            "Report;x\nMade by;y;z\nWhen;What;Out;In;Left\n25.01.2024;Shop;5,00;;95,00\n26.01.2024;Pay;;10,00;105,00\n"
+        )
+        names = {"date": "When", "description": "What", "debit": "Out", "credit": "In", "balance": "Left"}
+        result = load(text, skip_rows=2, columns=names)
+        assert [line.amount for line in result.transactions] == [D(-5), D(10)]
+        assert (result.balance_match, result.closing_balance) == (True, D(105))
+        with pytest.raises(ImportRefused) as caught:
+            load(text, skip_rows=2, columns={**names, "memo": "Nowhere"})
+        assert caught.value.headers == ("When", "What", "Out", "In", "Left")
+
     def test_unknown_columns_are_refused_with_the_headers_seen(self) -> None:
         with pytest.raises(ImportRefused) as caught:
             load("Foo,Bar\nx,y\nz,w\n")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal as D
 from pathlib import Path
 
@@ -312,6 +313,12 @@ class TestGeneric:
         assert len(result.trades) == 1
         assert result.trades[0].row_number == 6
 
+    def test_an_order_and_its_fill_number_are_an_id(self) -> None:
+        result = load(
+            "Date,Symbol,Side,Qty,Price,Order ID,Fill #\n2024-01-25,F,Buy,1,12,77,1\n2024-01-25,F,Buy,1,12,77,2\n"
+        )
+        assert [(trade.exec_id, trade.is_synthesised) for trade in result.trades] == [("77-1", False), ("77-2", False)]
+
     def test_an_id_that_names_two_different_fills_names_neither_twice(self) -> None:
         result = load(
             "Date,Symbol,Side,Qty,Price,Exec ID\n2024-01-05,F,Buy,1,12,X\n2024-01-06,F,Buy,2,12,X\n2024-01-07,F,Buy,2,12,Y\n"
@@ -387,4 +394,4 @@ def test_facts_of_the_batch_are_told() -> None:
     assert result.symbols == ("F", "MSFT")
     assert [trade.symbol for trade in result.preview(1)] == ["F"]
     assert (len(result.file_sha256), result.encoding) == (64, "utf-8")
-    assert result.trades[0].raw_data["Side"] == "Buy"
+    assert json.loads(result.trades[0].raw_data)["Side"] == "Buy"

@@ -6,7 +6,9 @@ import base64
 import datetime as dt
 import gzip
 import io
+import json
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -226,13 +228,13 @@ class TestTime:
         data = pdf.document([pdf.lines_page(["x"])])
         assert refusal(lambda: import_broker_pdf(data, HINTS, expired=lambda: True)).code == "deadline_exceeded"
 
-    def test_progress_rises_to_the_total(self) -> None:
+    @pytest.mark.parametrize("write", [writers.webull, writers.flex_xml])
+    def test_progress_rises_to_the_total(self, write: Callable[[list[Fill]], bytes]) -> None:
         seen: list[tuple[int, int]] = []
-        data = writers.webull(BOOK * 1500)
-        import_broker_file(data, HINTS, progress=lambda done, total: seen.append((done, total)))
+        import_broker_file(write(BOOK * 1500), HINTS, progress=lambda done, total: seen.append((done, total)))
         assert len(seen) > 5
         assert seen[-1][0] == seen[-1][1] > 0
-        assert [done for done, _ in seen[1:-1]] == sorted(done for done, _ in seen[1:-1])
+        assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert all(done <= total for done, total in seen)
 
 
@@ -256,6 +258,11 @@ class TestMarkup:
         assert exc.code == "unsafe_xml"
         assert "TOPSECRET" not in str(exc)
 
+    def test_broken_tags_inside_one_ofx_transaction_spoil_it_alone(self) -> None:
+        data = writers.ofx2(STATEMENT).replace(b"<FITID>F0</FITID>", b"</X></X></X>")
+        result = import_bank_file(data, BANK)
+        assert [(error.field, len(result.transactions)) for error in result.errors] == [("STMTTRN", 1)]
+
     def test_a_document_type_alone_is_refused(self) -> None:
         data = b'<!DOCTYPE FlexQueryResponse SYSTEM "http://127.0.0.1:9/x.dtd"><FlexQueryResponse/>'
         assert refusal(lambda: import_broker_file(data, HINTS)).code == "unsafe_xml"
@@ -268,6 +275,11 @@ class TestMarkup:
         deep = b"<FlexQueryResponse>" + b"<a>" * 10_000 + b"</a>" * 10_000 + b"</FlexQueryResponse>"
         assert import_broker_file(deep, HINTS).trades == ()
         clean(lambda: import_bank_file(b"OFXHEADER:100\n\n<OFX>" + b"<A>" * 10_000 + b"</OFX>", BANK))
+
+    def test_transactions_that_are_never_closed_are_errors_in_linear_time(self) -> None:
+        data = b"OFXHEADER:100\n\n<OFX><STMTRS>" + b"<STMTTRN>" * 100_000 + b"</STMTRS></OFX>"
+        result = import_bank_file(data, BANK)
+        assert (result.status, result.error_rows) == (Status.FAILED, 100_000)
 
     def test_unclosed_cdata_in_ofx_is_refused_in_linear_time(self) -> None:
         data = b"OFXHEADER:100\n\n<OFX>" + b"<NAME><![CDATA[" * 100_000 + b"</OFX>"
@@ -320,7 +332,7 @@ class TestText:
         rows = [["Date", "Symbol", "Side", "Qty", "Price", "Notes"], ["2024-01-02", "F", "Buy", "1", "2", cell]]
         (trade,) = import_broker_file(writers.table(rows).encode(), HINTS).trades
         assert trade.notes.startswith("'" + cell[0])
-        assert all(not value.startswith(("=", "+", "@")) for value in trade.raw_data.values())
+        assert all(not value.startswith(("=", "+", "@")) for value in json.loads(trade.raw_data).values())
         rows = [["Date", "Description", "Amount"], ["2024-01-02", cell, "-5.00"]]
         (line,) = import_bank_file(writers.table(rows).encode(), BANK).transactions
         assert line.description.startswith("'" + cell[0])
@@ -366,10 +378,43 @@ class TestText:
         assert (len(result.trades), result.errors[0].row_number) == (1, 2)
         assert len(result.errors[0].raw_line) <= 200
 
+    def test_a_line_of_ten_million_delimiters_is_refused_or_one_bad_row(self) -> None:
+        assert refusal(lambda: import_broker_file(b"," * 10_000_000, HINTS)).code == "unknown_broker_format"
+        assert refusal(lambda: import_bank_file(b";" * 10_000_000, BANK)).code == "unknown_bank_format"
+        data = b"Date,Symbol,Side,Qty,Price\n" + b"," * 10_000_000 + b"\n2024-01-02,F,Buy,1,2\n"
+        result = import_broker_file(data, HINTS)
+        assert [(error.row_number, error.message) for error in result.errors] == [(2, "is too long")]
+        assert len(result.trades) == 1
+
+    def test_brackets_and_quotes_without_end_take_no_time(self) -> None:
+        for data in (b"(" * 60_000 + b",b,c,d\n", b'"a\n' * 20_000, b"Date,Symbol,Side,Qty,Price\n" + b'"a\n' * 3000):
+            clean(lambda data=data: import_broker_file(data, HINTS))  # type: ignore[misc]
+            clean(lambda data=data: import_bank_file(data, BANK))  # type: ignore[misc]
+
     def test_control_and_direction_marks_do_not_reach_the_journal(self) -> None:
         data = "Date,Symbol,Side,Qty,Price,Notes\n2024-01-02,F,Buy,1,2,a\x07b\u202ec\n".encode()
         (trade,) = import_broker_file(data, HINTS).trades
         assert trade.notes == "a b c"
+
+
+class TestHints:
+    @pytest.mark.parametrize("delimiter", ["ab", '"', "\n", "a", "7"])
+    def test_a_delimiter_that_cannot_be_one_is_refused(self, delimiter: str) -> None:
+        data = writers.webull(BOOK)
+        hints = BrokerHints(account_id="A1", delimiter=delimiter)
+        assert refusal(lambda: import_broker_file(data, hints)).code == "unknown_delimiter"
+        bank = BankHints(account_id="C1", delimiter=delimiter)
+        assert refusal(lambda: import_bank_file(data, bank)).code == "unknown_delimiter"
+
+    def test_a_decimal_mark_that_cannot_be_one_is_refused(self) -> None:
+        hints = BrokerHints(account_id="A1", decimal="x")
+        assert refusal(lambda: import_broker_file(writers.webull(BOOK), hints)).code == "unknown_decimal"
+        assert refusal(lambda: import_broker_pdf(b"%PDF-1.4", hints)).code == "unknown_decimal"
+
+    def test_a_delimiter_and_a_mark_that_are_given_are_followed(self) -> None:
+        data = writers.generic(BOOK, "~", ",")
+        result = import_broker_file(data, BrokerHints(account_id="A1", delimiter="~", decimal=","))
+        assert [trade.price for trade in result.trades] == [Decimal("172.5"), Decimal("3.25")]
 
 
 class TestPdf:
@@ -390,6 +435,18 @@ class TestPdf:
     @pytest.mark.parametrize("filters", ["/LZWDecode", "/RunLengthDecode", "7 0 R", "/Flate#44ecode"])
     def test_packing_that_cannot_be_bounded_is_refused(self, filters: str) -> None:
         assert refusal(lambda: import_broker_pdf(pdf.document([b"x"], filters=filters), HINTS)).code == "unsafe_pdf"
+
+    def test_a_pdf_that_refers_to_itself_for_ever_is_stopped(self) -> None:
+        data = pdf.document([pdf.lines_page(["x"])])
+        start, end = data.index(b"<< /Type /Pages"), data.index(b"endobj\n3 0 obj")
+        looped = data[:start] + b"2 0 R".ljust(end - start - 1) + b"\n" + data[end:]
+        before = sys.getprofile()
+        exc = refusal(lambda: import_broker_pdf(looped, HINTS, limits=Limits(max_page_steps=100_000)))
+        assert exc.code == "unsafe_pdf"
+        checks = iter([False] * 40 + [True] * 100)
+        exc = refusal(lambda: import_broker_pdf(looped, HINTS, expired=lambda: next(checks)))
+        assert exc.code == "deadline_exceeded"
+        assert sys.getprofile() is before
 
     def test_an_encrypted_pdf_is_refused_as_such(self) -> None:
         data = pdf.document([pdf.lines_page(["x"])], trailer="/Encrypt 9 0 R")

@@ -11,6 +11,7 @@ from zorivest_rpc.embedded.imports.detect import detect_bank_format
 from zorivest_rpc.embedded.imports.drafts import BankHints, BankImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.ofx import read_ofx
 from zorivest_rpc.embedded.imports.qif import read_qif
+from zorivest_rpc.embedded.imports.rows import check_dialect
 from zorivest_rpc.embedded.imports.source import Budget, decode, lines_of, read_source, sha256
 from zorivest_rpc.embedded.imports.statement import StatementCollector
 
@@ -31,11 +32,12 @@ def import_bank_file(
     data = read_source(source, limits)
     if data.startswith(b"%PDF-"):
         raise ImportRefused("is_pdf", "The file is a PDF.", next="Download the statement as CSV, OFX or QIF.")
+    check_dialect(hints.delimiter, hints.decimal)
     text = decode(data, hints.encoding)
     into = StatementCollector(hints, limits)
     if text.is_mixed:
         into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
-    budget.check(0, 1)
+    budget.check()
     kind = detect_bank_format(text.value, hints)
     if kind == "ofx":
         read_ofx(text.value, budget, into)
@@ -45,5 +47,5 @@ def import_bank_file(
         read_camt(data, budget, into)
     else:
         read_bank_csv(lines_of(text.value), budget, into)
-    budget.finish(max(budget.rows, 1))
+    budget.finish()
     return into.finish(kind, data_sha256=sha256(data), size=len(data), encoding=text.encoding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -128,7 +128,11 @@ IN = frozenset({"credit", "cr", "c", "crdt", "h", "haben", "deposit"})
 def read_bank_csv(lines: Sequence[str], budget: Budget, into: StatementCollector) -> None:
     """Every row becomes a line, a skip or an error; a table whose columns cannot be understood is refused."""
     delimiters = (into.hints.delimiter,) if into.hints.delimiter else DELIMITERS
-    first, delimiter, columns, bank = _known(lines, delimiters) or _inferred(lines, delimiters)
+    if into.hints.columns:
+        first, delimiter, columns = _named(lines, delimiters, into)
+        bank = None
+    else:
+        first, delimiter, columns, bank = _known(lines, delimiters) or _inferred(lines, delimiters)
     into.bank = bank
     if lines[-1].strip():
         into.warn("no_final_newline", "The last line has no line end; check it if the file may have been cut short.")
@@ -154,6 +158,25 @@ def _known(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, C
     return None
 
 
+def _named(lines: Sequence[str], delimiters: Sequence[str], into: StatementCollector) -> tuple[int, str, Columns]:
+    """The columns that the caller named; every one of them must be there."""
+    wanted = {role: squash(header) for role, header in into.hints.columns.items()}
+    start = into.hints.skip_rows
+    at = next((place for place in range(start, len(lines)) if lines[place].strip()), None)
+    cells: list[str] = []
+    if at is not None:
+        for delimiter in delimiters:
+            cells = max(cells, split_line(lines[at], delimiter), key=len)
+            columns = Columns.match(split_line(lines[at], delimiter), wanted)
+            if columns.roles.keys() == wanted.keys() and _is_enough(columns.roles):
+                return at + 1, delimiter, columns
+    raise _unknown(cells)
+
+
+def _is_enough(roles: Mapping[str, int]) -> bool:
+    return "date" in roles and ("amount" in roles or {"debit", "credit"} <= roles.keys())
+
+
 def _inferred(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, Columns, None]:
     """The table with the most columns, its header if it has one, and roles by name, else by content."""
     leading = [(at, line) for at, line in enumerate(lines[:200]) if line.strip()]
@@ -173,7 +196,7 @@ def _inferred(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str
     columns = Columns.match(headers, WORDS if has_header else {})
     body = [row for _, row in (table[1:] if has_header else table)]
     roles = _by_content(dict(columns.roles), body, len(headers))
-    if "date" not in roles or not ({"amount"} <= roles.keys() or {"debit", "credit"} <= roles.keys()):
+    if not _is_enough(roles):
         raise _unknown(headers)
     return at + (1 if has_header else 0), delimiter, Columns(tuple(headers), roles), None
 

@@ -13,7 +13,7 @@ from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
 from zorivest_rpc.embedded.imports.detect import Detection, broker_of, detect_broker, is_xml
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.flat import read_flat
-from zorivest_rpc.embedded.imports.rows import Columns, Reading, read_rows, split_line
+from zorivest_rpc.embedded.imports.rows import Columns, Reading, check_dialect, read_rows, split_line
 from zorivest_rpc.embedded.imports.source import Budget, Text, decode, lines_of, read_source, sha256
 from zorivest_rpc.embedded.imports.values import BadValue, decimal_mark, is_day_first, parse_date, parse_moment, zone
 
@@ -38,13 +38,14 @@ def import_broker_file(
     data = read_source(source, limits)
     if data.startswith(b"%PDF-"):
         raise ImportRefused("is_pdf", "The file is a PDF.", next="Use import_broker_pdf for it.")
+    check_dialect(hints.delimiter, hints.decimal)
     text = decode(data, hints.encoding)
     into = TradeCollector(hints, limits)
     if text.is_mixed:
         into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
-    budget.check(0, 1)
+    budget.check()
     found = _read(data, text, hints, budget, into)
-    budget.finish(max(budget.rows, 1))
+    budget.finish()
     return into.finish(found, data_sha256=sha256(data), size=len(data), encoding=text.encoding)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +20,8 @@ from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, Impo
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.layouts import GENERIC
 from zorivest_rpc.embedded.imports.pdf_safety import CONTENT, check_streams, is_encrypted
-from zorivest_rpc.embedded.imports.rows import Columns, Row
+from zorivest_rpc.embedded.imports.pdf_watch import Watch
+from zorivest_rpc.embedded.imports.rows import Columns, Row, check_dialect
 from zorivest_rpc.embedded.imports.source import Budget, read_source, sha256
 
 __all__ = ["import_broker_pdf"]
@@ -63,13 +64,14 @@ def import_broker_pdf(
     limits = limits or Limits()
     budget = Budget(limits, expired, progress)
     broker = broker_of(hints.broker) or "generic"
+    check_dialect(None, hints.decimal)
     data = read_source(source, limits)
     if b"%PDF-" not in data[:1024]:
         raise ImportRefused("not_a_pdf", "The file is no PDF.", next="Use import_broker_csv for CSV and XML files.")
     if is_encrypted(data):
         raise _encrypted()
     check_streams(data, budget)
-    pages = list(_pages(data, budget))
+    pages = _pages(data, budget)
     if not any(page.text.strip() for page in pages):
         raise ImportRefused(
             "no_extractable_text",
@@ -88,7 +90,7 @@ def import_broker_pdf(
             where=f"{len(pages)} pages",
             next="Export the trades as CSV and use import_broker_csv.",
         )
-    budget.finish(len(pages))
+    budget.finish()
     share = into.parsed / (into.parsed + into.refused)
     by = "hint" if broker != "generic" else "generic"
     return into.finish(
@@ -106,11 +108,13 @@ def _encrypted() -> ImportRefused:
     )
 
 
-def _pages(data: bytes, budget: Budget) -> Iterator[_Page]:
+def _pages(data: bytes, budget: Budget) -> list[_Page]:
     import pdfplumber
 
+    pages: list[_Page] = []
     try:
-        with pdfplumber.open(io.BytesIO(data)) as document:
+        with Watch(budget) as watch:
+            document = pdfplumber.open(io.BytesIO(data))  # never closed: it would walk the pages again, and hang
             if getattr(document.doc, "encryption", None):
                 raise _encrypted()
             total = len(document.pages)
@@ -122,10 +126,12 @@ def _pages(data: bytes, budget: Budget) -> Iterator[_Page]:
                     status=413,
                 )
             for number, page in enumerate(document.pages, start=1):
-                budget.check(number - 1, total)
+                budget.check()
+                budget.tell(number - 1, total)
+                watch.again()
                 _check_contents(page, number)
                 tables = [[[_flat(cell) for cell in row] for row in table] for table in page.extract_tables()]
-                yield _Page(number, page.extract_text() or "", tables)
+                pages.append(_Page(number, page.extract_text() or "", tables))
                 page.close()
     except ImportRefused:
         raise
@@ -135,6 +141,7 @@ def _pages(data: bytes, budget: Budget) -> Iterator[_Page]:
             "The PDF cannot be read; it is damaged or was cut short.",
             next="Download the statement again; nothing of this file was used.",
         ) from None
+    return pages
 
 
 def _check_contents(page: Any, number: int) -> None:
@@ -163,7 +170,7 @@ def _read_tables(pages: list[_Page], broker: str, budget: Budget, into: TradeCol
         for table in page.tables:
             for cells in table:
                 number += 1
-                budget.row(page.number, len(pages))
+                budget.count()
                 if found := _header(cells):
                     if columns is None or found.headers != columns.headers:
                         columns = found
@@ -195,7 +202,7 @@ def _read_lines(pages: list[_Page], broker: str, budget: Budget, into: TradeColl
             number += 1
             if len(line) > 400:
                 continue
-            budget.row(page.number, len(pages))
+            budget.count()
             if match := next((found for pattern in _LINES if (found := pattern.fullmatch(line))), None):
                 cells = [match[name] or "" for name in _LINE_HEADERS]
                 rows.append(Row(number, cells, f"page {page.number}: {line}"))

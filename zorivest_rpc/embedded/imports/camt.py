@@ -87,7 +87,7 @@ class _Statement:
             raise RowRefused(paths[0], str(exc)) from None
 
     def _entry(self) -> None:
-        self._budget.row(self._budget.rows, self._budget.rows + 1)
+        self._budget.count()
         row = Row(self._first_line, [], " ".join(f"{key}={value.strip()}" for key, value in self._leaves.items()))
         try:
             amount = self._amount()

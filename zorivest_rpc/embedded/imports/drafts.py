@@ -2,6 +2,7 @@
 
 A whole file that cannot be used is an `ImportRefused`; a row that cannot be used is a `RowError` beside the rows that
 could. Nothing here knows a database: a draft carries the keys by which a writer recognises what it already holds.
+Drafts hold no cycles and come by the hundred thousand, so the collector of cycles is told to leave them alone.
 """
 
 from __future__ import annotations
@@ -116,12 +117,13 @@ class Status(enum.StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one file may ask of us."""
+    """How much one file may ask of us; a step is a call inside the PDF parser, of which a full page takes a million."""
 
     max_bytes: int = 50 * 1024 * 1024
     max_rows: int = 500_000
     max_errors: int = 200
     max_pages: int = 300
+    max_page_steps: int = 30_000_000
 
 
 class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +141,10 @@ class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BankHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller knows about a bank statement."""
+    """What the caller knows about a bank statement.
+
+    `columns` maps roles (date, description, amount or debit and credit, balance, reference, category …) to the headers
+    of a CSV whose bank is not known; `skip_rows` passes over its preamble."""
 
     account_id: str
     format: str = "auto"
@@ -150,6 +155,8 @@ class BankHints(msgspec.Struct, frozen=True, kw_only=True):
     decimal: str | None = None
     day_first: bool | None = None
     invert_sign: bool = False
+    skip_rows: int = 0
+    columns: dict[str, str] = {}
 
 
 class RowError(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +176,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     row_number: int | None = None
 
 
-class Fee(msgspec.Struct, frozen=True, kw_only=True):
+class Fee(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One cost of an execution, for the fee ledger; a negative amount is a rebate."""
 
     fee_type: FeeType
@@ -178,11 +185,12 @@ class Fee(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
-class TradeDraft(msgspec.Struct, frozen=True, kw_only=True):
+class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One execution as understood.
 
     `exec_id` is the broker's own id, or one made from the content when `is_synthesised`. `dedup_hash` depends on the
-    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`."""
+    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`.
+    `raw_data` is the row as a JSON object of harmless texts."""
 
     row_number: int | None
     broker: str
@@ -213,7 +221,7 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True):
     mae: Decimal | None = None
     mfe: Decimal | None = None
     identifier: tuple[str, str] | None = None
-    raw_data: dict[str, str] = {}
+    raw_data: str = ""
 
 
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +252,7 @@ class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
         return self.trades[:count]
 
 
-class BankDraft(msgspec.Struct, frozen=True, kw_only=True):
+class BankDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of a statement; money in is positive. Recognised again by `reference_id` when `reference_is_unique`,
     else by `dedup_hash`, which counts equal lines within the file."""
 

@@ -80,7 +80,7 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         commission=commission,
         fees=fees,
         ledger=ledger,
-        exec_id=_id(record, "exec_id"),
+        exec_id=_exec_id(record),
         order_id=_id(record, "order_id") or None,
         notes=plain_text(record.text("notes")),
         identifier=_identifier(record),
@@ -169,6 +169,12 @@ def _currency(record: Record) -> str:
         return currency_code(record.text("currency"), record.reading.currency)
     except BadValue as exc:
         raise RowRefused("currency", str(exc)) from None
+
+
+def _exec_id(record: Record) -> str:
+    """The broker's id of the fill, or its order's with the number of the fill."""
+    order, fill = _id(record, "order_id"), _id(record, "fill")
+    return _id(record, "exec_id") or (f"{order}-{fill}" if order and fill else "")
 
 
 def _id(record: Record, role: str) -> str:

@@ -264,6 +264,7 @@ GENERIC = Layout(
         "right": "right|callput|call/put|putcall|put/call|callorput|c/p|p/c|optiontype",
         "exec_id": "execid|executionid|fillid|exec_id",
         "order_id": "orderid|order#|ordernumber|orderno",
+        "fill": "fill#|fillnumber|fillno|execution#",
         "account": "account|accountid|accountnumber|acct|account#",
         "notes": "notes|description|memo|comment",
         "multiplier": "multiplier",

@@ -1,7 +1,7 @@
 """OFX and QFX statements, versions 1 (SGML) and 2 (XML), through ofxtools' tree builder.
 
-The body is fed transaction by transaction, which gives each its line number and lets the deadline be kept; the values
-are read from the tree one by one, so that a bad transaction spoils itself alone.
+Each transaction is parsed by itself, so that a bad one spoils itself alone, has its line number, and memory does not
+grow with the file; what stands around them is a small tree of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, unescape
+
+import msgspec
 
 from zorivest_rpc.embedded.imports.drafts import BankCategory, BankDraft, ImportRefused
 from zorivest_rpc.embedded.imports.rows import Row, RowRefused
@@ -51,7 +53,10 @@ _PLAIN = {
 _ENTITIES = {"&quot;": '"', "&apos;": "'", "&nbsp;": " ", "&#39;": "'"}
 _LEAVES = ("NAME", "MEMO", "CHECKNUM", "REFNUM", "SIC", "PAYEEID", "DTUSER", "DTAVAIL", "SRVRTID")
 _EMPTY_LEAF = re.compile(rf"<({'|'.join(_LEAVES)})>[ \t\r\n]*(?=<(?!/\1>))")
-_OPEN = "<STMTTRN>"
+_OPEN, _CLOSE = "<STMTTRN>", "</STMTTRN>"
+_TAG = re.compile(r"<[A-Z]")
+_TREE_ERRORS = (SyntaxError, IndexError, AssertionError, TypeError, ValueError)
+BITE = 64 * 1024
 
 
 def category(kind: str, amount: Decimal) -> BankCategory:
@@ -74,33 +79,46 @@ def read_ofx(text: str, budget: Budget, into: StatementCollector) -> None:
             next="Download the statement again from the bank.",
         )
     body = text[start.start() :]
-    if not re.search(r"</OFX>\s*\Z", body[-200:], re.IGNORECASE):
+    if not body.rstrip()[-6:].upper() == "</OFX>":
         raise ImportRefused(
             "truncated_file",
             "The file ends before </OFX>, so it was cut short.",
             where=f"line {text.count(chr(10)) + 1}",
             next="Download the statement again; nothing of this file was used.",
         )
-    root, numbers = _tree(_without_cdata(body), text[: start.start()].count("\n") + 1, budget)
-    found = list(root.iter("STMTTRN"))
-    if len(found) != len(numbers):
-        numbers = [0] * len(found)
-    currencies = [_text(node, "CURDEF") for node in root.iter() if node.tag in ("STMTRS", "CCSTMTRS")]
-    _check_accounts(root, len(currencies), bool(found), into)
+    body = _without_cdata(body)
+    reading = _reading(body, into)
+    frame = _Frame(text[: start.start()].count("\n") + 1)
+    for piece in _pieces(body):
+        if piece.startswith(_OPEN):
+            budget.row(frame.done, len(body))
+            _take(piece, frame.line, reading, into)
+            frame.skip(piece)
+        else:
+            budget.check()
+            frame.feed(piece)
+    root = frame.close()
+    _check_accounts(root, budget.rows > 0, into)
     into.bank = plain_text(next((org.text or "" for org in root.iter("ORG")), ""), 80) or None
-    mark = into.hints.decimal or decimal_mark(_text(node, "TRNAMT") for node in found)
-    default = into.hints.currency
+    _balance(root, reading.mark, into)
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """The decimal mark and the currency of the statement."""
+
+    mark: str | None
+    currency: str
+
+
+def _reading(body: str, into: StatementCollector) -> _Reading:
+    hints = into.hints
+    mark = hints.decimal or decimal_mark(match[1] for match in re.finditer(r"<TRNAMT>([^<\r\n]{1,64})", body))
+    stated = re.search(r"<CURDEF>\s*([^<\s]{1,10})", body)
     try:
-        default = currency_code(currencies[0] if currencies else "", default)
+        return _Reading(mark, currency_code(stated[1] if stated else "", hints.currency))
     except BadValue:
-        into.warn("unknown_currency", f"The statement's currency is not a code; {default} was used.")
-    for number, node in zip(numbers, found, strict=True):
-        row = Row(number, [], " ".join(f"{child.tag}={child.text or ''}" for child in node))
-        try:
-            into.add(_line(_values(node), number or None, mark, default, into))
-        except RowRefused as exc:
-            into.refuse_row(row, exc)
-    _balance(root, mark, into)
+        into.warn("unknown_currency", f"The statement's currency is not a code; {hints.currency} was used.")
+        return _Reading(mark, hints.currency)
 
 
 def _broken(what: str, line: int) -> ImportRefused:
@@ -123,36 +141,84 @@ def _without_cdata(body: str) -> str:
 
 
 def _pieces(body: str) -> Iterator[str]:
-    at = 0
-    while (found := body.find(_OPEN, at + 1)) >= 0:
-        yield body[at:found]
-        at = found
-    yield body[at:]
+    """Each transaction by itself, and what stands between them in bites, cut only before an opening tag."""
+    at, close = 0, -1
+    while at < len(body):
+        found = body.find(_OPEN, at)
+        end = found if found >= 0 else len(body)
+        while at < end:
+            cut = _TAG.search(body, at + BITE, end) if end - at > BITE else None
+            stop = cut.start() if cut else end
+            yield body[at:stop]
+            at = stop
+        if found >= 0:
+            following = body.find(_OPEN, at + 1)
+            following = following if following >= 0 else len(body)
+            if close < at:  # looked for once and remembered, so that a file without any is not searched again and again
+                close = body.find(_CLOSE, at)
+                close = close if close >= 0 else len(body)
+            at = close + len(_CLOSE) if close < following else following
+            yield body[found:at]
 
 
-def _tree(body: str, line: int, budget: Budget) -> tuple[Element, list[int]]:
+class _Frame:
+    """The statement without its transactions, as a tree; knows the line that is reached."""
+
+    def __init__(self, line: int) -> None:
+        from ofxtools.Parser import TreeBuilder
+
+        self.line = line
+        self.done = 0
+        self._builder = TreeBuilder()
+
+    def feed(self, piece: str) -> None:
+        try:
+            self._builder.feed(_EMPTY_LEAF.sub("", piece))
+        except _TREE_ERRORS:
+            raise _broken("The tags do not fit together.", self.line) from None
+        self.skip(piece)
+
+    def skip(self, piece: str) -> None:
+        self.line += piece.count("\n")
+        self.done += len(piece)
+
+    def close(self) -> Element:
+        try:
+            root: Element | None = self._builder.close()
+        except _TREE_ERRORS:
+            root = None
+        if root is None:
+            raise _broken("The file has no statement.", self.line)
+        return root
+
+
+def _take(piece: str, line: int, reading: _Reading, into: StatementCollector) -> None:
+    """One transaction; whatever is wrong with it spoils itself alone."""
     from ofxtools.Parser import TreeBuilder
 
+    row = Row(line, [], piece[:1000])
+    if not piece.endswith(_CLOSE) or len(piece) > BITE:
+        into.refuse(row, "STMTTRN", "is not closed")
+        return
     builder = TreeBuilder()
-    numbers: list[int] = []
-    total, done = len(body), 0
     try:
-        for piece in _pieces(body):
-            if piece.startswith(_OPEN):
-                budget.row(done, total)
-                numbers.append(line)
-            builder.feed(_EMPTY_LEAF.sub("", piece))
-            line += piece.count("\n")
-            done += len(piece)
-        root: Element = builder.close()
-    except (SyntaxError, IndexError, AssertionError, TypeError, ValueError):
-        raise _broken("The tags do not fit together.", line) from None
-    if root is None:
-        raise _broken("The file has no statement.", line)
-    return root, numbers
+        builder.feed(_EMPTY_LEAF.sub("", piece))
+        values = _values(builder.close())
+    except _TREE_ERRORS:
+        into.refuse(row, "STMTTRN", "has tags that do not fit together")
+        return
+    try:
+        draft = _line(values, line, reading, into)
+        if draft.amount:
+            into.add(draft)
+        else:
+            into.skip()
+    except RowRefused as exc:
+        into.refuse_row(row, exc)
 
 
-def _check_accounts(root: Element, statements: int, has_lines: bool, into: StatementCollector) -> None:
+def _check_accounts(root: Element, has_lines: bool, into: StatementCollector) -> None:
+    statements = any(node.tag in ("STMTRS", "CCSTMTRS") for node in root.iter())
     accounts = {node.text or "" for node in root.iter("ACCTID")}
     if len(accounts) > 1:
         tails = ", ".join(sorted(f"…{account[-4:]}" for account in accounts))
@@ -198,12 +264,10 @@ def _day(values: dict[str, str], tag: str) -> dt.date | None:
         raise RowRefused(tag, str(exc)) from None
 
 
-def _line(
-    values: dict[str, str], number: int | None, mark: str | None, currency: str, into: StatementCollector
-) -> BankDraft:
+def _line(values: dict[str, str], number: int, reading: _Reading, into: StatementCollector) -> BankDraft:
     try:
-        amount = parse_decimal(values.get("TRNAMT", ""), mark)
-        currency = currency_code(values.get("CURSYM", ""), currency)
+        amount = parse_decimal(values.get("TRNAMT", ""), reading.mark)
+        currency = currency_code(values.get("CURSYM", ""), reading.currency)
     except BadValue as exc:
         raise RowRefused("TRNAMT", str(exc)) from None
     day = _day(values, "DTPOSTED")

@@ -48,7 +48,7 @@ def check_streams(data: bytes, budget: Budget) -> None:
     total, calls = 0, 0
     for match in _STREAM.finditer(data):
         start = match.end()
-        budget.check(start, len(data))
+        budget.check()
         head = data[max(0, match.start() - DICTIONARY) : match.start()]
         head = head[head.rfind(b" obj") + 1 :]
         limit = _limit(head)

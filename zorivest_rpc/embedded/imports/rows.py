@@ -13,14 +13,39 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.imports.drafts import ImportRefused
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
 
-__all__ = ["Columns", "Reading", "Record", "Row", "RowRefused", "read_rows", "shown", "split_line", "squash", "usable"]
+__all__ = [
+    "Columns",
+    "Reading",
+    "Record",
+    "Row",
+    "RowRefused",
+    "as_json",
+    "check_dialect",
+    "read_rows",
+    "shown",
+    "split_line",
+    "squash",
+    "usable",
+]
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
+MAX_LINE = 64 * 1024
 BLANKS = frozenset({"", "-", "--", "---", "n/a", "na", "nan", "null", "none", "...", "—"})
+
+
+def check_dialect(delimiter: str | None, decimal: str | None) -> None:
+    """Refuse hints about the dialect that no file can have."""
+    if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum()):
+        raise ImportRefused(
+            "unknown_delimiter", f"{delimiter[:20]!r} cannot separate cells.", next="Use one of , ; | or a tab."
+        )
+    if decimal and decimal not in (".", ","):
+        raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
 
 
 class RowRefused(ValueError):
@@ -32,7 +57,7 @@ class RowRefused(ValueError):
         self.message = message
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One record: the line it begins on, its cells, and its text for messages.
 
     `broken` says why it is unusable; `ends_file` that the file ended without ending its line."""
@@ -50,7 +75,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def squash(header: str) -> str:
     """A header for comparison: lower case letters, digits and `# / &`, without what stands in brackets."""
-    return re.sub(r"[^\w#/&]|_", "", re.sub(r"\([^)]*\)", "", header.lower()))
+    return re.sub(r"[^\w#/&]|_", "", re.sub(r"\([^)]*\)", "", header[:200].lower()))
 
 
 def shown(raw: str) -> str:
@@ -67,6 +92,8 @@ def _clean(cell: str) -> str:
 
 def split_line(line: str, delimiter: str) -> list[str]:
     """The cells of one line that stands alone, such as a candidate for the header."""
+    if len(line) > MAX_LINE:
+        return []
     if '"' not in line:
         return [_clean(cell) for cell in line.split(delimiter)]
     try:
@@ -87,6 +114,10 @@ def read_rows(
             at += 1
             continue
         budget.row(at, total)
+        if len(line) > MAX_LINE:
+            yield Row(at + 1, [], line[:1000], "is too long")
+            at += 1
+            continue
         if '"' not in line:
             yield Row(at + 1, [_clean(cell) for cell in line.split(delimiter)], line, "", at + 1 == total)
             at += 1
@@ -102,6 +133,8 @@ def _quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
         if at + used > len(lines):
             break
         text = f"{text}\n{lines[at + used - 1]}" if text else lines[at]
+        if len(text) > MAX_LINE:
+            break
         try:
             cells = next(csv.reader([text], delimiter=delimiter, strict=True))
             return used, Row(at + 1, [_clean(cell) for cell in cells], text, "", at + used == len(lines))
@@ -227,7 +260,11 @@ class Record:
         except (BadValue, OverflowError) as exc:
             raise RowRefused(role, str(exc)) from None
 
-    def raw(self) -> dict[str, str]:
-        """The row by its headers, as harmless text."""
-        pairs = zip(self.columns.headers, self.row.cells, strict=False)
-        return {header: plain_text(cell, 200) for header, cell in pairs if header and cell}
+    def raw(self) -> str:
+        """The row by its headers."""
+        return as_json(zip(self.columns.headers, self.row.cells, strict=False))
+
+
+def as_json(pairs: Iterable[tuple[str, str]]) -> str:
+    """Named texts as one JSON object, each made harmless."""
+    return msgspec.json.encode({name: plain_text(text, 200) for name, text in pairs if name and text}).decode()

@@ -48,7 +48,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Budget:
-    """Rows and time that one import may use; `progress(done, total)` hears of both."""
+    """Rows and time that one import may use; `progress(done, total)` hears how far it is, never backwards."""
 
     STEP = 512
 
@@ -62,9 +62,17 @@ class Budget:
         self.rows = 0
         self._expired = expired
         self._progress = progress
+        self._done = 0
+        self._total = 1
 
     def row(self, done: int, total: int) -> None:
-        """Count one row; `done` of `total` is where in the file it stands."""
+        """Count one row and tell from time to time that `done` of `total` is reached."""
+        self.count()
+        if self.rows % self.STEP == 0:
+            self.tell(done, total)
+
+    def count(self) -> None:
+        """Count one row."""
         self.rows += 1
         if self.rows > self.limits.max_rows:
             raise ImportRefused(
@@ -75,20 +83,29 @@ class Budget:
                 status=413,
             )
         if self.rows % self.STEP == 0:
-            self.check(done, total)
+            self.check()
 
-    def check(self, done: int, total: int) -> None:
-        if self._expired():
+    @property
+    def is_expired(self) -> bool:
+        return self._expired()
+
+    def check(self) -> None:
+        """Refuse the file when its time is up."""
+        if self.is_expired:
             raise ImportRefused(
                 "deadline_exceeded",
                 "Reading the file took longer than allowed.",
-                where=f"{done} of {total}",
+                where=f"after {self.rows} rows",
                 next="Export a shorter period and import the parts one after another.",
             )
-        self._progress(done, total)
 
-    def finish(self, total: int) -> None:
-        self._progress(total, total)
+    def tell(self, done: int, total: int) -> None:
+        self._done = max(self._done, done)
+        self._total = max(total, self._done)
+        self._progress(self._done, self._total)
+
+    def finish(self) -> None:
+        self._progress(self._total, self._total)
 
 
 def read_source(source: bytes | os.PathLike[str], limits: Limits) -> bytes:

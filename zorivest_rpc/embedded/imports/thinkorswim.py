@@ -145,7 +145,7 @@ def _symbol(record: Record, day: dt.date) -> Symbol:
     try:
         if kind in ("call", "put") and not text.startswith("."):
             strike = record.needed_decimal("strike")
-            expiry = parse_date(re.sub(r"\(.*?\)", "", record.needed("expiry")), record.reading.day_first)
+            expiry = parse_date(record.needed("expiry").partition("(")[0], record.reading.day_first)
             return option(text, expiry, kind, strike)
         return parse_symbol(text, ASSETS.get(kind), day)
     except BadValue as exc:

@@ -21,7 +21,8 @@ def feed_safely(data: bytes, target: Any, budget: Budget) -> None:
     target.line = lambda: parser.parser.CurrentLineNumber
     try:
         for at in range(0, len(data), CHUNK):
-            budget.check(at, len(data))
+            budget.check()
+            budget.tell(at, len(data))
             parser.feed(data[at : at + CHUNK])
         parser.close()
     except DefusedXmlException:
