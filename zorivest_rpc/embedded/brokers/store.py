@@ -15,7 +15,6 @@ from .. import accounts as account_store
 from .. import audit
 from .. import trades as trade_store
 from ..columns import money, quantity
-from ..errors import Refusal
 from ..imports.dedup import HeldTrade, sort_out_trades
 from ..imports.drafts import BrokerImport, Status, TradeDraft
 from ..symbols import AssetClass, Instrument, parse_instrument
@@ -74,14 +73,9 @@ def write_import(
     drafts = [_fitted(draft) for draft in found.trades]
     sorted_out = sort_out_trades(drafts, _held(conn, account_id, drafts))
     errors = [f"{_row(error.row_number)}{error.field}: {error.message}" for error in found.errors]
-    imported = 0
-    for draft in sorted_out.new:
-        try:
-            with conn.begin_nested():
-                trade_store.insert(conn, _trade(draft, source, batch_id, broker_id), actor=actor, auto_create=False)
-            imported += 1
-        except Refusal as refusal:
-            errors.append(f"{_row(draft.row_number)}{draft.symbol} at {draft.exec_time.isoformat()}: {refusal.detail}")
+    refused = trade_store.insert_many(conn, [_trade(draft, source, batch_id, broker_id) for draft in sorted_out.new])
+    errors += [f"{trade.what.symbol} at {trade.time.isoformat()}: {refusal.detail}" for trade, refusal in refused]
+    imported = len(sorted_out.new) - len(refused)
     for exec_id, draft in sorted_out.fee_updates:
         costs = {"commission": draft.commission, "fees": draft.fees}
         trade_store.change(conn, exec_id, costs, None, actor=actor, auto_create=False)
