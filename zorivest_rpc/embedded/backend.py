@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import TypeVar
@@ -31,6 +32,7 @@ from .vault import KeyEntry, Role, Vault
 __all__ = ["Embedded"]
 
 T = TypeVar("T")
+WORKERS = 2
 
 log = logging.getLogger("zorivest.app")
 
@@ -68,6 +70,7 @@ class Embedded:
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
         self._logging = asyncio.Lock()
+        self._workers = ThreadPoolExecutor(WORKERS, "zorivest-worker")
 
     @classmethod
     def create(
@@ -197,8 +200,13 @@ class Embedded:
             rotation = await settings.value("logging.rotation_mb")
             self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
+    async def work(self, job: Callable[[], T]) -> T:
+        """Run a long computation on its own threads: few, so that neither the loop nor the database waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers, job)
+
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
         try:
             await self.lock("backend")
         except Refusal as exc:

@@ -57,6 +57,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(1, "system", _system),
     Version(2, "journal", _journal),
     Version(3, "derived", None),
+    Version(4, "prices", None),
 )
 
 CURRENT = VERSIONS[-1].number

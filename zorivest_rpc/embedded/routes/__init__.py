@@ -4,7 +4,24 @@ Within a module, and between modules, a fixed path stands before a placeholder t
 
 from __future__ import annotations
 
-from . import auth, confirmation, guard, service, settings, system
+from . import (
+    accounts,
+    analytics,
+    auth,
+    bars,
+    confirmation,
+    costs,
+    guard,
+    images,
+    journal,
+    mistakes,
+    plans,
+    round_trips,
+    service,
+    settings,
+    system,
+    trades,
+)
 
 __all__ = ["AREAS"]
 
@@ -15,4 +32,14 @@ AREAS = (
     service.ROUTES,
     settings.ROUTES,
     system.ROUTES,
+    trades.ROUTES,
+    images.ROUTES,
+    journal.ROUTES,
+    plans.ROUTES,
+    accounts.ROUTES,
+    round_trips.ROUTES,
+    analytics.ROUTES,
+    costs.ROUTES,
+    mistakes.ROUTES,
+    bars.ROUTES,
 )
