@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
 from sqlalchemy.schema import CreateColumn
 
+from . import book_tables
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
@@ -62,6 +63,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(2, "journal", _journal),
     Version(3, "derived", None),
     Version(4, "prices", None),
+    Version(book_tables.SINCE, "books", book_tables.prepare),
     Version(market_tables.SINCE, "market", None),
 )
 

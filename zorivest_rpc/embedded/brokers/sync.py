@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from .. import accounts as account_store
-from .. import audit
+from .. import audit, import_store
 from ..columns import money
 from ..crypto import FieldCipher
 from ..db import Database
@@ -26,7 +26,6 @@ from . import alpaca, ibkr_flex, local_folder, tradier
 from .configs import Config, listed, read_one, write
 from .pulled import BrokerLink, Position, Pulled, Wanted
 from .registry import LOCAL_FOLDER, Broker, find_broker
-from .store import Written, is_known_file, write_import
 
 __all__ = ["Brokers", "known_broker"]
 
@@ -46,6 +45,16 @@ _BASES = {
     "ibkr_pro": ("ibkr_flex", "https://ndcdyn.interactivebrokers.com/AccountManagement/FlexWebService"),
     "ibkr_lite": ("ibkr_flex", "https://ndcdyn.interactivebrokers.com/AccountManagement/FlexWebService"),
 }
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What one batch did to the journal."""
+
+    batch_id: str = ""
+    imported: int = 0
+    duplicates: int = 0
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Brokers:
@@ -201,7 +210,7 @@ class Brokers:
         loop = asyncio.get_running_loop()
 
         def known(sha256: str, account_id: str) -> bool:
-            job = self._db.read(lambda conn: is_known_file(conn, sha256, account_id))
+            job = self._db.read(lambda conn: import_store.same_file(conn, account_id, sha256))
             return asyncio.run_coroutine_threadsafe(job, loop).result()
 
         return await asyncio.to_thread(local_folder.pull, self._folder, wanted, known)
@@ -245,26 +254,45 @@ def _keep(
     owner = None if broker is LOCAL_FOLDER else broker.broker_id
     written = []
     for source in pulled.sources:
+        name = source.file_name or source.found.account_id
         try:
             with conn.begin_nested():
-                done = write_import(
+                answer = import_store.store(
                     conn,
                     source.found,
                     kind="sync",
-                    source="sync",
-                    actor=actor,
-                    now=now,
-                    auto_create=auto_create,
                     file_name=source.file_name,
-                    broker_id=owner,
+                    actor=actor,
+                    auto_create=auto_create,
+                    source="sync",
+                    broker=owner,
                 )
         except Refusal as refusal:  # an account that cannot be written to
-            done = Written("", 0, 0, (f"{source.file_name or source.found.account_id}: {refusal}",))
-        written.append(done)
+            written.append(Written(errors=(f"{name}: {refusal}",)))
+        else:
+            written.append(_written(answer))
+    if owner is not None and pulled.account_id is not None:
+        conn.execute(
+            accounts.update()
+            .where(accounts.c.account_id == pulled.account_id, accounts.c.broker_id.is_(None))
+            .values(broker_id=owner)
+        )
     known = pulled.account_id is not None and account_store.find(conn, pulled.account_id) is not None
     if known and pulled.account_id is not None and pulled.balance is not None:
         account_store.record_balance(conn, pulled.account_id, money(pulled.balance), now, actor, "sync")
     return written
+
+
+def _written(answer: Mapping[str, Any]) -> Written:
+    """The importer's answer in the words of a sync."""
+    errors = [
+        (f"row {error['row_number']}, " if error["row_number"] is not None else "")
+        + f"{error['field']}: {error['message']}"
+        for error in answer["errors"]
+    ]
+    # the same fills come again with every sync that overlaps the last one
+    warnings = [warning["message"] for warning in answer["warnings"] if warning["code"] != "same_file"]
+    return Written(answer["batch_id"], answer["imported"], answer["duplicates_skipped"], tuple(errors), tuple(warnings))
 
 
 def _held_positions(conn: Connection) -> list[dict[str, Any]]:

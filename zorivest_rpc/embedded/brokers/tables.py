@@ -1,16 +1,16 @@
-"""The tables of broker connections: what is configured, with encrypted secrets, and what each import brought."""
+"""The table of broker connections: what was entered, with encrypted secrets, and how far the last sync came."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, Index, Integer, String, Table, Text, true
+from sqlalchemy import JSON, Boolean, Column, String, Table, Text, true
 
 from ..columns import Moment
 from ..tables import metadata
 
-__all__ = ["SINCE", "broker_configs", "import_batches"]
+__all__ = ["SINCE", "broker_configs"]
 
-SINCE = 5
-"""The schema version that brought these tables."""
+SINCE = 6
+"""The schema version that brought it."""
 
 _INFO = {"since": SINCE}
 
@@ -30,26 +30,5 @@ broker_configs = Table(
     Column("cursor", String(128)),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
-    info=_INFO,
-)
-
-import_batches = Table(
-    "import_batches",
-    metadata,
-    Column("batch_id", String(64), primary_key=True),
-    Column("kind", String(16), nullable=False),  # broker_csv, broker_pdf, bank, sync
-    Column("file_name", String(300), nullable=False, server_default=""),
-    Column("file_sha256", String(64)),
-    Column("account_id", String(128), nullable=False),
-    Column("detected_format", String(64), nullable=False, server_default=""),
-    Column("total_rows", Integer, nullable=False, server_default="0"),
-    Column("imported", Integer, nullable=False, server_default="0"),
-    Column("duplicates_skipped", Integer, nullable=False, server_default="0"),
-    Column("skipped_rows", Integer, nullable=False, server_default="0"),
-    Column("status", String(8), nullable=False),
-    Column("errors", JSON, nullable=False, server_default="[]"),
-    Column("created_at", Moment, nullable=False),
-    Index("ix_import_batches_created_at", "created_at"),
-    Index("ix_import_batches_file", "file_sha256", "account_id"),
     info=_INFO,
 )

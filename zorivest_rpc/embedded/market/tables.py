@@ -21,7 +21,7 @@ __all__ = [
     "market_quotes",
 ]
 
-SINCE = 5
+SINCE = 6
 """The schema version that brought these tables."""
 
 VOLUME_PLACES = 4  # coins trade in fractions and in trillions
