@@ -23,6 +23,7 @@ from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
 from .logs import FEATURES, Logs
+from .market.outbound import Outbound, load_addresses
 from .paths import DataDir
 from .scheduling.engine import Scheduling
 from .sessions import Session, Sessions
@@ -63,6 +64,7 @@ class Embedded:
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
         self.scheduling = Scheduling(directory)
+        self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
         self._settings: Settings | None = None
@@ -211,6 +213,7 @@ class Embedded:
 
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
+        await self.outbound.close()
         for workers in self._workers.values():
             workers.shutdown(wait=False, cancel_futures=True)
         try:
