@@ -16,7 +16,6 @@ COMMANDS = {
     "demo": "load | remove the demo data of the embedded backend",
     "approve": "approve a scheduled policy, as only a person at a terminal can",
     "keys": "list | create | revoke API keys of the embedded backend",
-    "demo": "load | remove the demo data of the embedded backend",
     "version": "version, Python, revisions served",
 }
 

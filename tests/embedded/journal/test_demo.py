@@ -120,7 +120,8 @@ async def test_loading_twice_is_loading_once(journal: Journal) -> None:
 
 
 async def rows(backend: Embedded) -> dict[str, list[Any]]:
-    tables = [name for name in metadata.tables if name not in ("audit_log", "schema_migrations")]
+    # not what was done, nor what is to be derived again
+    tables = [name for name in metadata.tables if name not in ("audit_log", "schema_migrations", "tax_stale")]
     return await backend.database().read(
         lambda conn: {name: [tuple(row) for row in conn.execute(text(f"SELECT * FROM {name}"))] for name in tables}
     )
