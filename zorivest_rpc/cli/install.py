@@ -22,10 +22,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 def run(argv: list[str]) -> int:
     """Exit code 0 done or nothing to do, 1 the file was refused, 2 misused."""
-    arguments = _parser().parse_args(argv)
+    split = argv.index("--") if "--" in argv else len(argv)
+    arguments, options = _parser().parse_args(argv[:split]), argv[split + 1 :]
     client = find_client(arguments.client)
     name = checked_name(arguments.name)
-    launch = _launch(client, arguments, os.environ)
+    launch = _launch(client, arguments, options, os.environ)
     try:
         done = put_in(client, locate(client.id, os.environ), name, launch, dry_run=arguments.dry_run)
     except Refused as refused:
@@ -83,13 +84,13 @@ def refuse(client: Client, name: str, refused: Refused, as_json: bool) -> int:
     return 1
 
 
-def _launch(client: Client, arguments: argparse.Namespace, environ: Mapping[str, str]) -> Launch:
+def _launch(client: Client, arguments: argparse.Namespace, given: list[str], environ: Mapping[str, str]) -> Launch:
     if not arguments.http:
         if arguments.no_auth:
             raise ConfigError("--no-auth", "goes with --http; a server that the client starts asks for no key")
-        options = server_options(arguments.options, environ)
+        options = server_options(given, environ)
         return Launch((*own_command(), *options), keyed="--api-url" in options)
-    if arguments.options:
+    if given:
         raise ConfigError("--", "server options go to the server itself when --http names one that runs already")
     if client.remote != "yes":
         raise ConfigError("--http", f"not for {client.title}: {client.remote}")
@@ -108,6 +109,7 @@ def _notes(launch: Launch, environ: Mapping[str, str]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc install",
+        usage="zorivest-rpc install CLIENT [options] [-- options of zorivest-rpc stdio]",
         description="Write this server's entry into a client's configuration file. Everything else in the file stays "
         "as it is, the file from before is kept beside it, and no key is ever written.",
         epilog="Options for the server itself follow --: zorivest-rpc install cursor -- --toolsets core --read-only",
@@ -115,5 +117,4 @@ def _parser() -> argparse.ArgumentParser:
     shared_arguments(parser)
     parser.add_argument("--http", metavar="URL", help="a server that runs already, such as http://127.0.0.1:8766/mcp")
     parser.add_argument("--no-auth", action="store_true", help="with --http: that server asks for no key")
-    parser.add_argument("options", nargs="*", metavar="-- OPTIONS", help="options of zorivest-rpc stdio")
     return parser

@@ -25,13 +25,15 @@ _MEND = "Mend the file in the client's editor, or restore it from a backup, and 
 
 
 class Member(NamedTuple):
-    """`before` is where the token in front of the key ends; `comma` where the comma behind the value is, or -1."""
+    """`before` is where the token in front of the key ends, `commented` if that is a comment up to the end of its line;
+    `comma` is where the comma behind the value is, or -1."""
 
     key: str
     before: int
     start: int
     node: Node
     comma: int
+    commented: bool
 
 
 class Node(NamedTuple):
@@ -104,6 +106,8 @@ def remove(text: str, path: Sequence[str]) -> str:
     position = parent.members.index(member)
     end = member.node.end if member.comma < 0 else member.comma + 1
     head, rest = text[: member.before], text[end:]
+    if member.commented and not rest.lstrip(" \t\r").startswith("\n"):
+        head = text[: text.index("\n", member.before) + 1]  # or the comment would swallow what follows
     if member.comma < 0 and position > 0:
         previous = parent.members[position - 1].comma  # ours was last: the comma that led to it goes as well
         head = head[:previous] + head[previous + 1 :]
@@ -198,6 +202,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.line_comments: set[int] = set()  # where they end
 
     def wrong(self, position: int, problem: str) -> Refused:
         line = self.text.count("\n", 0, position) + 1
@@ -214,6 +219,7 @@ class _Parser:
                 end = text.find("\n", position)
                 position = len(text) if end < 0 else end - (text[end - 1] == "\r")
                 last = position
+                self.line_comments.add(position)
             elif text.startswith("/*", position):
                 end = text.find("*/", position + 2)
                 if end < 0:
@@ -295,7 +301,7 @@ class _Parser:
                 after, tail = self.trivia(comma + 1)
             elif self.text[after : after + 1] != "}":
                 raise self.wrong(after, "a comma or } is expected")
-            members.append(Member(key.value, before, here, node, comma))
+            members.append(Member(key.value, before, here, node, comma, before in self.line_comments))
             here = after
         value = {member.key: member.node.value for member in members}
         return Node(value, position, here + 1, tuple(members), tail)
