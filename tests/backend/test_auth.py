@@ -314,6 +314,19 @@ async def test_the_pools_are_bounded_and_busy_ones_stay(server: Misbehaving, clo
         await backends.close()
 
 
+async def test_a_stranger_leaves_no_pool_behind(server: Misbehaving, clock: Clock) -> None:
+    backends = Backends(lambda principal: HttpBackend(server.url, clock=clock))
+    try:
+        await backends.of("a").ask("GET", "/x")
+        backends.drop("a")
+        backends.drop("never seen")
+        assert len(backends) == 0
+    finally:
+        await backends.close()
+    async with asyncio.timeout(5):
+        await server.all_gone.wait()
+
+
 async def _ask(ask: Callable[[str, str], Awaitable[object]]) -> None:
     await ask("GET", "/slow")
 

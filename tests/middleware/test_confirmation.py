@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.middleware.conftest import Clock
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.call import Call, InputRequired, chain, fail
+from zorivest_rpc.call import Call, InputRequired, fail
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfirmationRequired, GuardLocked, ToolError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfirmationRequired, ToolError
 from zorivest_rpc.middleware.confirmation import Confirmation, digest
-from zorivest_rpc.middleware.guard import Guard
 
 GATED = {spec.name: spec for spec in load().tools if spec.confirm}
 ISSUE = "POST /confirmation-tokens"
@@ -243,19 +242,6 @@ async def test_the_ledger_is_bounded() -> None:
     assert (await gate.refusal(**TRADE, confirmation_token=first)).code == "confirmation_unknown"
 
 
-async def test_a_locked_guard_refuses_before_a_token_is_spent() -> None:
-    gate = Gate()
-    token = await gate.token(arguments=TRADE)
-    verdicts = [{"allowed": False, "reason": "manual"}, {"allowed": True}]
-    gate.backend.answers["POST /mcp-guard/check"] = lambda: verdicts.pop(0)
-    guard = Guard(lambda call: gate.backend).layer(GATED["create_trade"])
-    handler = chain(gate.ran, guard, gate.layer)
-    with pytest.raises(GuardLocked):
-        await handler(make_call("create_trade", **TRADE, confirmation_token=token))
-    await handler(make_call("create_trade", **TRADE, confirmation_token=token))
-    assert gate.ran.times == 1
-
-
 # --- clients that are not asked by us
 
 
@@ -321,6 +307,44 @@ async def test_a_yes_to_one_call_is_none_to_another() -> None:
     with pytest.raises(InputRequired):
         await gate.layer(other, gate.ran)
     assert gate.ran.times == 1
+
+
+async def test_a_yes_is_good_once() -> None:
+    gate = Gate()
+    call = await answered(gate, {"action": "accept", "content": {"confirm": True}}, **TRADE)
+    again = make_call("create_trade", elicits=True, **TRADE)
+    again.answers = call.answers
+    with pytest.raises(ConfirmationRequired) as refused:
+        await gate.layer(again, gate.ran)
+    assert (refused.value.code, gate.ran.times) == ("confirmation_used", 1)
+
+
+@pytest.mark.parametrize("key", ["confirm-invented", "confirm", ""])
+async def test_an_answer_to_a_question_that_was_not_asked_is_none(key: str) -> None:
+    gate = Gate()
+    call = make_call("create_trade", elicits=True, **TRADE)
+    call.answers = {key: {"action": "accept", "content": {"confirm": True}}}
+    with pytest.raises(InputRequired):
+        await gate.layer(call, gate.ran)
+
+
+async def test_a_yes_in_one_session_is_none_in_another() -> None:
+    gate = Gate()
+    call = make_call("create_trade", elicits=True, session="s1", **TRADE)
+    with pytest.raises(InputRequired) as asked:
+        await gate.layer(call, gate.ran)
+    other = make_call("create_trade", elicits=True, session="s2", **TRADE)
+    other.answers = {key: {"action": "accept", "content": {"confirm": True}} for key in asked.value.asks}
+    with pytest.raises(InputRequired):
+        await gate.layer(other, gate.ran)
+
+
+async def test_the_name_of_a_question_is_no_token() -> None:
+    gate = Gate()
+    with pytest.raises(InputRequired) as asked:
+        await gate.run(**TRADE, elicits=True)
+    (key,) = asked.value.asks
+    assert (await gate.refusal(**TRADE, confirmation_token=key)).code == "confirmation_unknown"
 
 
 async def test_a_token_does_not_replace_a_user_who_can_be_asked() -> None:

@@ -14,6 +14,7 @@ from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, O
 from zorivest_rpc.middleware.guard import Guard
 
 CHECK = "/mcp-guard/check"
+STATUS = "/mcp-guard/status"
 DOWN = BackendUnreachable("The backend cannot be reached.")
 Specs = Mapping[str, ToolSpec]
 
@@ -134,10 +135,42 @@ async def test_an_offer_that_vanishes_on_the_way_does_not_open_a_gap(specs: Spec
     assert (backend.count(CHECK), backend.count("/trades")) == (1, 0)
 
 
-async def test_a_gated_tool_asks_first_so_that_a_lock_spends_no_confirmation(specs: Specs) -> None:
-    backend, plain, along = FakeBackend(inline=True), Ran(), Ran()
-    await Guard(lambda call: backend).layer(specs["create_trade"], along)(make_call("create_trade"), plain)
-    assert (plain.times, along.times, backend.count(CHECK)) == (1, 0, 1)
+async def test_a_question_does_not_travel_past_a_confirmation(specs: Specs) -> None:
+    backend, confirming, along = FakeBackend(inline=True), Ran(), Ran()
+    await Guard(lambda call: backend).layer(specs["create_trade"], along)(make_call("create_trade"), confirming)
+    assert (confirming.times, along.times, backend.count(CHECK)) == (1, 0, 1)
+
+
+# --- the look in front of a confirmation
+
+
+async def looked(spec: ToolSpec, status: Any, ran: Ran) -> FakeBackend:
+    backend = FakeBackend({f"GET {STATUS}": status})
+    await Guard(lambda call: backend).look(spec)(make_call(spec.name), ran)
+    return backend
+
+
+@pytest.mark.parametrize("status", [{"is_locked": False}, {}, None, BackendError(404, "No such route.")])
+async def test_a_look_lets_pass_what_is_not_locked_and_counts_nothing(specs: Specs, status: Any) -> None:
+    ran = Ran()
+    backend = await looked(specs["create_trade"], status, ran)
+    assert (ran.times, backend.count(CHECK)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"is_locked": True, "lock_reason": "manual"}, "blocked this call: manual"),
+        ({"is_locked": True, "lock_reason": None}, "blocked this call: locked"),
+        (DOWN, "could not be asked"),
+        (BackendError(500, "It failed."), "could not be asked"),
+    ],
+)
+async def test_a_look_refuses_what_the_guard_would_refuse(specs: Specs, status: Any, words: str) -> None:
+    ran = Ran()
+    with pytest.raises(GuardLocked, match=words):
+        await looked(specs["create_trade"], status, ran)
+    assert ran.times == 0
 
 
 async def test_every_call_is_asked_for_anew(specs: Specs) -> None:

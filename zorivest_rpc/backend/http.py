@@ -26,9 +26,18 @@ from zorivest_rpc.backend.auth import Grant, Sessions
 from zorivest_rpc.backend.breaker import Breaker
 from zorivest_rpc.backend.coalesce import Coalesced
 from zorivest_rpc.backend.encode import encode_form, encode_query
+from zorivest_rpc.backend.failures import (
+    known_to_be_down,
+    no_answer,
+    not_found_anywhere,
+    not_json,
+    too_large,
+    unreachable,
+    why,
+)
 from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
 from zorivest_rpc.backend.refusals import is_ours, refusal, session_is_gone
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, ZorivestError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 if TYPE_CHECKING:
@@ -115,7 +124,10 @@ class HttpBackend:
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
         self._http: aiohttp.ClientSession | None = None
-        self._urls: dict[str, URL] = {}
+        self._unsent: tuple[type[Exception], ...] = ()  # aiohttp's failures before anything was sent
+        self._foreign: tuple[type[Exception], ...] = ()  # all its failures
+        self._urls: dict[str, URL] = {}  # of the paths without values
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._ids = count(1)
         self._name = urandom(5).hex()
         self.in_flight = 0
@@ -131,8 +143,13 @@ class HttpBackend:
 
     async def unlock(self) -> Grant | None:
         """Get a session now, so that the first call need not; None where none is needed."""
-        async with asyncio.timeout(self._limits.total):
-            return await self._sessions.grant() if self._sessions is not None else None
+        return await self._session_of(self._sessions) if self._sessions is not None else None
+
+    async def _session_of(self, sessions: Sessions) -> Grant:
+        """The backend is found first: one that is started for us makes its key in doing so."""
+        if not self._base:
+            await self._find.get()
+        return await sessions.grant()
 
     def lock(self) -> None:
         """Forget the session, as after a restart of the backend; the next request unlocks again."""
@@ -176,28 +193,18 @@ class HttpBackend:
         if guard:
             headers["X-MCP-Guard"] = "check"
         attempts = self._limits.attempts if (method == "GET" if repeatable is None else repeatable) else 1
-        sent = False
+        seconds = self._limits.total if timeout is None else timeout
         self.in_flight += 1
         try:
-            async with asyncio.timeout(self._limits.total if timeout is None else timeout):
-                grant = await self._grant(auth, guard, headers)
-                if not self._base:
-                    await self._find.get()
-                sent = True
-                try:
-                    return await self._try(method, path, headers, data, raw, attempts)
-                except BackendError as error:
-                    if grant is None or auth != "needed" or not session_is_gone(error):
-                        raise
-                    sent = False
-                    self._forget(grant)
-                await self._grant(auth, guard, headers)
-                sent = True
-                return await self._try(method, path, headers, data, raw, attempts)
-        except TimeoutError:
-            self._breaker.failed()
-            seconds = self._limits.total if timeout is None else timeout
-            raise self._no_answer(method, path, f"within {seconds:g} s", sent and attempts == 1) from None
+            grant = await self._grant(auth, guard, headers)
+            try:
+                return await self._try(method, path, headers, data, raw, attempts, seconds)
+            except BackendError as error:
+                if grant is None or auth != "needed" or not session_is_gone(error):
+                    raise
+                self._forget(grant)
+            await self._grant(auth, guard, headers)
+            return await self._try(method, path, headers, data, raw, attempts, seconds)
         finally:
             self.in_flight -= 1
 
@@ -206,7 +213,7 @@ class HttpBackend:
     async def _grant(self, auth: Auth, guard: bool, headers: dict[str, str]) -> Grant | None:
         sessions, grant = self._sessions, None
         if sessions is not None and auth != "none":
-            grant = await sessions.grant() if auth == "needed" else sessions.current
+            grant = await self._session_of(sessions) if auth == "needed" else sessions.current
         if guard and (grant is None or not grant.inline_guard):
             raise NotInline
         if grant is not None:
@@ -221,43 +228,51 @@ class HttpBackend:
         headers = {"X-Request-ID": f"{self._name}-{next(self._ids)}", "Content-Type": "application/json"}
         data = dumps({"api_key": key})
         attempts = max(2, self._limits.attempts)  # one session more than needed does no harm
-        try:
-            async with asyncio.timeout(self._limits.total):  # callers come and go; the exchange has its own end
-                return (await self._try("POST", "/auth/unlock", headers, data, False, attempts)).value
-        except TimeoutError:
-            raise self._no_answer("POST", "/auth/unlock", f"within {self._limits.total:g} s", False) from None
+        return (await self._try("POST", "/auth/unlock", headers, data, False, attempts, self._limits.total)).value
 
     # --- attempts
 
     async def _try(
-        self, method: str, path: str, headers: dict[str, str], data: bytes | None, raw: bool, attempts: int
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        data: bytes | None,
+        raw: bool,
+        attempts: int,
+        seconds: float,
     ) -> Reply:
-        """One exchange, or several where that is allowed."""
+        """One exchange, or several where that is allowed; `seconds` is for all of them together."""
+        url = self._urls.get(path) or await self._url(path)
+        time = asyncio.get_running_loop().time
+        deadline, left = time() + seconds, seconds
         for attempt in range(1, attempts + 1):
-            last = attempt == attempts
             waits = self._breaker.wait()
             if waits > 0:
-                raise self._known_to_be_down(waits)
+                raise known_to_be_down(self._base, waits)
             try:
-                answer = await self._exchange(method, path, headers, data)
+                answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable:
                 self._breaker.failed()
-                self._base = "" if callable(self._where) else self._base
-                if last:
+                if attempt == attempts:
+                    self._moved()
                     raise
+                url = await self._url(path) if self._moved() else url
             except _Lost as lost:
                 self._breaker.failed()
-                if last:
-                    raise self._no_answer(method, path, str(lost), attempts == 1) from None
+                if attempt == attempts or time() >= deadline:
+                    reason = f"within {seconds:g} s" if time() >= deadline else str(lost)
+                    raise no_answer(self._base, method, path, reason, unknown=attempts == 1) from None
             except BaseException:
                 self._breaker.gave_up()
                 raise
             else:
                 self._breaker.answered()
-                if last or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
+                if attempt == attempts or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
                     return self._reply(method, path, answer, raw)
             pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
             await self._sleep(pause * (0.5 + self._rng() / 2))
+            left = max(deadline - time(), 0.01)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _reply(self, method: str, path: str, answer: _Answer, raw: bool) -> Reply:
@@ -272,23 +287,19 @@ class HttpBackend:
                 return Reply(status, orjson.loads(body), body, kind, request_id)
             except orjson.JSONDecodeError:
                 problem = "broken JSON"
-        raise BackendError(
-            status,
-            f"{self._base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id}). "
-            "Check that the API URL names a Zorivest backend.",
-            code="not_json",
-            next="Check the API URL.",
-        )
+        raise not_json(self._base, method, path, status, problem, request_id)
 
-    async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> _Answer:
+    async def _exchange(
+        self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
+    ) -> _Answer:
         """One answer. BackendUnreachable: nothing was sent; _Lost: nobody knows."""
         http = self._http or self._open()
-        import aiohttp
-
-        url = await self._url(path)
+        timeout = self._timeouts.get(seconds) or self._timeout(seconds)
         try:
             for _ in range(_HOPS):
-                async with http.request(method, url, data=data, headers=headers, allow_redirects=False) as answer:
+                async with http.request(
+                    method, url, data=data, headers=headers, allow_redirects=False, timeout=timeout
+                ) as answer:
                     status = answer.status
                     if status in _REDIRECTS.get(method, _SAME_METHOD) and "Location" in answer.headers:
                         url = self._elsewhere(url, answer.headers["Location"], status)
@@ -298,11 +309,20 @@ class HttpBackend:
                     kind = given.get("Content-Type", "").partition(";")[0].strip().lower()
                     request_id = given.get("X-Request-ID") or headers["X-Request-ID"]
                     return _Answer(status, kind, body, given.get("Retry-After"), request_id)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as exc:
-            raise self._unreachable(exc) from None
-        except (aiohttp.ClientError, OSError) as exc:  # a time-out of the socket is an OSError
-            raise _Lost(_why(exc)) from None
+        except self._unsent as exc:
+            raise unreachable(self._base, exc) from None
+        except self._foreign as exc:
+            raise _Lost(why(exc)) from None
         raise BackendError(310, f"{self._base} redirects in circles. Check the API URL.", code="redirects")
+
+    def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
+        """aiohttp keeps the time of a request at no extra cost; the usual limits are made once."""
+        import aiohttp
+
+        made = aiohttp.ClientTimeout(total=seconds, connect=min(self._limits.connect, seconds))
+        if len(self._timeouts) < 16:
+            self._timeouts[seconds] = made
+        return made
 
     async def _read(self, answer: aiohttp.ClientResponse, method: str, path: str) -> bytes:
         limit, length = self._limits.body, answer.content_length
@@ -320,28 +340,26 @@ class HttpBackend:
         if size <= limit:
             return b"".join(chunks)
         answer.close()
-        raise BackendError(
-            answer.status,
-            f"The answer to {method} {path.partition('?')[0]} is larger than {limit} bytes and was not read"
-            + ("" if method == "GET" else f", though the backend said {answer.status}")
-            + ". Ask for less: a smaller limit, a shorter period, one account.",
-            code="answer_too_large",
-            next="Ask for less.",
-        )
+        raise too_large(method, path, answer.status, limit)
 
     # --- where it is
 
     async def _url(self, path: str) -> URL:
-        url = self._urls.get(path)
-        if url is not None:
-            return url
         from yarl import URL
 
         base = self._base or await self._find.get()
         url = URL(base + path, encoded=True)
-        if isinstance(self._where, str) and len(self._urls) < 256 and "?" not in path:
+        if len(self._urls) < 256 and "?" not in path:
             self._urls[path] = url
         return url
+
+    def _moved(self) -> bool:
+        """Nobody listens there any more: a backend that is looked for is looked for again."""
+        if isinstance(self._where, str):
+            return False
+        self._base = ""
+        self._urls.clear()
+        return True
 
     async def _locate(self) -> str:
         assert callable(self._where)
@@ -349,12 +367,8 @@ class HttpBackend:
             async with asyncio.timeout(self._limits.locate):
                 self._base = normalise(await self._where())
         except (ZorivestError, OSError) as exc:  # a TimeoutError is an OSError
-            why = str(exc) or f"nothing was found within {self._limits.locate:g} s"
-            raise BackendUnreachable(
-                f"There is no backend to ask: {why} Call again, or name one with --api-url.",
-                code="no_backend",
-                next="Call again, or name a backend with --api-url.",
-            ) from None
+            reason = str(exc) or f"nothing was found within {self._limits.locate:g} s"
+            raise not_found_anywhere(reason) from None
         return self._base
 
     def _elsewhere(self, url: URL, location: str, status: int) -> URL:
@@ -377,13 +391,14 @@ class HttpBackend:
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
+        self._unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+        self._foreign = (aiohttp.ClientError, OSError)  # a time-out of the socket is an OSError
         limits = self._limits
         connector = aiohttp.TCPConnector(
             limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
         )
         self._http = aiohttp.ClientSession(
             connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": "application/json, */*;q=0.5", "User-Agent": "zorivest-rpc"},
             trust_env=False,
@@ -392,49 +407,3 @@ class HttpBackend:
         # aiohttp would send a PUT or DELETE a second time when a kept connection breaks; what is repeated is said here
         self._http._retry_connection = False
         return self._http
-
-    # --- failures
-
-    def _unreachable(self, exc: Exception) -> BackendUnreachable:
-        return BackendUnreachable(
-            f"The backend at {self._base} cannot be reached ({_why(exc)}); nothing was sent. Check that it runs and "
-            "that the API URL is right; zorivest_diagnose shows what is known.",
-            next="Start the backend or correct the API URL.",
-        )
-
-    def _known_to_be_down(self, waits: float) -> BackendUnreachable:
-        return BackendUnreachable(
-            f"The backend at {self._base} did not answer the last requests; nothing was sent. It is tried again in "
-            f"{max(1, round(waits))} s.",
-            code="backend_down",
-            next="Wait, or start the backend.",
-        )
-
-    def _no_answer(self, method: str, path: str, why: str, unknown: bool) -> BackendUnreachable | OutcomeUnknown:
-        what = f"{method} {path.partition('?')[0]}"
-        if unknown and method != "GET":
-            return OutcomeUnknown(
-                f"The backend did not answer {what} ({why}). Whether it was done is unknown; it was not sent again.",
-                next="Check the stored data before you repeat the call.",
-            )
-        return BackendUnreachable(
-            f"The backend at {self._base} did not answer {what} ({why}). Try again; zorivest_diagnose shows whether it "
-            "is up.",
-            code="backend_timeout" if why.startswith("within") else "backend_unreachable",
-            next="Try again.",
-        )
-
-
-def _why(exc: BaseException) -> str:
-    """A foreign exception in a few words."""
-    name = type(exc).__name__
-    if "Timeout" in name:
-        return "timed out"
-    if "DNS" in name:
-        return "the host name is unknown"
-    if "SSL" in name or "Certificate" in name:
-        return "TLS failed"
-    strerror = getattr(exc, "strerror", None) or getattr(getattr(exc, "os_error", None), "strerror", None)
-    if "Connector" in name:
-        return str(strerror or "no connection").lower()
-    return "the connection was lost" if not strerror else str(strerror).lower()

@@ -36,11 +36,19 @@ class Backends:
         """A backend that is in use stays, even above the limit."""
         for principal, backend in self._known.items():
             if not backend.in_flight:
-                del self._known[principal]
-                task = asyncio.get_running_loop().create_task(backend.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                self._end(principal)
                 return
+
+    def drop(self, principal: str) -> None:
+        """Somebody turned out to be nobody: no room is kept for him, unless a call of his still runs."""
+        backend = self._known.get(principal)
+        if backend is not None and not backend.in_flight:
+            self._end(principal)
+
+    def _end(self, principal: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._known.pop(principal).close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         known, self._known = self._known, {}

@@ -15,6 +15,7 @@ __all__ = ["is_ours", "refusal", "session_is_gone", "unknown_route"]
 _SECRET = re.compile(r"(zrv_sk_|tok_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 600
 _MOST_FIELDS = 12
+_NO_ROUTE = frozenset(("route_not_found", "method_not_allowed"))
 _GONE = frozenset(("no_session", "session_unknown", "session_expired", "database_locked"))
 
 _TEXTS: dict[int, tuple[str, str, str]] = {
@@ -71,7 +72,7 @@ def refusal(
     code, what, advice = known
     if status == 429 and (seconds := _seconds(retry_after)) is not None:
         advice = f"Wait {seconds} s before the next call."
-    if answer is None and status in (404, 405):
+    if (answer is None and status in (404, 405)) or reported in _NO_ROUTE:
         code, what = "unknown_route", f"Nothing is served at {method} {path}"
         advice = "Check that the API URL names a Zorivest backend."
     said = said_by(detail)
@@ -95,7 +96,7 @@ def unknown_route(error: BackendError) -> bool:
     """A 404 about the path and not about the thing that was asked for."""
     return (
         error.code == "unknown_route"
-        or error.reported in ("route_not_found", "no_route")
+        or error.reported in _NO_ROUTE
         or (error.reported is None and error.detail == "Not Found")
     )
 

@@ -29,17 +29,23 @@ TOKEN_SECONDS: Final = 60
 _REMEMBERED: Final = 600.0  # how long "expired" and "used" can be told from "unknown"
 _MOST: Final = 10_000
 _SHOWN: Final = 200
+_QUESTION: Final = "confirm-"
 
 
 class _Token(msgspec.Struct):
-    """What a token is bound to; `arguments` is None where it was fetched without them."""
+    """What a token, or a question, is bound to; `arguments` is None where a token was fetched without them."""
 
     action: str
     tenant: str
     session: str
     arguments: str | None
     issued: float
+    asked: bool = False  # a question that was put to the user, and no token
     spent: bool = False
+
+    def same_as(self, other: _Token) -> bool:
+        bound = (self.action, self.tenant, self.session, self.arguments, self.asked)
+        return bound == (other.action, other.tenant, other.session, other.arguments, other.asked)
 
 
 def digest(spec: ToolSpec, arguments: Mapping[str, Json]) -> str:
@@ -97,20 +103,28 @@ class Confirmation:
         return await inner(call)
 
     def _ask(self, call: Call, spec: ToolSpec, question: Ask) -> None:
-        """The answer's key is made of the call, so that an answer cannot serve another one."""
-        key = (
-            "confirm-"
-            + sha256(f"{call.name} {self._tenant(call)} {digest(spec, call.arguments)}".encode()).hexdigest()[:16]
-        )
-        answer = call.need(key, question)
-        content = answer.get("content")
-        if answer.get("action") == "accept" and isinstance(content, dict) and content.get("confirm") is True:
-            return
-        raise ConfirmationRequired(
-            f"The user did not confirm {call.name}; nothing was done. Repeat the call only if the user asks for it.",
-            code="confirmation_declined",
-            next="Ask the user what to do instead.",
-        )
+        """Every question has a name of its own, bound like a token: a yes serves one call, the one it was given to."""
+        asked = _Token(call.name, self._tenant(call), _session(call), digest(spec, call.arguments), self._clock(), True)
+        for key, answer in call.answers.items():
+            held = self._tokens.get(_name(key)) if key.startswith(_QUESTION) else None
+            if held is None or not held.same_as(asked):
+                continue
+            if held.spent:
+                raise _refused(
+                    "used", "This confirmation has been used; it is good for one call.", "Call again to be asked again"
+                )
+            held.spent = True
+            content = answer.get("content")
+            if answer.get("action") == "accept" and isinstance(content, dict) and content.get("confirm") is True:
+                return
+            raise ConfirmationRequired(
+                f"The user did not confirm {call.name}; nothing was done. Repeat it only if the user asks for it.",
+                code="confirmation_declined",
+                next="Ask the user what to do instead.",
+            )
+        key = _QUESTION + token_urlsafe(12)
+        self._remember(key, asked)
+        call.need(key, question)
 
     def _spend(self, call: Call, spec: ToolSpec) -> None:
         name, given = call.name, call.arguments.get(ARGUMENT)
@@ -124,7 +138,7 @@ class Confirmation:
                 next=fetch + ".",
             )
         token = self._tokens.get(_name(str(given)))
-        if token is None:
+        if token is None or token.asked:
             raise _refused("unknown", "This confirmation token is not one of this server's.", fetch)
         if token.session != _session(call) or token.tenant != self._tenant(call):
             raise _refused("other_session", "This confirmation token was issued to another session.", fetch)

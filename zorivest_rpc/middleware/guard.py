@@ -6,8 +6,9 @@ Rule 2: the decision is the backend's own, and it counts calls; nothing is remem
 Rule 3: where the backend offers it, the question travels with the call's own first request, which saves a round trip
         and leaves no moment between the answer and the deed. If the offer is gone by then, nothing was sent, and the
         question is put by itself.
-A tool that is exempt is not given this layer. A gated tool asks by itself first, so that a locked guard refuses before
-a confirmation is spent."""
+Rule 4: before somebody is asked to confirm a call, a look that counts nothing makes sure that the guard is not locked;
+        the question itself is put when the call is confirmed, so that no lock set meanwhile is missed.
+A tool that is exempt is given no layer of this kind."""
 
 from __future__ import annotations
 
@@ -30,15 +31,16 @@ class Guard:
         self._backend_for = backend_for
 
     def layer(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
-        """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along."""
-        runs_offline = spec.guard_offline == "allow"
-        backend_for = self._backend_for
+        """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along.
 
-        async def asks(call: Call, inner: Handler) -> Outcome:
-            await self.check(call, runs_offline=runs_offline)
-            return await inner(call)
+        A travelling question skips whatever stands between this layer and the handler. So for a tool that is to be
+        confirmed it stays at home, unless the layer is `innermost`."""
+        return self._asks(spec) if spec.confirm else self.innermost(spec, travelling)
 
-        if travelling is None or spec.confirm:
+    def innermost(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
+        """The same for a place right at the handler, with no other layer between them."""
+        asks, backend_for = self._asks(spec), self._backend_for
+        if travelling is None:
             return asks
 
         async def sends_along(call: Call, inner: Handler) -> Outcome:
@@ -51,8 +53,38 @@ class Guard:
 
         return sends_along
 
+    def _asks(self, spec: ToolSpec) -> Middleware:
+        runs_offline = spec.guard_offline == "allow"
+
+        async def asks(call: Call, inner: Handler) -> Outcome:
+            await self.check(call, runs_offline=runs_offline)
+            return await inner(call)
+
+        return asks
+
+    def look(self, spec: ToolSpec) -> Middleware:
+        """The layer in front of a confirmation: a lock refuses before anybody is asked or a token is spent."""
+        runs_offline = spec.guard_offline == "allow"
+
+        async def looks(call: Call, inner: Handler) -> Outcome:
+            try:
+                status = (await self._backend_for(call).ask("GET", "/mcp-guard/status", timeout=_SECONDS)).value
+            except BackendError as error:
+                if error.status != 404:  # a guard that cannot be looked at can still be asked
+                    raise GuardLocked.unasked(error.text) from None
+                status = None
+            except BackendUnreachable as error:
+                if not runs_offline:
+                    raise GuardLocked.unasked(error.text) from None
+                status = None
+            if isinstance(status, dict) and status.get("is_locked"):
+                raise GuardLocked(str(status.get("lock_reason") or "locked"))
+            return await inner(call)
+
+        return looks
+
     async def check(self, call: Call, *, runs_offline: bool = False) -> None:
-        """Ask, and raise GuardLocked unless the answer is yes."""
+        """Ask by itself, and raise GuardLocked unless the answer is yes."""
         try:
             reply = await self._backend_for(call).ask(
                 "POST",
