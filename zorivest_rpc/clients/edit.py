@@ -14,7 +14,7 @@ from . import jsonc, toml
 from .entries import OWNED, Client, Launch, is_ours, shape_for
 from .refusal import Refused
 
-__all__ = ["Edit", "entry_in", "install", "uninstall"]
+__all__ = ["Edit", "entries_in", "install", "uninstall"]
 
 _AGAIN = "Nothing was changed; add or remove the entry by hand, and tell us about the file."
 
@@ -26,11 +26,10 @@ class Edit(NamedTuple):
     after: bytes | None
 
 
-def entry_in(client: Client, data: bytes | None, name: str) -> Any:
-    """The entry under our name, or None."""
-    text = _text(data)
-    document = _document(client, text)
-    return _servers(shape_for(client, document), document).get(name)
+def entries_in(client: Client, data: bytes | None) -> Mapping[str, Any]:
+    """Every server that the file lists, by name."""
+    document = _document(client, _text(data))
+    return _servers(shape_for(client, document), document)
 
 
 def install(client: Client, data: bytes | None, name: str, launch: Launch) -> Edit:
