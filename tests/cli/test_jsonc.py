@@ -35,16 +35,18 @@ GAPS = st.lists(
 def written(draw: st.DrawFn, value: Any) -> str:
     """A value written down with any whitespace and comments, with or without trailing commas."""
     gap = draw(GAPS)
+    ascii: bool = draw(st.booleans())
     if isinstance(value, dict):
         parts = [
-            draw(GAPS) + json.dumps(key, ensure_ascii=draw(st.booleans())) + draw(GAPS) + ":" + draw(written(each))
+            draw(GAPS) + json.dumps(key, ensure_ascii=ascii) + draw(GAPS) + ":" + draw(written(each))
             for key, each in value.items()
         ]
     elif isinstance(value, list):
         parts = [draw(written(each)) for each in value]
     else:
         return gap + json.dumps(value) + draw(GAPS)
-    comma = "," + draw(GAPS) if parts and draw(st.booleans()) else ""
+    trailing: bool = draw(st.booleans())
+    comma = "," + draw(GAPS) if parts and trailing else ""
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     return gap + opening + ",".join(parts) + comma + draw(GAPS) + closing + draw(GAPS)
 
@@ -62,14 +64,14 @@ def documents(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
 
 
 @given(documents())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_document_is_read_as_what_was_written(document: tuple[dict[str, Any], str]) -> None:
     value, text = document
     assert jsonc.parse(text).value == value
 
 
 @given(documents())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_member_goes_in_and_everything_else_stays(document: tuple[dict[str, Any], str]) -> None:
     value, text = document
     after = jsonc.place(text, ("mcpServers", "zorivest"), jsonc.render(VALUE))
@@ -79,7 +81,7 @@ def test_a_member_goes_in_and_everything_else_stays(document: tuple[dict[str, An
 
 
 @given(documents())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_went_in_comes_out_again(document: tuple[dict[str, Any], str]) -> None:
     value, text = document
     after = jsonc.place(text, ("mcpServers", "zorivest"), jsonc.render(VALUE))
@@ -93,7 +95,7 @@ def test_what_went_in_comes_out_again(document: tuple[dict[str, Any], str]) -> N
 
 
 @given(documents(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_member_can_be_taken_out_of_any_object(document: tuple[dict[str, Any], str], data: st.DataObject) -> None:
     value, text = document
     if not value:
@@ -103,7 +105,7 @@ def test_any_member_can_be_taken_out_of_any_object(document: tuple[dict[str, Any
 
 
 @given(documents(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_truncated_or_garbled_document_is_refused_or_still_sound(
     document: tuple[dict[str, Any], str], data: st.DataObject
 ) -> None:

@@ -133,7 +133,13 @@ def _print(lines: list[Line], failed: int) -> None:
         wrapped = textwrap.wrap(f"{line.area}: {line.text}", _WIDTH - 6, break_long_words=False, break_on_hyphens=False)
         print(f"{mark}  " + "\n      ".join(wrapped))
         if line.next:
-            step = textwrap.wrap(line.next, _WIDTH - 8, break_long_words=False, break_on_hyphens=False)
-            print("      → " + "\n        ".join(step))
+            print("      → " + "\n        ".join(_step(line.next)))
     warned = sum(line.status == "warn" for line in lines)
     print(f"\n{len(lines)} checks, {failed} failed, {warned} to look at.")
+
+
+def _step(text: str) -> list[str]:
+    """Sentences are wrapped; a command (it ends without a full stop) stays on one line, to be copied."""
+    if not text.endswith("."):
+        return [text]
+    return textwrap.wrap(text, _WIDTH - 8, break_long_words=False, break_on_hyphens=False)
