@@ -16,6 +16,8 @@ COMMANDS = {
     "uninstall": "CLIENT: take it out again",
     "doctor": "what is wrong with this set-up, and what to do about it",
     "backend": "run the embedded backend in the foreground",
+    "demo": "load | remove the demo data of the embedded backend",
+    "approve": "approve a scheduled policy, as only a person at a terminal can",
     "keys": "list | create | revoke API keys of the embedded backend",
     "version": "version, Python, revisions served",
 }
