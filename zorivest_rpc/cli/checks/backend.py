@@ -41,6 +41,8 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
         yield ok("backend", f"embedded, {started} at {located.base_url} (pid {located.pid})")
     key = stored_key(data, environ)
     yield from _stored(key, vault, data, environ)
+    if located is None and vault is not None:
+        yield ok("guard", "its state is in the journal; it can be asked when the backend runs")
     if located is not None:
         yield from _asked(located.base_url, key, "the embedded backend")
     yield from _encryption(data, vault)
