@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Run
+from zorivest_rpc import __version__
 from zorivest_rpc.catalog.load import schemas_dir
 from zorivest_rpc.cli.checks import backend, clients, journal, machine
 from zorivest_rpc.cli.checks.line import Line, ok
@@ -406,7 +407,7 @@ def cursor(home: Path, entry: Any) -> None:
 
 
 def client_lines(patience: float = 20.0) -> list[Line]:
-    return [line for line in clients.set_up(os.environ, patience) if line.area == "client cursor"]
+    return [line for line in clients.set_up(os.environ, patience=patience) if line.area == "client cursor"]
 
 
 def script(home: Path, body: str) -> str:
@@ -469,8 +470,6 @@ def answering_program(home: Path, version: str) -> str:
 
 
 def test_more_tools_than_the_client_takes_is_a_warning(home: Path) -> None:
-    from zorivest_rpc import __version__
-
     program = answering_program(home, __version__)
     cursor(home, {"command": program, "args": ["--toolsets", "all"]})
     lines = client_lines()
@@ -483,6 +482,23 @@ def test_more_tools_than_the_client_takes_is_a_warning(home: Path) -> None:
 def test_another_version_and_a_switched_off_entry_are_warnings(home: Path) -> None:
     cursor(home, {"command": answering_program(home, "0.0.1"), "args": [], "disabled": True})
     assert [line.status for line in client_lines()] == ["warn", "ok", "warn"]
+
+
+def test_an_entry_that_loses_the_variable_that_names_the_journal_is_a_warning(home: Path) -> None:
+    cursor(home, {"command": answering_program(home, __version__), "args": []})
+    lines = [line for line in clients.set_up(os.environ, "/srv/journal") if line.area == "client cursor"]
+    assert lines[-1].status == "warn"
+    assert "and not the one in /srv/journal" in lines[-1].text
+    cursor(home, {"command": answering_program(home, __version__), "args": ["--data-dir", "/srv/journal"]})
+    assert {line.status for line in clients.set_up(os.environ, "/srv/journal")} == {"ok"}
+
+
+def test_comments_in_a_file_that_its_client_reads_as_plain_json_are_a_warning(home: Path) -> None:
+    (home / ".claude.json").write_text('{"mcpServers": {} /* none */}')
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").write_text('{"mcpServers": {} /* none */}')
+    lines = list(clients.set_up(os.environ))
+    assert [line.area for line in lines if "plain JSON" in line.text] == ["client claude-code"]
 
 
 def test_a_malformed_client_file_is_named_with_its_place(home: Path) -> None:

@@ -404,6 +404,22 @@ def test_a_client_answers_to_the_names_people_give_it(name: str, id: str) -> Non
     assert find_client(name).id == id
 
 
+def test_a_clone_that_was_never_installed_is_not_written_into_a_file(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    ran = run("install", "cursor")
+    assert ran.code == 1
+    assert f"{python} -m pip install" in ran.err
+    assert list(home.iterdir()) == []
+    python.write_text("#!/bin/sh\nexit 0\n")
+    assert run("install", "cursor").code == 0
+    assert entry("cursor", Path(locate("cursor", os.environ)))["args"] == ["-m", "zorivest_rpc"]
+
+
 def test_the_command_is_the_installed_program_else_the_module(tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python"
     script = tmp_path / "bin" / "zorivest-rpc"

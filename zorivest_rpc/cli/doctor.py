@@ -80,7 +80,7 @@ def examine(
     elif damaged is None:
         yield from backend.embedded(settings, vault, environ, start=start)
     yield machine.port(_port(settings, environ))
-    yield from clients.set_up(environ)
+    yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
 
 
 def _settings(argv: list[str], environ: Mapping[str, str]) -> tuple[Settings, list[Line]]:

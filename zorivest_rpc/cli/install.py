@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 
 from zorivest_rpc.clients.apply import Done, put_in
-from zorivest_rpc.clients.command import checked_url, own_command, server_options
+from zorivest_rpc.clients.command import checked_url, own_command, server_options, starts_anywhere
 from zorivest_rpc.clients.entries import CLIENTS, KEY_VARIABLE, Client, Launch, find_client
 from zorivest_rpc.clients.places import locate
 from zorivest_rpc.clients.refusal import Refused
@@ -28,6 +29,10 @@ def run(argv: list[str]) -> int:
     name = checked_name(arguments.name)
     launch = _launch(client, arguments, options, os.environ)
     try:
+        if launch.command and not starts_anywhere(launch.command):
+            root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+            next = f"Install it first: {launch.command[0]} -m pip install {shlex.quote(root)}"
+            raise Refused("this program is not installed, so a client could not start it", next)
         done = put_in(client, locate(client.id, os.environ), name, launch, dry_run=arguments.dry_run)
     except Refused as refused:
         return refuse(client, name, refused, arguments.json)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["checked_url", "own_command", "server_options"]
+__all__ = ["checked_url", "own_command", "server_options", "starts_anywhere"]
 
 KEY_MARK = "zrv_sk_"
 _PATHS = ("--config", "--data-dir", "--import-root", "--log-file", "--toolset-config")
@@ -31,6 +31,22 @@ def own_command(argv0: str | None = None, executable: str | None = None) -> tupl
     if os.path.isfile(beside) and os.access(beside, os.X_OK):
         return (beside,)
     return (os.path.abspath(python), "-m", "zorivest_rpc")
+
+
+def starts_anywhere(command: Sequence[str]) -> bool:
+    """Whether the module is found from any directory: a clone that was never installed is found from its own only."""
+    if list(command[1:3]) != ["-m", "zorivest_rpc"]:
+        return True
+    import subprocess
+
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        ran = subprocess.run(
+            [command[0], "-P", "-c", "import zorivest_rpc"], env=environ, capture_output=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ran.returncode == 0
 
 
 def server_options(given: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:

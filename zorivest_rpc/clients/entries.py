@@ -49,6 +49,7 @@ class Client(NamedTuple):
     restart: str
     aliases: tuple[str, ...] = ()
     toml: bool = False
+    strict: bool = False  # it reads its file as plain JSON: a comment in it means no servers at all
     remote: str = "yes"  # or why `--http` cannot be written for it
     keyed_remote: str = "yes"  # or why the key cannot be referred to
 
@@ -129,6 +130,7 @@ CLIENTS: tuple[Client, ...] = (
         _claude_code,
         "Start a new session of claude; /mcp shows it.",
         ("claude",),
+        strict=True,
     ),
     Client(
         "claude-desktop",
@@ -136,6 +138,7 @@ CLIENTS: tuple[Client, ...] = (
         _SERVERS,
         _claude_desktop,
         "Quit Claude Desktop and open it again.",
+        strict=True,
         remote="its file lists local servers only. Add the URL in the app (Settings, Connectors), or leave --http out",
     ),
     Client("cursor", "Cursor", _SERVERS, _cursor, "Cursor takes it up by itself; see Settings, MCP."),
@@ -150,7 +153,7 @@ CLIENTS: tuple[Client, ...] = (
     Client("windsurf", "Windsurf", _SERVERS, _windsurf, "Press refresh in Cascade's MCP panel."),
     Client("gemini-cli", "Gemini CLI", _SERVERS, _gemini, "Start gemini again; /mcp shows it.", ("gemini",)),
     Client("codex", "Codex", ("mcp_servers",), _codex, "Start codex again; /mcp shows it.", ("codex-cli",), toml=True),
-    Client("cline", "Cline", _SERVERS, _cline, "Cline takes it up by itself; see its MCP Servers panel."),
+    Client("cline", "Cline", _SERVERS, _cline, "Cline takes it up by itself; see its MCP Servers panel.", strict=True),
     Client("opencode", "opencode", ("mcp",), _opencode, "Start opencode again.", ("open-code",)),
     Client(
         "zed",

@@ -47,8 +47,10 @@ class Trial(NamedTuple):
     problem: str = ""
 
 
-def set_up(environ: Mapping[str, str], patience: float = PATIENCE) -> Iterator[Line]:
-    """One line or more for each client that is there; one for none at all."""
+def set_up(environ: Mapping[str, str], data_dir: str | None = None, patience: float = PATIENCE) -> Iterator[Line]:
+    """One line or more for each client that is there; one for none at all.
+
+    `data_dir` is the journal that was looked at; an entry that would use another one is a finding."""
     tried: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], Trial] = {}
     entries = 0
     absent = []
@@ -64,16 +66,52 @@ def set_up(environ: Mapping[str, str], patience: float = PATIENCE) -> Iterator[L
         if data is None:
             absent.append(client.id)
             continue
+        if client.strict and not _plain_json(data):
+            text = f"{path} has comments or trailing commas, and {client.title} reads plain JSON"
+            yield warn(area, text, "Take them out, or none of its servers may start.")
         ours = {name: entry for name, entry in servers.items() if name == "zorivest" or _by_command(entry)}
         if not ours:
             yield ok(area, f"no entry in {path}; zorivest-rpc install {client.id} adds it")
         for name, entry in ours.items():
             entries += 1
             yield from _examined(client, area, path, name, entry, environ, tried, patience)
+            if data_dir is not None and (other := _other_journal(entry, environ, data_dir)):
+                text = f'"{name}" may use the journal in {other}, and not the one in {data_dir}'
+                yield warn(area, text, f"zorivest-rpc install {client.id} writes the directory into the entry.")
     if absent:
         yield ok("clients", f"no file of {', '.join(absent)}")
     if not entries:
         yield warn("clients", "none has an entry for this server", "zorivest-rpc install CLIENT, for example cursor.")
+
+
+def _plain_json(data: bytes) -> bool:
+    try:
+        json.loads(data or b"{}")
+    except ValueError:
+        return False
+    return True
+
+
+def _other_journal(entry: Any, environ: Mapping[str, str], data_dir: str) -> str | None:
+    """Where an entry that names no directory finds its journal, if the variables of this terminal do not reach it."""
+    launch = launch_of(entry)
+    if launch is None or launch.url or not is_our_command(launch.command):
+        return None
+    words = _options(launch.command)
+    if any(word.partition("=")[0] in ("--data-dir", "--config", "--api-url") for word in words):
+        return None
+    home = {name: environ[name] for name in ("HOME", "USERPROFILE", "LOCALAPPDATA") if name in environ}
+    try:
+        settings = parse("stdio", words, {**home, **_variables(entry)})
+    except ConfigError:
+        return None  # told where its options are looked at
+    return settings.data_dir if settings.data_dir != data_dir and not settings.api_url else None
+
+
+def _options(command: tuple[str, ...]) -> tuple[str, ...]:
+    """What follows the program's own name."""
+    words = command[3:] if command[1:2] == ("-m",) else command[1:]
+    return words[1:] if words[:1] == ("stdio",) else words
 
 
 def _by_command(entry: Any) -> bool:
@@ -147,11 +185,8 @@ def _answers(area: str, name: str, url: str) -> Line:
 
 def _fits(client: Client, area: str, name: str, command: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[Line]:
     """The list that this entry's options give, against the client's limit."""
-    words = command[3:] if command[1:2] == ("-m",) else command[1:]
-    if words[:1] == ("stdio",):
-        words = words[1:]
     try:
-        journal = Journal(parse("stdio", words, environ))
+        journal = Journal(parse("stdio", _options(command), environ))
         session = session_as(journal, client.id)
     except ConfigError as error:
         yield fail(area, f'"{name}": {error}', "Correct the entry's options.")
