@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
@@ -20,7 +20,7 @@ from zorivest_rpc.catalog.spec import Definitions
 from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError, ToolError
+from zorivest_rpc.errors import BackendError, ConfigError, ToolError
 from zorivest_rpc.modes.detect import asks_for_confirmation, parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
@@ -39,6 +39,7 @@ __all__ = ["Journal", "policy_of"]
 T = TypeVar("T")
 
 _FRESH = 60.0  # seconds for which the guard's state, once seen, is worth telling
+_ENDED_KEYS = ("key_revoked", "key_expired")
 _MOST_KNOWN = 1024  # principals whose keys were good once, and whose guards were seen
 LOCAL = ""  # the principal of a client that needs no key of its own: stdio, or a loopback server without one
 
@@ -232,7 +233,8 @@ class Journal:
             await self.backends().of(LOCAL).unlock()
         except (ToolError, ConfigError, TimeoutError):
             return
-        await self._look(LOCAL)
+        with suppress(ToolError):
+            await self._look(LOCAL)
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""
@@ -272,13 +274,20 @@ class Journal:
     # --- what is known of the guard, for the instructions
 
     async def _look(self, principal: str) -> None:
-        """At most once a minute, and never a reason to fail."""
+        """At most once a minute. It is no reason to fail, except for a key that is none any more."""
         known = self._guards.get(principal)
         if known is not None and time.monotonic() - known[1] < _FRESH:
             return
         _note(self._guards, principal, (None, time.monotonic()))
+        backend = self.backends().of(principal)
         try:
-            status = (await self.backends().of(principal).ask("GET", "/mcp-guard/status", timeout=2.0)).value
+            await backend.ask("GET", "/service/status", timeout=2.0)  # the guard's state is open to all, this is not
+            status = (await backend.ask("GET", "/mcp-guard/status", timeout=2.0)).value
+        except BackendError as error:
+            if error.reported in _ENDED_KEYS:
+                backend.lock()
+                raise
+            return
         except (ToolError, ConfigError, TimeoutError):
             return
         locked = status.get("is_locked") if isinstance(status, dict) else None

@@ -209,14 +209,11 @@ class Audience:
         return found
 
     def loaded(self, session: Session, toolset: str) -> bool:
-        """Whether every tool of the toolset that may be called is in the session's list."""
-        listed = {spec.name for spec in self.listed(session)}
+        """Whether every tool of the toolset that may be called is in the session's list; one without any is not."""
         limits = self.limits(session)
-        return all(
-            spec.name in listed
-            for spec in self.definitions.tools
-            if toolset in spec.toolsets and limits.refusal(spec) is None
-        )
+        allowed = [spec for spec in self.definitions.tools if toolset in spec.toolsets and limits.refusal(spec) is None]
+        listed = {spec.name for spec in self.listed(session)}
+        return bool(allowed) and all(spec.name in listed for spec in allowed)
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         limits = self.limits(session)
