@@ -58,7 +58,8 @@ class Journal:
         self._resources: Shelf | None = None
         self._completions: Completions | None = None
         self._proven: dict[str, None] = {}
-        self._guards: dict[str, tuple[bool | None, float]] = {}
+        self._guards: dict[str, tuple[bool, float]] = {}
+        self._looked: dict[str, float] = {}
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -275,10 +276,10 @@ class Journal:
 
     async def _look(self, principal: str) -> None:
         """At most once a minute. It is no reason to fail, except for a key that is none any more."""
-        known = self._guards.get(principal)
-        if known is not None and time.monotonic() - known[1] < _FRESH:
+        looked = self._looked.get(principal)
+        if looked is not None and time.monotonic() - looked < _FRESH:
             return
-        _note(self._guards, principal, (None, time.monotonic()))
+        _note(self._looked, principal, time.monotonic())
         backend = self.backends().of(principal)
         try:
             await backend.ask("GET", "/service/status", timeout=2.0)  # the guard's state is open to all, this is not
@@ -298,8 +299,8 @@ class Journal:
         _note(self._guards, call.session.principal, (locked, time.monotonic()))
 
     def _locked(self, principal: str) -> bool | None:
-        locked, since = self._guards.get(principal, (None, 0.0))
-        return locked if time.monotonic() - since < _FRESH else None
+        seen = self._guards.get(principal)
+        return seen[0] if seen is not None and time.monotonic() - seen[1] < _FRESH else None
 
     def holding(self, header: str | None) -> AbstractContextManager[None]:
         """While this is open the key of a running request can be used to unlock again."""

@@ -92,7 +92,7 @@ async def test_a_key_that_is_revoked_stops_working(data_dir: Path) -> None:
         assert status == 200
         assert answer["result"]["isError"] is True
         assert "403" in text_of(answer["result"])
-        served.journal._guards.clear()  # as after a minute: the key is looked at again
+        served.journal._looked.clear()  # as after a minute: the key is looked at again
         status, answer, _ = await served.post("tools/call", calling, **session.headers)
         assert status == 401
         fresh = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
