@@ -18,13 +18,15 @@ from ..analytics.options import OptionFill, OptionsStrategy, detect
 from ..analytics.review import Review, review_trade, review_week, within_budget
 from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
-from ..errors import BudgetExceeded, NotFound
+from ..errors import BudgetExceeded, NotFound, Unavailable
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, page, period
+from ..market.coverage import cover
 from ..results import Scope
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..tables import trades
+from .market_data import market_of
 
 __all__ = ["ROUTES"]
 
@@ -118,7 +120,12 @@ async def excursion(ask: Ask) -> web.StreamResponse:
     fields.done()
     now = datetime.now(UTC)
     await settle_due(ask.db)
-    found = await ask.db.write(lambda conn: judgement.enrich(conn, exec_id, cast(Resolution | None, wanted), now))
+    resolution = cast(Resolution | None, wanted)
+    try:
+        found = await ask.db.write(lambda conn: judgement.enrich(conn, exec_id, resolution, now))
+    except Unavailable as missing:
+        await cover(ask.db, market_of(ask), exec_id, resolution, now, missing)
+        found = await ask.db.write(lambda conn: judgement.enrich(conn, exec_id, resolution, now))
     return reply(to_json(found))
 
 
