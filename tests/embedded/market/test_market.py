@@ -13,8 +13,8 @@ from aiohttp import web
 
 from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
-from tests.embedded.market.conftest import Time, addresses
-from tests.embedded.upstream import Sequence, Upstream, raw, status
+from tests.embedded.market.conftest import Time
+from tests.embedded.upstream import Sequence, Upstream, addresses, raw, status
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.market.outbound import Outbound, load_addresses, safe_address
 
