@@ -27,6 +27,7 @@ PUBLISHED = {
     4: "ada64c7f4423d586",
     5: "0835597ad7c002ca",
     6: "4439f792436e0d6d",
+    7: "aa056c8d50891761",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from . import audit
 from .confirmations import Confirmations
@@ -25,6 +25,7 @@ from .guard import Guard
 from .logs import FEATURES, Logs
 from .market.outbound import Outbound, load_addresses
 from .paths import DataDir
+from .scheduling.engine import Scheduling
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
@@ -62,6 +63,7 @@ class Embedded:
         self.confirmations = Confirmations(clock)
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
+        self.scheduling = Scheduling(directory)
         self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
@@ -72,7 +74,7 @@ class Embedded:
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
         self._logging = asyncio.Lock()
-        self._workers = ThreadPoolExecutor(WORKERS, "zorivest-worker")
+        self._workers = {kind: ThreadPoolExecutor(WORKERS, f"zorivest-{kind}") for kind in ("figures", "pictures")}
 
     @classmethod
     def create(
@@ -148,15 +150,17 @@ class Embedded:
                 )
             key = dek if self.vault.encrypted else None
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver)
+            settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
             await asyncio.to_thread(self.vault.mark_created)
+            await self.scheduling.start(db, fields, settings)
         except BaseException:
             self._file_lock.release()
             raise
         if not self.vault.encrypted:
             log.warning("SQLCipher was missing when this journal was created: the database file is NOT encrypted")
-        self._db, self._settings, self._summary = db, Settings(db), Summary(db)
-        self._fields = FieldCipher(dek)
+        self._db, self._settings, self._summary = db, settings, Summary(db)
+        self._fields = fields
         self._dek = bytearray(dek)
         await self.apply_logging()
 
@@ -172,6 +176,7 @@ class Embedded:
             self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it
             self._dek = bytearray()
             try:
+                await self.scheduling.stop()
                 await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
             finally:
                 await db.close()
@@ -202,14 +207,15 @@ class Embedded:
             rotation = await settings.value("logging.rotation_mb")
             self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
-    async def work(self, job: Callable[[], T]) -> T:
-        """Run a long computation on its own threads: few, so that neither the loop nor the database waits for it."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, job)
+    async def work(self, kind: Literal["figures", "pictures"], job: Callable[[], T]) -> T:
+        """Run a long job on threads of its kind: neither the loop, the database nor the other kind waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers[kind], job)
 
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
         await self.outbound.close()
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        for workers in self._workers.values():
+            workers.shutdown(wait=False, cancel_futures=True)
         try:
             await self.lock("backend")
         except Refusal as exc:

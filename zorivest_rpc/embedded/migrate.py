@@ -16,6 +16,7 @@ from . import book_tables
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
+from .scheduling import tables as scheduling_tables
 from .tables import accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
@@ -65,6 +66,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(4, "prices", None),
     Version(book_tables.SINCE, "books", book_tables.prepare),
     Version(market_tables.SINCE, "market", None),
+    Version(scheduling_tables.SINCE, "scheduling", None),
 )
 
 CURRENT = VERSIONS[-1].number

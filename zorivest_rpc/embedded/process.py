@@ -187,11 +187,11 @@ def _publish(backend: Embedded, port: int) -> None:
 
 
 async def _watch_idle(backend: Embedded, seconds: float) -> None:
-    """Ask for the end when no session was used for a while; a running request counts as use."""
+    """Ask for the end when no session was used for a while; a running request counts as use, and so does a schedule."""
     if seconds <= 0:
         return
     while True:
-        if backend.running_requests:
+        if backend.running_requests or backend.scheduling.busy:
             backend.last_used = backend.clock()
         rest = backend.last_used + seconds - backend.clock()
         if rest <= 0:

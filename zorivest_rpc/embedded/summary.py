@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, func, select
 from .brokers.configs import brokers_configured
 from .db import Database
 from .market.connections import providers_configured
+from .scheduling.tables import policies
 from .tables import accounts, images, mistake_entries, round_trips, trade_plans, trade_reports, trades
 
 __all__ = ["COUNTERS", "Summary"]
@@ -26,7 +27,7 @@ COUNTERS: dict[str, Select[int] | None] = {
     "lots": None,
     "tax_profiles": None,
     "mistakes": select(func.count()).select_from(mistake_entries),
-    "policies": None,
+    "policies": select(func.count()).select_from(policies),
     "brokers_configured": brokers_configured(),
     "providers_configured": providers_configured(),
     "images": select(func.count()).select_from(images),

@@ -55,4 +55,4 @@ async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload
         except ImportRefused as exc:
             raise RefusedFile(exc) from None
 
-    return await ask.backend.work(job)
+    return await ask.backend.work("figures", job)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from zorivest_rpc.embedded.analytics.drawdown import drawdown
+from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.routes import analytics as analytics_routes
 
-from .conftest import START, Journal
+from .conftest import START, Journal, form, picture
 
 RESULTS = (200, -100, 150, -50, 0, 300, -100, 50)
 
@@ -111,7 +112,7 @@ async def test_a_simulation_keeps_nobody_waiting(journal: Journal, monkeypatch: 
             held.release()
             assert go.wait(30)
 
-        return drawdown(*args, **options, checkpoint=checkpoint)
+        return drawdown(*args, **{**options, "checkpoint": checkpoint})
 
     monkeypatch.setattr(analytics_routes, "drawdown", slow)
     await journal.result(5)
@@ -122,11 +123,19 @@ async def test_a_simulation_keeps_nobody_waiting(journal: Journal, monkeypatch: 
         await journal.result(7)
         assert (await journal.get("/trades"))["total"] == 6
         assert (await journal.get("/analytics/expectancy"))["trade_count"] == 3
+        await journal.expect(201, "POST", "/trades/E0001/images", data=form(picture()))
         assert not any(task.done() for task in running)
     finally:
         go.set()
     answers = await asyncio.gather(*running)
     assert {answer["simulations_run"] for answer in answers} == {10_000}
+
+
+async def test_a_simulation_gives_way_to_the_end_of_the_process(journal: Journal, backend: Embedded) -> None:
+    await journal.result(5)
+    await journal.result(-5)
+    backend.stop_requested.set()
+    assert (await journal.refused(503, "GET", "/analytics/drawdown"))["error"] == "shutting_down"
 
 
 def bars(prices: list[tuple[float, float]], step: timedelta = timedelta(days=1)) -> list[dict[str, Any]]:

@@ -70,7 +70,14 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
     fields.done()
     await settle_due(ask.db)
     found = await ask.db.read(lambda conn: results.results(conn, scope))
+    stopping = ask.backend.stop_requested
+
+    def checkpoint(done: int, wanted: int) -> None:
+        if stopping.is_set():  # a simulation does not hold up the end of the process
+            raise Unavailable("shutting_down", "The backend is ending; ask again.")
+
     answer = await ask.backend.work(
+        "figures",
         lambda: drawdown(
             found,
             simulations=simulations,
@@ -78,7 +85,8 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
             horizon=horizon,
             seed=seed,
             account_id=scope.account_id,
-        )
+            checkpoint=checkpoint,
+        ),
     )
     return reply(to_json(answer))
 

@@ -15,8 +15,8 @@ __all__ = ["ROUTES"]
 
 async def load(ask: Ask) -> web.StreamResponse:
     now = datetime.now(UTC)
-    story = await ask.backend.work(lambda: tell(now.date()))
-    picture = await ask.backend.work(lambda: demo.chart(story))
+    story = await ask.backend.work("figures", lambda: tell(now.date()))
+    picture = await ask.backend.work("pictures", lambda: demo.chart(story))
     return reply(await ask.db.write(lambda conn: demo.load(conn, story, picture, now)), 201)
 
 
