@@ -49,6 +49,10 @@ class Journal:
 
     def __init__(self, settings: Settings, schemas: str | None = None) -> None:
         definitions = load(schemas)
+        if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
+            from zorivest_rpc.backend.http import normalise
+
+            normalise(settings.api_url)
         self.settings = settings
         self.audience = Audience(definitions, policy_of(settings, definitions))
         self.started = time.monotonic()
@@ -175,7 +179,7 @@ class Journal:
             categories,
             listed=len(listed),
             situation=Situation(
-                backend=_without_password(self.settings.api_url) or "embedded",
+                backend=self.settings.api_url or "embedded",
                 locked=self._locked(session.principal),
                 read_only=audience.limits(session).read_only,
             ),
@@ -358,15 +362,6 @@ def _note(known: dict[str, T], principal: str, value: T) -> None:
     if len(known) >= _MOST_KNOWN:
         del known[next(iter(known))]
     known[principal] = value
-
-
-def _without_password(url: str | None) -> str | None:
-    """An address that is told to a model names no credentials."""
-    scheme, separator, rest = (url or "").partition("://")
-    if not separator:
-        return url
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
 
 
 def _cannot_be_checked(error: ToolError) -> Exception:

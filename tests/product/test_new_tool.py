@@ -21,8 +21,8 @@ TOOL = {
         "minimal": "Read a single setting by its exact key, as a lighthouse keeper would.",
         "rich": (
             "Read a single setting by its exact key, as a lighthouse keeper would. Use when the key is known and "
-            "nothing else is wanted. Not for several settings at once, which get_settings gives, nor for writing: "
-            'update_settings does. Example: {"key":"ui.theme"}.'
+            "nothing else is wanted. Not for several settings at once, which get_settings gives, nor for "
+            'writing, which update_settings does. Example: {"key":"ui.theme"}.'
         ),
     },
     "inputSchema": {
