@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from .columns import MONEY_PLACES, Exact, Moment, Scaled
-from .tables import metadata
+from .tables import metadata, trades
 
 __all__ = [
     "SINCE",
@@ -200,6 +200,10 @@ tax_payments = Table(
     Column("created_at", Moment, nullable=False),
     UniqueConstraint("tax_year", "quarter", "amount"),  # the same quarter and amount is the same payment
     info=_INFO,
+)
+
+Index(  # the order in which the lots of one underlying are replayed, over all accounts
+    "ix_trades_underlying", trades.c.underlying, trades.c.time, trades.c.exec_id, info=_INFO
 )
 
 _DECISIVE = (

@@ -22,6 +22,7 @@ from . import (
     service,
     settings,
     system,
+    tax,
     trades,
 )
 
@@ -46,4 +47,5 @@ AREAS = (
     bars.ROUTES,
     imports.ROUTES,
     banking.ROUTES,
+    tax.ROUTES,
 )
