@@ -235,6 +235,7 @@ class Journal:
                 await self.backends().of(principal_of(key)).unlock()
         except ToolError as error:
             if getattr(error, "status", 0) in (401, 403):
+                self.backends().drop(principal_of(key))
                 return None
             # The backend is away or locked: the caller is who it is, and each call tells what is wrong.
         return principal_of(key)

@@ -35,6 +35,9 @@ from zorivest_rpc.server import Server
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
 
 log: Final = logging.getLogger("zorivest_rpc")
+_MOST_IN_BATCH: Final = (
+    1_000  # a short request can have a long answer, and all of them are held until the last is there
+)
 _LEGACY, _MODERN = Era.LEGACY, Era.MODERN
 
 
@@ -45,6 +48,7 @@ class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
     __slots__ = ("_write", "_write_event")
+    carries_questions = True
 
     def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
         self._write = write
@@ -75,6 +79,10 @@ class BatchChannel:
         self._done = done
         self._answers: list[bytes] = []
         self._pending = 1  # the batch itself, until every item has been looked at
+
+    @property
+    def carries_questions(self) -> bool:
+        return self._outer.carries_questions
 
     def begin(self) -> None:
         self._pending += 1
@@ -193,7 +201,9 @@ class Connection:
 
     def _batch(self, batch: Batch) -> None:
         if self._era is not _LEGACY or not self.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message a line")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         receive_batch(batch, self._channel, self._message, lambda answer: self._channel.finish(answer, 0))
 
 
@@ -204,6 +214,8 @@ def receive_batch(
     done: Callable[[bytes | None], None],
 ) -> None:
     """Every item in its turn; the answers come back as one array."""
+    if len(batch.items) > _MOST_IN_BATCH:
+        raise ProtocolError(INVALID_REQUEST, f"a batch holds at most {_MOST_IN_BATCH} messages; send fewer at once")
     channel = BatchChannel(outer, done)
     for item in batch.items:
         channel.begin()

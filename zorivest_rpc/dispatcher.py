@@ -41,6 +41,10 @@ log: Final = logging.getLogger("zorivest_rpc")
 class Channel(Protocol):
     """The way back of one request: what belongs to it, then its answer."""
 
+    @property
+    def carries_questions(self) -> bool:
+        """Whether what is sent here arrives; a client that takes no event stream gets the answer alone."""
+
     def send(self, frame: bytes) -> None:
         """A notification, or a request of ours, that belongs to the request being answered."""
 
@@ -168,6 +172,9 @@ class Exchange:
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Json]:
         """Put the questions on this request's stream and wait for all answers; holds no slot meanwhile."""
+        if not self.channel.carries_questions:
+            words = "This needs input, and the request accepts no event stream that could carry the question."
+            raise ToolError(words, code="client_cannot_be_asked", next="Accept text/event-stream and call again.")
         conversation, loop = self.conversation, self._dispatcher.loop
         waiting: dict[str, asyncio.Future[Json]] = {}
         names: dict[str, str] = {}

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 
 from zorivest_rpc.audience import Audience
 from zorivest_rpc.backend.interface import Backend
-from zorivest_rpc.call import Call, Handler, Middleware, chain
+from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
+from zorivest_rpc.middleware.layers import around
 from zorivest_rpc.middleware.metrics import Metrics
 from zorivest_rpc.modes.detect import asks_for_confirmation
 from zorivest_rpc.modes.present import concise, identifiers, kept_fields
@@ -64,12 +65,14 @@ class Pipeline:
         else:
             handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
             travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
-        layers: list[Middleware] = [] if spec.name == "call_tool" else [self.metrics]
-        if spec.guarded:
-            layers.append(self.guard.layer(spec, travelling))
-        if spec.confirm:
-            layers.append(self.confirmation)
-        return chain(handler, *layers)
+        return around(
+            spec,
+            handler,
+            metrics=None if spec.name == "call_tool" else self.metrics,  # the tool it calls is measured itself
+            guard=self.guard,
+            confirmation=self.confirmation,
+            travelling=travelling,
+        )
 
     def _asks(self, call: Call) -> bool:
         profile = self._audience.profile(call.session)

@@ -203,6 +203,11 @@ class TaskStore:
         lost.error = ProtocolError(INTERNAL_ERROR, "the server restarted while the task ran; its outcome is unknown")
         return lost
 
+    def holds(self, id: str, principal: str) -> bool:
+        """Whether this is a task of this principal that can still change."""
+        record = self._records.get(id)
+        return record is not None and record.principal == principal
+
     def of(self, principal: str) -> list[TaskRecord]:
         self._forget_expired()
         return [record for record in self._records.values() if record.principal == principal]

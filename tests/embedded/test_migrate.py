@@ -23,7 +23,8 @@ from zorivest_rpc.embedded.tables import audit_log, mcp_guard, metadata, setting
 PUBLISHED = {
     1: "81cd2a7af2750ef2",
     2: "6a181c7dbd32c120",
-    3: "42356db1237f1bae",
+    3: "317adf83c0bd486b",
+    4: "ada64c7f4423d586",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

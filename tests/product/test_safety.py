@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
-from tests.product.conftest import Connect, refusal_of, text_of
+from tests.product.conftest import Client, Connect, refusal_of, text_of
+from zorivest_rpc.app import Journal
+from zorivest_rpc.config import parse
+from zorivest_rpc.embedded.locate import find
 
 
 async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagnose(connect: Connect) -> None:
@@ -118,3 +125,16 @@ async def test_with_the_backend_away_a_guarded_call_is_refused_and_diagnose_says
     diagnosed = (await client.call("zorivest_diagnose"))["structuredContent"]
     assert diagnosed["backend"] == {**diagnosed["backend"], "reachable": False, "status": "unreachable"}
     assert not (await client.call("zorivest_service_logs")).get("isError")
+
+
+async def test_the_first_call_on_a_fresh_machine_starts_a_backend_and_finds_its_key(tmp_path: Path) -> None:
+    settings = parse("stdio", ["--data-dir", str(tmp_path / "fresh")], {"HOME": str(tmp_path)})
+    client = Client(Journal(settings), "claude-code", {}, "2025-11-25")
+    try:
+        await client.open()
+        assert not (await client.call("get_log_settings")).get("isError")
+    finally:
+        await client.close()
+        located = find(tmp_path / "fresh")
+        assert located is not None
+        os.kill(located.pid, signal.SIGTERM)

@@ -36,6 +36,11 @@ NAME = form("Your name?", {"name": {"type": "string", "minLength": 1}})
 SECRET = "hunter2-and-a-key"
 
 
+def name_in(answer: dict[str, Json]) -> str:
+    """Only what was accepted has content that was checked."""
+    return str(answer["content"]["name"]) if answer["action"] == "accept" else str(answer["action"])
+
+
 def schema(*required: str, **properties: Json) -> dict[str, Json]:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
@@ -95,7 +100,7 @@ class Rich:
             tool("ask_sample", self._ask_sample, schema(tools={"type": "boolean"})),
             tool("ask_roots", self._ask_roots),
             tool("ask_two", self._ask_two),
-            tool("ask_rounds", self._ask_rounds, schema(extra=STRING)),
+            tool("ask_rounds", self._ask_rounds, schema(extra={})),
             tool("ask_forever", self._ask_forever),
             tool("need_sampling", self._need_sampling),
             tool("mirrored", self._anything, mirrored),
@@ -230,7 +235,7 @@ class Rich:
 
     async def _ask_form(self, call: Call) -> Outcome:
         answer = call.need("name", NAME)
-        return say(f"hello {answer['content']['name']}" if answer["action"] == "accept" else answer["action"])
+        return say(f"hello {name_in(answer)}" if answer["action"] == "accept" else answer["action"])
 
     async def _ask_url(self, call: Call) -> Outcome:
         answer = call.need("page", visit("Please sign in", "https://example.com/sign-in", "page-1"))
@@ -240,17 +245,19 @@ class Rich:
         more: dict[str, Json] = {"tools": []} if call.arguments.get("tools") else {}
         words = [{"role": "user", "content": {"type": "text", "text": "Hi"}}]
         answer = call.need("words", sample(words, 10, **more))
-        return say(f"model said {answer['content']['text']}")
+        content = answer["content"]  # a block or several
+        block = content if isinstance(content, dict) else next((each for each in content if isinstance(each, dict)), {})
+        return say(f"model said {block.get('text')}")
 
     async def _ask_roots(self, call: Call) -> Outcome:
         return say(f"{len(call.need('roots', roots())['roots'])} roots")
 
     async def _ask_two(self, call: Call) -> Outcome:
         answers = call.need_all({"name": NAME, "roots": roots()})
-        return say(f"{answers['name']['content']['name']} has {len(answers['roots']['roots'])}")
+        return say(f"{name_in(answers['name'])} has {len(answers['roots']['roots'])}")
 
     async def _ask_rounds(self, call: Call) -> Outcome:
-        said = [call.need(key, NAME)["content"]["name"] for key in ("first", "second", "third")]
+        said = [name_in(call.need(key, NAME)) for key in ("first", "second", "third")]
         return say(" ".join(said))
 
     async def _ask_forever(self, call: Call) -> Outcome:
@@ -283,7 +290,7 @@ class Rich:
         return await self._hold(call)
 
     async def _become_task(self, call: Call) -> Outcome:
-        name = call.need("name", NAME)["content"]["name"]
+        name = name_in(call.need("name", NAME))
         call.continue_as_task()
         return say(f"task of {name}" if call.in_task else f"request of {name}")
 
@@ -300,7 +307,7 @@ class Rich:
             return [message(audio(b"wav", "audio/wav"))]
 
         async def asks(call: Call) -> list[dict[str, Json]]:
-            return [message(text(call.need("name", NAME)["content"]["name"]))]
+            return [message(text(name_in(call.need("name", NAME))))]
 
         async def leaves(call: Call) -> list[dict[str, Json]]:
             raise SystemExit(4)
@@ -318,7 +325,7 @@ class Rich:
             return [{"uri": call.name, "mimeType": "text/plain", "text": f"content of {call.name}"}]
 
         async def asks(call: Call) -> list[Block]:
-            name = call.need("name", NAME)["content"]["name"]
+            name = name_in(call.need("name", NAME))
             return [{"uri": call.name, "text": f"for {name}"}]
 
         async def noted(call: Call) -> list[Block]:

@@ -134,3 +134,12 @@ async def test_a_question_within_a_batch_is_asked_and_answered(legacy: Host) -> 
     answers = await client.until(lambda: client.arrays[0] if client.arrays else None)
     assert {each["id"] for each in answers} == {1, 2}
     await asking
+
+
+async def test_a_batch_has_a_size(legacy: Host) -> None:
+    client = await legacy(ONLY)
+    assert len(await batch(client, *(item(number) for number in range(1_000)))) == 1_000
+    await client.send([item(number) for number in range(1_001)])
+    assert (await client.stray())["error"]["code"] == -32600
+    await client.settle()
+    assert len(client.arrays) == 1

@@ -237,10 +237,21 @@ async def test_a_prompt_that_got_no_answer_is_an_error(memory: Host) -> None:
     client = await memory()
     id = await client.start("prompts/get", {"name": "asks"})
     await client.reply(await client.question(), error={"code": 1, "message": "no"})
-    assert "error" in await client.answer(id)
+    assert (await client.answer(id))["error"]["code"] == -32602
 
 
-async def test_a_prompt_whose_user_declined_is_an_error_without_detail(memory: Host) -> None:
+async def test_a_prompt_that_cannot_ask_says_what_is_missing(memory: Host) -> None:
     client = await memory(capabilities={})
-    error = await client.error("prompts/get", {"name": "asks"})
-    assert "elicitation/create" in error["message"]
+    for method, params in (("prompts/get", {"name": "asks"}), ("resources/read", {"uri": "test://asks"})):
+        error = await client.error(method, params)
+        assert (error["code"], "elicitation/create" in error["message"]) == (-32602, True)
+
+
+async def test_a_client_that_takes_no_events_is_told_at_once_that_it_cannot_be_asked(http: Host) -> None:
+    client = await http()
+    assert isinstance(client.wire, HttpWire)
+    head = {**client.wire.standard(None), "Accept": "application/json"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ask_form"}}
+    reply = await client.wire.post(message, head)
+    assert reply.json["result"]["isError"] is True
+    assert reply.json["result"]["_meta"]["com.zorivest/error"]["code"] == "client_cannot_be_asked"

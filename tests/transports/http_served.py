@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from zorivest_rpc.call import Call, Handler, Outcome, form, sample, say
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.dispatcher import Limits
-from zorivest_rpc.offer import Offer, Resource, ResourceShelf, ToolShelf
+from zorivest_rpc.offer import Offer, Resource, ResourceShelf, Template, ToolShelf
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
@@ -53,7 +53,8 @@ class Work:
         }
         tools = [(Tool(name, f"Test tool {name}.", {"type": "object"}), each) for name, each in handlers.items()]
         watched = Resource("test://watched", "watched", self._read)
-        self.offer = Offer("faults", "1", tools=ToolShelf(tools), resources=ResourceShelf([watched]))
+        long = Template("test://long/{rest}", "long", self._read)
+        self.offer = Offer("faults", "1", tools=ToolShelf(tools), resources=ResourceShelf([watched], [long]))
 
     async def _echo(self, call: Call) -> Outcome:
         return say(call.arguments.get("text", ""))
@@ -149,7 +150,8 @@ class Reply:
         self._reader = reader
         self._chunked = self.headers.get("transfer-encoding") == "chunked"
         length = self.headers.get("content-length")
-        self._left = 0 if head or status in (202, 204) and length is None else None if length is None else int(length)
+        empty = head or (status in (202, 204) and length is None)
+        self._left = 0 if empty else None if length is None else int(length)
         self._held = b""
         self.ended = False
 
@@ -274,16 +276,16 @@ def modern_call(id: int | str, name: str, token: str | None = None, **args: Any)
     return call(id, name, token, META, **args)
 
 
-def modern_headers(message: Any) -> dict[str, str | None]:
+def modern_headers(message: Any) -> dict[str, Any]:
     params = message["params"]
-    found: dict[str, str | None] = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+    found: dict[str, Any] = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
     if "name" in params:
         found["Mcp-Name"] = params["name"]
     return found
 
 
-def listen(id: int | str) -> Any:
-    params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+def listen(id: int | str, *uris: str) -> Any:
+    params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": list(uris)}, "_meta": META}
     return {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
 
 
@@ -310,7 +312,7 @@ class Served:
         return wire
 
     async def request(
-        self, method: str, path: str = "/mcp", body: Any = None, wire: Wire | None = None, **headers: str | None
+        self, method: str, path: str = "/mcp", body: Any = None, wire: Wire | None = None, **headers: Any
     ) -> Reply:
         """Header names with underscores for hyphens; None leaves a default out."""
         wire = wire or await self.wire()
@@ -322,13 +324,13 @@ class Served:
         wire.send(head(method, path, given, len(data) if body is not None else None) + data)
         return await wire.reply(method == "HEAD")
 
-    async def post(self, body: Any, wire: Wire | None = None, **headers: str | None) -> Reply:
+    async def post(self, body: Any, wire: Wire | None = None, **headers: Any) -> Reply:
         return await self.request("POST", body=body, wire=wire, **headers)
 
-    async def modern(self, message: Any, wire: Wire | None = None, **headers: str | None) -> Reply:
+    async def modern(self, message: Any, wire: Wire | None = None, **headers: Any) -> Reply:
         return await self.post(message, wire, **{**modern_headers(message), **headers})
 
-    async def open(self, revision: str = "2025-11-25", capabilities: Any = None, **headers: str | None) -> str:
+    async def open(self, revision: str = "2025-11-25", capabilities: Any = None, **headers: Any) -> str:
         """A legacy session; its id."""
         wire = await self.wire()
         reply = await self.post(hello(revision, capabilities), wire, **headers)
@@ -359,7 +361,7 @@ class Served:
 async def until(condition: Callable[[], bool]) -> None:
     """Turns of the loop until it holds; for what has no event of its own to wait for."""
     async with asyncio.timeout(LONG):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

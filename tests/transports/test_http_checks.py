@@ -330,7 +330,8 @@ async def test_http_1_0_gets_events_until_the_end_of_the_connection(served: Serv
     wire = await served.wire()
     body = json.dumps(modern_call(1, "big", "t", size=5, streams=True)).encode()
     wire.send(
-        b"POST /mcp HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        b"POST /mcp HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"MCP-Protocol-Version: 2026-07-28\r\n"
         b"Mcp-Method: tools/call\r\nMcp-Name: big\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     )
     reply = await wire.reply()

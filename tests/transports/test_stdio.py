@@ -197,8 +197,8 @@ def test_calls_above_the_limit_are_refused_clearly_and_pings_are_not() -> None:
         assert refused["error"]["data"] == {"limit": 3, "scope": "client"}
 
 
-def test_the_default_command_serves_the_modern_era_too() -> None:
-    with running(program=(PROGRAM[0], "-m", "zorivest_rpc")) as child:
+def test_the_command_without_a_verb_serves_stdio_and_the_modern_era_too() -> None:
+    with running(program=(PROGRAM[0], "-m", "zorivest_rpc", "--showcase")) as child:
         params = {"name": "echo", "arguments": {"text": "hi"}, "_meta": META}
         found = child.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         assert text_of(found) == "hi"

@@ -143,7 +143,13 @@ class HttpBackend:
 
     async def unlock(self) -> Grant | None:
         """Get a session now, so that the first call need not; None where none is needed."""
-        return await self._sessions.grant() if self._sessions is not None else None
+        return await self._session_of(self._sessions) if self._sessions is not None else None
+
+    async def _session_of(self, sessions: Sessions) -> Grant:
+        """The backend is found first: one that is started for us makes its key in doing so."""
+        if not self._base:
+            await self._find.get()
+        return await sessions.grant()
 
     def lock(self) -> None:
         """Forget the session, as after a restart of the backend; the next request unlocks again."""
@@ -207,7 +213,7 @@ class HttpBackend:
     async def _grant(self, auth: Auth, guard: bool, headers: dict[str, str]) -> Grant | None:
         sessions, grant = self._sessions, None
         if sessions is not None and auth != "none":
-            grant = await sessions.grant() if auth == "needed" else sessions.current
+            grant = await self._session_of(sessions) if auth == "needed" else sessions.current
         if guard and (grant is None or not grant.inline_guard):
             raise NotInline
         if grant is not None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from secrets import token_urlsafe
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from zorivest_rpc.app import Journal
 
 __all__ = ["run", "serve_http"]
+
+_THREADS = "tool"
 
 
 def run(argv: list[str]) -> int:
@@ -106,6 +109,18 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
         facts=lambda: facts,
         metrics=None if journal is None else journal.prometheus,
     )
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(thread_name_prefix=_THREADS)
+    loop.set_default_executor(threads)
+    stopped = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            transport.hurry()
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
     try:
         await transport.start()
     except OSError as exc:
@@ -114,22 +129,36 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     if journal is not None and settings.no_auth:
         warming = asyncio.create_task(journal.warm_up())
         warming.add_done_callback(lambda done: None)
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await stopped.wait()
     await transport.stop()
     records.close()
     if journal is not None:
         await journal.close()
     os.close(lock)
+    threads.shutdown(wait=False, cancel_futures=True)
+    await _leave_threads()
     return 0
+
+
+async def _leave_threads() -> None:
+    """The interpreter would wait for a thread that still blocks, and it cannot be stopped: end the process instead."""
+    import threading
+
+    for _ in range(50):
+        if not any(thread.name.startswith(_THREADS) for thread in threading.enumerate()):
+            return
+        await asyncio.sleep(0.01)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _lock(data: Path) -> int:
     """One server per data directory: two would not see each other's ended sessions."""
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise ConfigError("--data-dir", f"{data} cannot be used: {exc.strerror}") from None
     try:
         import fcntl
 

@@ -46,6 +46,8 @@ def serve_stdio(
 
     from zorivest_rpc.transports.stdio import StdioTransport, protect_stdout
 
+    if settings.log_file:  # a file that cannot be written is said before anything is served
+        _log(settings)
     read_fd, write_fd = protect_stdout()
 
     warming: asyncio.Task[None] | None = None
@@ -80,7 +82,12 @@ def _settle(settings: Settings) -> None:
     """What can wait until the first answer is on the wire."""
     import gc
 
+    if not settings.log_file:
+        _log(settings)
+    gc.freeze()
+
+
+def _log(settings: Settings) -> None:
     from zorivest_rpc.cli.logs import set_up_logging
 
     set_up_logging(settings)
-    gc.freeze()

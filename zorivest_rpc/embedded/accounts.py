@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from . import audit
 from .errors import Conflict, Forbidden, Invalid, NotFound
@@ -37,9 +37,11 @@ _SHOWN = (
     "balance_source", "is_archived", "is_system", "broker_id", "is_spousal", "source", "created_at",
 )  # fmt: skip
 
+_BY_ID = select(accounts).where(accounts.c.account_id == bindparam("name"))
+
 
 def find(conn: Connection, account_id: str) -> Mapping[Any, Any] | None:
-    return conn.execute(select(accounts).where(accounts.c.account_id == account_id)).mappings().one_or_none()
+    return conn.execute(_BY_ID, {"name": account_id}).mappings().one_or_none()
 
 
 def require(conn: Connection, account_id: str) -> Mapping[Any, Any]:

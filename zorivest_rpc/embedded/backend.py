@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from . import audit
 from .confirmations import Confirmations
@@ -70,7 +70,7 @@ class Embedded:
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
         self._logging = asyncio.Lock()
-        self._workers = ThreadPoolExecutor(WORKERS, "zorivest-worker")
+        self._workers = {kind: ThreadPoolExecutor(WORKERS, f"zorivest-{kind}") for kind in ("figures", "pictures")}
 
     @classmethod
     def create(
@@ -200,13 +200,14 @@ class Embedded:
             rotation = await settings.value("logging.rotation_mb")
             self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
-    async def work(self, job: Callable[[], T]) -> T:
-        """Run a long computation on its own threads: few, so that neither the loop nor the database waits for it."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, job)
+    async def work(self, kind: Literal["figures", "pictures"], job: Callable[[], T]) -> T:
+        """Run a long job on threads of its kind: neither the loop, the database nor the other kind waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers[kind], job)
 
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        for workers in self._workers.values():
+            workers.shutdown(wait=False, cancel_futures=True)
         try:
             await self.lock("backend")
         except Refusal as exc:

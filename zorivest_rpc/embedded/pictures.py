@@ -52,9 +52,10 @@ def prepare(data: bytes) -> Picture:
     if kind is None:
         raise Invalid({"file": ["must be a PNG, JPEG, GIF or WebP image"]}, "not_an_image")
     image = _decoded(data, kind)
-    small = image.copy()
-    small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), _lanczos())
-    return Picture(_webp(image, QUALITY), _webp(small, THUMBNAIL_QUALITY), image.width, image.height)
+    width, height = image.size
+    whole = _webp(image, QUALITY)
+    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), _lanczos())  # in place: a copy would be another 200 MB
+    return Picture(whole, _webp(image, THUMBNAIL_QUALITY), width, height)
 
 
 def resized(data: bytes, largest: int) -> bytes:

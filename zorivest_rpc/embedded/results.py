@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from .analytics.moments import Moments, Streaks, moments_of, streaks_of
 from .analytics.r_multiples import Result, RUnit, r_moments
-from .analytics.strategies import TaggedResult, group, strategies_of
+from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
 from .columns import MONEY_PLACES, QUANTITY_PLACES
 from .period import Period
 from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
@@ -148,7 +148,7 @@ def streaks(conn: Connection, scope: Scope) -> Streaks:
         .subquery()
     )
     found = conn.execute(select(runs.c.sign, func.max(runs.c.length)).group_by(runs.c.sign))
-    longest: dict[int, int] = dict(row.tuple() for row in found)
+    longest = {row.sign: row[1] for row in found}
     return Streaks(longest.get(1, 0), longest.get(-1, 0))
 
 
@@ -249,8 +249,7 @@ def by_strategy(conn: Connection, scope: Scope) -> tuple[dict[str, Moments], Mom
     everything = moments(conn, scope)
     if everything.count > len(noted):
         bare = _moments(conn, [*scope.closed(), _trips.id.not_in(_noted_ids())])
-        untagged = strategies_of(TaggedResult(Decimal(0)))[0]
-        groups[untagged] = groups[untagged].plus(bare) if untagged in groups else bare
+        groups[UNTAGGED] = groups[UNTAGGED].plus(bare) if UNTAGGED in groups else bare
     return groups, everything
 
 
@@ -263,13 +262,20 @@ def _noted_ids() -> Select[Any]:
 
 
 def of_strategy(conn: Connection, scope: Scope, strategy: str) -> tuple[Moments, Streaks]:
-    """The sums and streaks of one strategy."""
+    """The sums and streaks of one strategy, whatever its case; of the untagged too."""
     wanted = strategy.strip().lower()
-    if wanted == strategies_of(TaggedResult(Decimal(0)))[0]:
-        groups, _ = by_strategy(conn, scope)
-        return groups.get(wanted, Moments()), Streaks()
+    noted = _noted(conn, scope)
+    rows = conn.execute(
+        select(_trips.id, _trips.realized_pnl).where(*scope.closed()).order_by(_trips.closed_at, _trips.id)
+        if wanted == UNTAGGED
+        else select(_trips.id, _trips.realized_pnl)
+        .where(*scope.closed(), _trips.id.in_(_noted_ids()))
+        .order_by(_trips.closed_at, _trips.id)
+    )
     chosen = [
-        item.pnl for item in _noted(conn, scope).values() if wanted in (name.lower() for name in strategies_of(item))
+        pnl
+        for trip, pnl in rows
+        if wanted in (name.lower() for name in strategies_of(noted.get(trip, TaggedResult(pnl))))
     ]
     return moments_of(chosen), streaks_of(chosen)
 

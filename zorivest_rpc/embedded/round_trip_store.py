@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
 from .analytics.money import ZERO
 from .analytics.round_trips import (
@@ -39,7 +39,7 @@ __all__ = ["added", "changed", "episode_of", "execution_of", "removed", "shown",
 _legs = round_trip_legs
 _NEXT_LOTS = (
     select(_legs)
-    .where(_legs.c.round_trip_id == bindparam("id"), _legs.c.open_quantity > ZERO)
+    .where(_legs.c.round_trip_id == bindparam("id"), _legs.c.open_quantity > literal_column("0"))  # as its index says
     .order_by(_legs.c.time, _legs.c.exec_id)
 )
 _LATEST = (
@@ -53,6 +53,14 @@ _LATEST = (
     )
     .limit(1)
 )
+_ADVANCE = round_trips.update().where(round_trips.c.id == bindparam("trip"))
+_FORGET = excursion_metrics.delete().where(excursion_metrics.c.round_trip_id == bindparam("trip"))
+_USE_LOT = (
+    _legs.update()
+    .where(_legs.c.round_trip_id == bindparam("trip"), _legs.c.exec_id == bindparam("entry"))
+    .values(open_quantity=bindparam("quantity_left"), open_fee=bindparam("fee_left"))
+)
+_ADD_TRIPS, _ADD_LEGS = round_trips.insert(), _legs.insert()
 _EXECUTION = (
     "exec_id", "account_id", "symbol", "time", "action", "quantity", "price", "multiplier", "commission", "fees",
 )  # fmt: skip
@@ -231,10 +239,10 @@ def _replay(conn: Connection, position: Execution, point: ResumePoint, without: 
 def _insert(conn: Connection, matching: Matching, executions: Mapping[str, Execution]) -> None:
     if not matching.episodes:
         return
-    conn.execute(round_trips.insert(), [_row(episode) for episode in matching.episodes])
+    conn.execute(_ADD_TRIPS, [_row(episode) for episode in matching.episodes])
     open_lots = {(trip, lot.exec_id): lot for trip, lots in matching.lots.items() for lot in lots}
     conn.execute(
-        _legs.insert(),
+        _ADD_LEGS,
         [
             _leg(fill, executions[fill.exec_id].multiplier, open_lots.get((fill.round_trip_id, fill.exec_id)))
             for fill in matching.fills
@@ -247,22 +255,20 @@ def _apply(conn: Connection, current: Episode | None, change: Change, execution:
     for episode in change.episodes:
         row = _row(episode)
         if current is not None and episode.id == current.id:
-            conn.execute(excursion_metrics.delete().where(excursion_metrics.c.round_trip_id == episode.id))
-            conn.execute(round_trips.update().where(round_trips.c.id == episode.id).values(**row))
+            conn.execute(_FORGET, {"trip": episode.id})
+            conn.execute(_ADVANCE, {"trip": episode.id, **row})
         else:
-            conn.execute(round_trips.insert(), row)
+            conn.execute(_ADD_TRIPS, row)
     if current is not None and change.used:
         conn.execute(
-            _legs.update()
-            .where(_legs.c.round_trip_id == bindparam("trip"), _legs.c.exec_id == bindparam("entry"))
-            .values(open_quantity=bindparam("quantity_left"), open_fee=bindparam("fee_left")),
+            _USE_LOT,
             [
                 {"trip": current.id, "entry": use.exec_id, "quantity_left": use.quantity_left, "fee_left": use.fee_left}
                 for use in change.used
             ],
         )
     conn.execute(
-        _legs.insert(),
+        _ADD_LEGS,
         [_leg(fill, execution.multiplier, change.added if fill.role == "entry" else None) for fill in change.fills],
     )
 

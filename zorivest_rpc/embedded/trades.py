@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
 from sqlalchemy.exc import StatementError
 
 from . import accounts as account_store
@@ -57,6 +57,31 @@ _COLUMNS = (
     "commission", "fees", "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "created_at",
 )  # fmt: skip
 _MATCHED = frozenset({"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees"})
+
+
+# Statements of the way a trade takes into the journal are built once: building one costs more than running it.
+def _query() -> Select[Any]:
+    """Trades as they are shown; the counts are subqueries, so a page costs what it shows."""
+    pictures = select(func.count()).where(images.c.owner_type == "trade", images.c.owner_id == trades.c.exec_id)
+    report = select(func.count()).where(trade_reports.c.trade_id == trades.c.exec_id)
+    legs = round_trip_legs.c
+    earned = select(func.sum(legs.realized)).where(legs.exec_id == trades.c.exec_id, legs.role == "exit")
+    return select(
+        *(trades.c[name] for name in _COLUMNS),
+        pictures.scalar_subquery().label("image_count"),
+        report.scalar_subquery().label("has_report"),
+        earned.scalar_subquery().label("computed_pnl"),
+    )
+
+
+_SHOWN = _query()
+_BY_ID = _SHOWN.where(trades.c.exec_id == bindparam("name"))
+_BY_LOOKS = _SHOWN.where(trades.c.dedup_hash == bindparam("looks")).limit(1)
+_TOUCH = (
+    accounts.update()
+    .where(accounts.c.account_id == bindparam("account"))
+    .values(trade_version=accounts.c.trade_version + 1)
+)
 
 
 class Charge(NamedTuple):
@@ -104,12 +129,12 @@ def insert(
     conn: Connection, draft: Draft, *, actor: str, auto_create: bool, synthesised: bool = False
 ) -> tuple[dict[str, Any], str | None]:
     """Record a trade and bring its round trips in step; the trade as shown, and the id of one that looks the same."""
-    existing = conn.execute(_query().where(trades.c.exec_id == draft.exec_id)).mappings().first()
+    existing = conn.execute(_BY_ID, {"name": draft.exec_id}).mappings().first()
     if existing is not None:
         raise _duplicate(draft.exec_id, "exec_id", existing)
     account_store.usable(conn, draft.account_id, auto_create=auto_create, actor=actor)
     row = _row(draft)
-    twin = conn.execute(_query().where(trades.c.dedup_hash == row["dedup_hash"]).limit(1)).mappings().first()
+    twin = conn.execute(_BY_LOOKS, {"looks": row["dedup_hash"]}).mappings().first()
     if twin is not None and synthesised:
         raise _duplicate(draft.exec_id, "fingerprint", twin)
     try:
@@ -129,7 +154,7 @@ def insert(
 
 def shown(conn: Connection, exec_id: str) -> dict[str, Any]:
     """One trade, or 404."""
-    row = conn.execute(_query().where(trades.c.exec_id == exec_id)).mappings().first()
+    row = conn.execute(_BY_ID, {"name": exec_id}).mappings().first()
     if row is None:
         raise NotFound("trade", exec_id, "list_trades shows the recorded ones.")
     return _view(row)
@@ -161,7 +186,7 @@ def listed(
     column = trades.c[sort.removeprefix("-")]
     down = sort.startswith("-")
     order = (column.desc(), trades.c.exec_id.desc()) if down else (column, trades.c.exec_id)
-    rows = conn.execute(_query().where(*wanted).order_by(*order).limit(page.limit).offset(page.offset)).mappings()
+    rows = conn.execute(_SHOWN.where(*wanted).order_by(*order).limit(page.limit).offset(page.offset)).mappings()
     return page.envelope([_view(row) for row in rows], total)
 
 
@@ -233,20 +258,6 @@ def _unlink(conn: Connection, kind: str, name: str) -> None:
         conn.execute(entity_links.delete().where(type_ == kind, id_ == name))
 
 
-def _query() -> Select[Any]:
-    """Trades as they are shown; the counts are subqueries, so a page costs what it shows."""
-    pictures = select(func.count()).where(images.c.owner_type == "trade", images.c.owner_id == trades.c.exec_id)
-    report = select(func.count()).where(trade_reports.c.trade_id == trades.c.exec_id)
-    legs = round_trip_legs.c
-    earned = select(func.sum(legs.realized)).where(legs.exec_id == trades.c.exec_id, legs.role == "exit")
-    return select(
-        *(trades.c[name] for name in _COLUMNS),
-        pictures.scalar_subquery().label("image_count"),
-        report.scalar_subquery().label("has_report"),
-        earned.scalar_subquery().label("computed_pnl"),
-    )
-
-
 def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {**row, "has_report": bool(row["has_report"])}
 
@@ -284,9 +295,7 @@ def _plain(number: Decimal) -> str:
 
 def _touch(conn: Connection, account_id: str) -> None:
     """Tell whoever derives something from an account's trades that they changed."""
-    conn.execute(
-        accounts.update().where(accounts.c.account_id == account_id).values(trade_version=accounts.c.trade_version + 1)
-    )
+    conn.execute(_TOUCH, {"account": account_id})
 
 
 def _duplicate(exec_id: str, match: str, existing: Mapping[Any, Any]) -> Conflict:

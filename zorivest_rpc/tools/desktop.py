@@ -27,6 +27,9 @@ Method: TypeAlias = Literal["installed", "dev", "path", "env"]
 
 _GUI_VARIABLE: Final = "ZORIVEST_GUI_PATH"
 _KEPT_BACK: Final = ("ZORIVEST_API_KEY",)  # the application has its own way to unlock
+_INSTALLED_BELOW: Final = frozenset(("site-packages", "dist-packages"))
+_RUNNABLE: Final = '[ -x "$0" ] || exit 126; '  # in the background nobody would hear of it
+_NOT_RUNNABLE: Final = 126
 _QUIET: Final = ">/dev/null 2>&1 </dev/null &"
 _UNQUOTABLE: Final = re.compile(r'["%\r\n\0]')  # cmd.exe expands or ends on these even between quotes
 _LOOK_AGAIN: Final = 0.5
@@ -107,13 +110,17 @@ def _installed(on: Machine) -> Sequence[str]:
 
 
 def _sources(on: Machine) -> str | None:
-    """The `ui` directory of the repository that this server lies in, at whatever depth."""
+    """The `ui` directory of the repository that this server is run from.
+
+    An installed server has none: whatever project its environment lies in is somebody else's, and is not run."""
     windows, directory = on.system == "windows", on.server_directory
     join, dirname = (ntpath.join, ntpath.dirname) if windows else (posixpath.join, posixpath.dirname)
+    if not _INSTALLED_BELOW.isdisjoint(directory.replace("\\", "/").split("/")):
+        return None
     while directory:
-        ui: str = join(directory, "ui")
-        if on.exists(join(ui, "package.json")):
-            return ui
+        if on.exists(join(directory, ".git")):
+            ui: str = join(directory, "ui")
+            return ui if on.exists(join(ui, "package.json")) else None
         above: str = dirname(directory)
         if above == directory:
             return None
@@ -134,8 +141,8 @@ def command_for(system: System, found: Found, *, wait: bool = False) -> Command:
     if system == "macos":
         if path.rstrip("/").endswith(".app"):
             return Command(("open", "-a", path))
-        return Command(("/bin/sh", "-c", f'nohup "$0" {_QUIET}', path))
-    return Command(("/bin/sh", "-c", f'setsid "$0" {_QUIET}', path))
+        return Command(("/bin/sh", "-c", f'{_RUNNABLE}nohup "$0" {_QUIET}', path))
+    return Command(("/bin/sh", "-c", f'{_RUNNABLE}setsid "$0" {_QUIET}', path))
 
 
 def _development(system: System, ui: str, *, wait: bool) -> Command:
@@ -188,10 +195,9 @@ class Processes:
 
     async def __call__(self, command: Command, wait: bool) -> None:
         self._left = [process for process in self._left if process.poll() is None]
-        loop = asyncio.get_running_loop()
-        process = await loop.run_in_executor(None, self._open, command)
+        process = self._open(command)  # a matter of milliseconds; in a thread, a cancelled call would lose it
         if not wait:
-            await loop.run_in_executor(None, _launched, process)
+            await asyncio.get_running_loop().run_in_executor(None, _launched, process)
             return
         try:
             while process.poll() is None:  # by looking: a call that is cancelled must not end the application
@@ -221,6 +227,8 @@ def _launched(process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait()
         raise OSError("the launcher did not end") from None
+    if code == _NOT_RUNNABLE:
+        raise OSError("the file is not executable")
     if code != 0:
         raise OSError(f"the launcher ended with code {code}")
 

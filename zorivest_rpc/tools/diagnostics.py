@@ -34,8 +34,11 @@ _PROBES: Final[Mapping[str, Auth]] = {
 _SECONDS: Final = 5.0
 _MOST_PROVIDERS: Final = 100
 _UNAVAILABLE: Final[dict[str, Json]] = {"status": "unavailable"}
-_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ -]{0,31}\Z")
-_VERSION: Final = re.compile(r"[0-9A-Za-z.+_-]{1,48}\Z")
+_STATES: Final = frozenset(
+    ("ok", "healthy", "starting", "degraded", "unhealthy", "locked", "shutting_down", "stopping", "error")
+)
+_CONTEXTS: Final = frozenset(("frozen", "installed", "dev"))
+_VERSION: Final = re.compile(r"v?[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}(?:[-+.]?[0-9A-Za-z.+-]{1,24})?\Z")
 _NAME: Final = re.compile(r"[\w .&+()/-]{1,48}\Z")
 _CREDENTIAL: Final = re.compile(
     r"(?:zrv_sk_|ctk_|tok_|sk-|Bearer\s+|Basic\s+|ENC:)[^\s\"']+"  # keys, tokens, headers, stored secrets
@@ -101,7 +104,7 @@ class Diagnostics:
     async def _probe(self, backend: Backend, path: str, auth: Auth) -> tuple[Json] | ToolError:
         """The value in a tuple, as it may be anything, or why there is none."""
         try:
-            async with asyncio.timeout(self._seconds + 1):  # whatever a backend makes of its own limit
+            async with asyncio.timeout(self._seconds * 1.2):  # whatever a backend makes of its own limit
                 return ((await backend.ask("GET", path, auth=auth, timeout=self._seconds)).value,)
         except ToolError as error:
             return error
@@ -126,7 +129,7 @@ class Diagnostics:
 def _backend(health: Json, *, reachable: bool) -> dict[str, Json]:
     if not reachable:
         return {"reachable": False, "status": "unreachable"}
-    return {"reachable": True, "status": _matching(_WORD, _of(health, "status")) or "unknown"}
+    return {"reachable": True, "status": _one_of(_STATES, _of(health, "status"))}
 
 
 def _address(url: str) -> dict[str, Json]:
@@ -142,7 +145,7 @@ def _address(url: str) -> dict[str, Json]:
 def _version(answer: Json) -> dict[str, Json]:
     return {
         "version": _matching(_VERSION, _of(answer, "version")) or "unknown",
-        "context": _matching(_WORD, _of(answer, "context")) or "unknown",
+        "context": _one_of(_CONTEXTS, _of(answer, "context")),
     }
 
 
@@ -203,6 +206,11 @@ def _advice(health: tuple[Json] | ToolError) -> str:
 
 def _of(value: Json, name: str) -> Json:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def _one_of(known: frozenset[str], value: Json) -> str:
+    """A word that means something here; any other could be anything."""
+    return value if isinstance(value, str) and value in known else "unknown"
 
 
 def _matching(pattern: re.Pattern[str], value: Json) -> str | None:

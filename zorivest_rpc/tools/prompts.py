@@ -36,7 +36,7 @@ def _weekly_review(given: Values) -> str:
 and offer `sync_broker` for them without calling it.
 3. `get_round_trips` with status "closed"{account}, and `list_trades` for the executions behind them.
 4. `get_expectancy_metrics`, `get_sqn` and `get_fee_breakdown` with period {_quoted(period)}{account}; \
-`get_strategy_breakdown`{account and " with" + account.removeprefix(",")}.
+`get_strategy_breakdown`{_with_account(given)}.
 5. `get_mistake_summary` with period {_quoted(period)}{account}.
 
 Then write: a table of results (trades, win rate, expectancy, fees, net), the three findings that matter most with \
@@ -69,16 +69,19 @@ it with `create_trade_plan`; `create_trade` is for executions that have happened
 
 def _tax_year_end(given: Values) -> str:
     year = given.get("tax_year", "").strip()
-    which = f"the tax year {_quoted(year)}" if year else "the current tax year"
-    argument = f" with tax_year {_quoted(year)}" if year else ""
-    return f"""Prepare the end of {which}{_of_account(given)}.
+    if year and not (len(year) == 4 and year.isascii() and year.isdigit()):
+        raise ToolError("tax_year must be a year of four digits, such as 2026.", code="invalid_arguments")
+    argument = f"tax_year {year}" if year else ""
+    of_year = f" with {argument}" if year else ""
+    lots = _with_account(given) or " for each account"
+    return f"""Prepare the end of {f"the tax year {year}" if year else "the current tax year"}{_of_account(given)}.
 
-1. `get_ytd_tax_summary`{argument}: realised gains and losses, short and long, wash-sale adjustments.
+1. `get_ytd_tax_summary`{of_year}: realised gains and losses, short and long, wash-sale adjustments.
 2. `find_wash_sales`: chains that are still open, and the day from which each symbol is free again.
-3. `get_tax_lots` for each account, sorted by holding_period: lots about to become long-term.
+3. `get_tax_lots`{lots}, with sort_by "holding_period": lots about to become long-term.
 4. `harvest_losses`: candidates ranked by what they save; leave out those with wash-sale risk or mark them.
 5. `simulate_tax_impact` for the sales worth considering, one by one.
-6. `estimate_tax`{argument} and `get_quarterly_estimate` with quarter "Q4"{argument and " and" + argument[5:]}: \
+6. `estimate_tax`{of_year} and `get_quarterly_estimate` with quarter "Q4"{argument and f" and {argument}"}: \
 what is owed, what was paid, what is due.
 
 Then write: where I stand, a ranked list of moves before 31 December with the tax effect of each and its deadline, \

@@ -131,7 +131,8 @@ class Shelf(ResourceShelf):
         return _json(call, reply.value)
 
     async def _toolsets(self, call: Call) -> list[Block]:
-        return _json(call, (await self._list_toolsets(call)).structured)
+        inner = call.dispatch("list_available_toolsets", {})
+        return _json(call, (await self._list_toolsets(inner)).structured)
 
     async def _toolset(self, call: Call) -> list[Block]:
         inner = call.dispatch("describe_toolset", {"toolset_name": call.arguments["toolset"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, InvalidArguments
 from zorivest_rpc.modes.present import fill
@@ -50,7 +51,7 @@ class Schedules:
         try:
             reply = await self._kit.backend_for(call).ask("GET", path)
         except BackendError as error:
-            if error.status != 404:
+            if error.status != 404 or unknown_route(error):
                 raise
             raise BackendError(
                 404,

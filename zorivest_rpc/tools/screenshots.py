@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError
 from zorivest_rpc.protocol.content import image, text
@@ -33,7 +34,7 @@ async def fetch(backend: Backend, image_id: int) -> Picture:
     try:
         about = await backend.ask("GET", f"/images/{image_id}")
     except BackendError as error:
-        if error.status != 404:
+        if error.status != 404 or unknown_route(error):
             raise
         raise BackendError(
             404,

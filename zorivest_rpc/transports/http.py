@@ -34,6 +34,7 @@ Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | N
 """The Authorization header to a principal, or None where it names nobody."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
+_IDLE: Final = 75.0  # seconds that a connection may stay without a request
 _NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
@@ -96,16 +97,18 @@ class HttpTransport:
         self._holding = holding
         self._metrics = metrics
         self._facts = facts
-        self.sessions = sessions or SessionStore(
-            server.seal,
-            server.announcer,
-            Journal(None, server.now),
-            server.now,
-            server.epoch,
-            life=options.session_life,
-            idle=options.session_idle,
-            most=options.most_sessions,
-        )
+        if sessions is None:  # an empty store is false, but it is the one to use
+            sessions = SessionStore(
+                server.seal,
+                server.announcer,
+                Journal(None, server.now),
+                server.now,
+                server.epoch,
+                life=options.session_life,
+                idle=options.session_idle,
+                most=options.most_sessions,
+            )
+        self.sessions = sessions
         self._writer = Writer(options.plain_writer)
         self._streams: set[EventStream] = set()
         self._streamable = Streamable(server, self.sessions, self._writer, self._mind)
@@ -123,7 +126,7 @@ class HttpTransport:
     async def start(self, listening: socket.socket | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._aiohttp = _QuietServer(
-            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0, tcp_keepalive=True
+            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE, tcp_keepalive=True
         )
         if listening is not None:
             self._listener = await loop.create_server(self._aiohttp, sock=listening, backlog=1024)
@@ -153,12 +156,19 @@ class HttpTransport:
         if self._listener is not None:
             await self._listener.wait_closed()
 
+    def hurry(self) -> None:
+        """Do not wait for the calls that `stop` is still waiting for; they are told that the server stopped."""
+        for conversation in (*self._streamable.conversations, *self._sse.conversations):
+            for exchange in list(conversation.running.values()):
+                if exchange.task is not None:
+                    exchange.task.cancel()
+
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)
+        stream.when_closed(lambda: self._streams.discard(stream))
 
     def _comment(self) -> None:
-        """A sign of life on every open stream, and a look at which are still open."""
-        self._streams = {stream for stream in self._streams if stream.is_open}
+        """A sign of life on every open stream."""
         for stream in list(self._streams):
             stream.write(SSE_COMMENT)
         self.sessions.sweep()

@@ -74,7 +74,7 @@ async def journal(admin: Caller) -> Journal:
     return Journal(admin)
 
 
-def picture(kind: str = "PNG", size: tuple[int, int] = (640, 360), mode: str = "RGB", **options: Any) -> bytes:
+def picture(kind: str = "PNG", size: tuple[int, int] = (640, 320), mode: str = "RGB", **options: Any) -> bytes:
     """An image file."""
     out = io.BytesIO()
     image = Image.effect_noise(size, 64).convert(mode)
@@ -86,7 +86,7 @@ def form(data: bytes, caption: str | None = None, filename: str = "chart.png") -
     from aiohttp import FormData
 
     body = FormData()
-    body.add_field("file", data, filename=filename, content_type="image/png")
+    body.add_field("file", io.BytesIO(data), filename=filename, content_type="image/png")
     if caption is not None:
         body.add_field("caption", caption)
     return body

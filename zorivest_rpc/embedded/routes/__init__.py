@@ -12,6 +12,7 @@ from . import (
     bars,
     confirmation,
     costs,
+    demo,
     guard,
     images,
     imports,
@@ -48,4 +49,5 @@ AREAS = (
     imports.ROUTES,
     banking.ROUTES,
     tax.ROUTES,
+    demo.ROUTES,
 )

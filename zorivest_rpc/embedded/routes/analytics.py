@@ -18,7 +18,7 @@ from ..analytics.options import OptionFill, OptionsStrategy, detect
 from ..analytics.review import Review, review_trade, review_week, within_budget
 from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
-from ..errors import BudgetExceeded, NotFound
+from ..errors import BudgetExceeded, NotFound, Unavailable
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, page, period
@@ -68,7 +68,14 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
     fields.done()
     await settle_due(ask.db)
     found = await ask.db.read(lambda conn: results.results(conn, scope))
+    stopping = ask.backend.stop_requested
+
+    def checkpoint(done: int, wanted: int) -> None:
+        if stopping.is_set():  # a simulation does not hold up the end of the process
+            raise Unavailable("shutting_down", "The backend is ending; ask again.")
+
     answer = await ask.backend.work(
+        "figures",
         lambda: drawdown(
             found,
             simulations=simulations,
@@ -76,7 +83,8 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
             horizon=horizon,
             seed=seed,
             account_id=scope.account_id,
-        )
+            checkpoint=checkpoint,
+        ),
     )
     return reply(to_json(answer))
 

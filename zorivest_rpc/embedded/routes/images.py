@@ -43,7 +43,7 @@ def _attach(owner_type: str, owner: Owner) -> Callable[[Ask], Awaitable[web.Stre
         fields.done()
         if "file" not in form.files:
             raise Invalid({"file": ["is required"]})
-        picture = await ask.backend.work(lambda: pictures.prepare(form.files["file"].data))
+        picture = await ask.backend.work("pictures", lambda: pictures.prepare(form.files["file"].data))
         stored = await ask.db.write(
             lambda conn: images.attach(conn, owner_type, owner(conn, name), picture, caption, actor)
         )
@@ -75,7 +75,7 @@ async def thumbnail(ask: Ask) -> web.StreamResponse:
     if largest == pictures.THUMBNAIL_SIDE:
         return _webp(await ask.db.read(lambda conn: images.thumbnail_of(conn, image_id)))
     data = await ask.db.read(lambda conn: images.data_of(conn, image_id))
-    return _webp(await ask.backend.work(lambda: pictures.resized(data, largest)))
+    return _webp(await ask.backend.work("pictures", lambda: pictures.resized(data, largest)))
 
 
 async def full(ask: Ask) -> web.StreamResponse:
@@ -84,7 +84,9 @@ async def full(ask: Ask) -> web.StreamResponse:
     largest = fields.integer("max_dim", None, least=16, most=pictures.LARGEST_SIDE)
     fields.done()
     data = await ask.db.read(lambda conn: images.data_of(conn, image_id))
-    return _webp(data if largest is None else await ask.backend.work(lambda: pictures.resized(data, largest)))
+    return _webp(
+        data if largest is None else await ask.backend.work("pictures", lambda: pictures.resized(data, largest))
+    )
 
 
 async def delete(ask: Ask) -> web.StreamResponse:
