@@ -1,7 +1,7 @@
 """Drafts from broker files on their way into the journal: what is new is written, what is held is recognised.
 
-A whole file is one transaction. Trades are written by `trades.insert`, like every other trade, so round trips and
-whatever else follows from trades is in step when it ends. A draft equal to a held trade changes at most its fees."""
+A whole file is one transaction. Trades are written by `trades.insert_many`, so round trips and whatever else follows
+from trades is in step when it ends. A draft equal to a held trade changes at most its fees."""
 
 from __future__ import annotations
 
@@ -49,17 +49,26 @@ _COLUMNS = ("exec_id", "account_id", "dedup_hash", "symbol", "time", "quantity",
 
 
 def store(
-    conn: Connection, found: BrokerImport, *, kind: str, file_name: str, actor: str, auto_create: bool
+    conn: Connection,
+    found: BrokerImport,
+    *,
+    kind: str,
+    file_name: str,
+    actor: str,
+    auto_create: bool,
+    source: str = "import",
+    broker: str | None = None,
 ) -> dict[str, Any]:
-    """Write what a file brings that the journal does not hold yet, and its batch; the answer to the caller."""
+    """Write what a file brings that the journal does not hold yet, and its batch; the answer to the caller.
+
+    `broker` is the connection that brought it, where there is one; a file names its own."""
     drafts, refused = _storable(found.trades)
     if drafts:
         account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
     batch_id = new_batch_id()
     held, elsewhere = _held_trades(conn, found.account_id, drafts)
     sorted_out = sort_out_trades(drafts, held.values())
-    for draft in sorted_out.new:
-        trades.insert(conn, _draft(draft, batch_id), actor=actor, auto_create=auto_create)
+    trades.insert_many(conn, [_draft(draft, batch_id, source, broker) for draft in sorted_out.new])
     updated = _update_fees(conn, sorted_out, held, actor)
     warnings = [*found.warnings, *sorted_out.warnings]
     if elsewhere:
@@ -234,7 +243,7 @@ def _instrument(draft: TradeDraft) -> Instrument:
     return parsed._replace(multiplier=draft.multiplier)
 
 
-def _draft(draft: TradeDraft, batch_id: str) -> trades.Draft:
+def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str | None = None) -> trades.Draft:
     charges = tuple(
         trades.Charge(fee.fee_type.value, money(fee.amount), fee.description) for fee in draft.ledger if fee.amount
     )
@@ -254,8 +263,8 @@ def _draft(draft: TradeDraft, batch_id: str) -> trades.Draft:
         notes=_notes(draft),
         multiplier=draft.multiplier,
         order_id=(draft.order_id or "")[:_LONGEST_ID] or None,
-        broker=draft.broker[:64],
-        source="import",
+        broker=(broker or draft.broker)[:64],
+        source=source,
         import_batch_id=batch_id,
         charges=charges if adds_up else (),
     )

@@ -34,7 +34,7 @@ from .columns import money
 from .symbols import parse_contract
 from .tables import excursion_metrics, round_trip_legs, round_trips, trades
 
-__all__ = ["added", "changed", "episode_of", "execution_of", "removed", "shown", "trip_of"]
+__all__ = ["added", "added_many", "changed", "episode_of", "execution_of", "removed", "shown", "trip_of"]
 
 _legs = round_trip_legs
 _NEXT_LOTS = (
@@ -116,6 +116,22 @@ def added(conn: Connection, execution: Execution) -> None:
     current = latest if latest is not None and latest.open_quantity else None
     change = advance(current, _lots(conn, current), execution)
     _apply(conn, current, change, execution)
+
+
+def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
+    """Trades were inserted, all of them before this is called; a position is matched again at most once."""
+    positions: dict[tuple[str, str], list[Execution]] = {}
+    for execution in sorted(executions, key=lambda item: item.key):
+        positions.setdefault((execution.account_id, execution.symbol), []).append(execution)
+    for (account, symbol), new in positions.items():
+        latest = conn.execute(_LATEST, {"account": account, "symbol": symbol}).mappings().first()
+        if latest is not None and episode_of(latest).last_key >= new[0].key:
+            added(conn, new[0])  # replays from there on, and with it all that came after
+        elif latest is None:
+            _insert(conn, replay(new), {item.exec_id: item for item in new})
+        else:
+            for execution in new:
+                added(conn, execution)
 
 
 def removed(conn: Connection, execution: Execution) -> None:

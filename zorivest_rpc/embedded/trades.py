@@ -7,7 +7,7 @@ be equal in all of that, so a caller's own id is taken and the likeness is told.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ __all__ = [
     "delete",
     "fingerprint",
     "insert",
+    "insert_many",
     "listed",
     "require",
     "shown",
@@ -150,6 +151,33 @@ def insert(
     _touch(conn, draft.account_id)
     audit.record(conn, actor, "trade.create", "trade", draft.exec_id)
     return shown(conn, draft.exec_id), None if twin is None else twin["exec_id"]
+
+
+def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, Invalid]]:
+    """Record trades whose ids are new, in accounts that exist, and match each position once; the refused ones.
+
+    The caller, who knows where they came from, writes one line into the audit log for all of them."""
+    rows: list[dict[str, Any]] = []
+    charges: list[dict[str, Any]] = []
+    refused: list[tuple[Draft, Invalid]] = []
+    for draft in drafts:
+        try:
+            rows.append(_row(draft))
+        except Invalid as exc:
+            refused.append((draft, exc))
+            continue
+        charges += ({"trade_exec_id": draft.exec_id, **charge._asdict()} for charge in draft.charges)
+    try:
+        if rows:
+            conn.execute(trades.insert(), rows)
+        if charges:
+            conn.execute(transaction_ledger.insert(), charges)
+        round_trip_store.added_many(conn, [round_trip_store.execution_of(row) for row in rows])
+    except StatementError as exc:
+        raise _too_large(exc) from None
+    for account_id in {row["account_id"] for row in rows}:
+        _touch(conn, account_id)
+    return refused
 
 
 def shown(conn: Connection, exec_id: str) -> dict[str, Any]:
