@@ -25,6 +25,7 @@ PUBLISHED = {
     2: "6a181c7dbd32c120",
     3: "317adf83c0bd486b",
     4: "ada64c7f4423d586",
+    5: "51c07cbbb47cc8da",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from .columns import MONEY_PLACES, Exact, Moment, Scaled
-from .tables import metadata, trades
+from .tables import metadata
 
 __all__ = [
     "SINCE",
@@ -202,10 +202,6 @@ tax_payments = Table(
     info=_INFO,
 )
 
-Index(  # the order in which the lots of one underlying are replayed, over all accounts
-    "ix_trades_underlying", trades.c.underlying, trades.c.time, trades.c.exec_id, info=_INFO
-)
-
 _DECISIVE = (
     "exec_id", "time", "symbol", "underlying", "asset_class", "action", "quantity", "price", "multiplier", "account_id",
     "commission", "fees", "order_id",
@@ -213,7 +209,8 @@ _DECISIVE = (
 
 
 def prepare(conn: Connection, now: datetime) -> None:
-    """The triggers, and every trade that is there already as not yet seen."""
+    """The triggers and the index by which lots are replayed, and every trade that is there as not yet seen."""
+    conn.exec_driver_sql("CREATE INDEX ix_trades_underlying ON trades (underlying, time, exec_id)")
     sqlite = conn.dialect.name == "sqlite"
     differ = "IS NOT" if sqlite else "IS DISTINCT FROM"
     changed = " OR ".join(f"OLD.{name} {differ} NEW.{name}" for name in _DECISIVE)
