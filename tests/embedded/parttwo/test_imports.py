@@ -91,6 +91,32 @@ async def test_the_same_trades_in_two_layouts_are_there_once(books: Books, first
     assert await books.contents() == before
 
 
+@pytest.mark.parametrize("first", ["days", "times"])
+async def test_a_file_with_days_alone_meets_the_one_with_times(books: Books, first: str) -> None:
+    same = [*FILLS, FILLS[0]]  # one of them filled twice
+    files = {"days": writers.schwab(same), "times": writers.webull(same)}
+    order = [files.pop(first), *files.values()]
+    assert (await books.csv(order[0]))["imported"] == 6
+    before = await books.contents()
+    for data in (order[1], order[0], order[1]):
+        again = await books.csv(data)
+        assert (again["imported"], again["duplicates_skipped"]) == (0, 6)
+    assert await books.contents() == before
+
+
+async def test_a_day_file_brings_the_fills_that_the_other_did_not_have(books: Books) -> None:
+    await books.csv(writers.webull(FILLS[:1]))
+    answer = await books.csv(writers.schwab([FILLS[0], FILLS[0], FILLS[1]]))
+    assert (answer["imported"], answer["duplicates_skipped"]) == (2, 1)
+    twice = await books.csv(writers.schwab([FILLS[0], FILLS[0], FILLS[1]]))
+    assert (twice["imported"], twice["duplicates_skipped"]) == (0, 3)
+
+
+async def test_equal_fills_at_different_times_of_a_day_are_different(books: Books) -> None:
+    await books.csv(writers.webull([fill(0, 100, "500.25")]))
+    assert (await books.csv(writers.webull([fill(30, 100, "500.25")])))["imported"] == 1
+
+
 async def test_an_overlapping_file_brings_only_its_new_rows(books: Books) -> None:
     await books.csv(writers.webull(FILLS[:3]))
     answer = await books.csv(writers.webull(FILLS[1:]))

@@ -110,7 +110,7 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False) -> web.Stream
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
     answer = {**job(ground), "disclaimer": DISCLAIMER}
-    if tax_store.is_empty(ground.conn):
+    if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
         answer["hint"] = _HINT
     return answer
 
