@@ -13,6 +13,8 @@ COMMANDS = {
     "toolsets": "list | show NAME: the groups, with counts and sizes",
     "budget": "what the tool list costs a client",
     "backend": "run the embedded backend in the foreground",
+    "demo": "load | remove the demo data of the embedded backend",
+    "approve": "approve a scheduled policy, as only a person at a terminal can",
     "keys": "list | create | revoke API keys of the embedded backend",
     "version": "version, Python, revisions served",
 }

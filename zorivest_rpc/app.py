@@ -193,10 +193,10 @@ class Journal:
 
         keyring = self._keyring
         assert keyring is not None
-        key = self._own_key if principal == LOCAL else lambda: keyring.key_of(principal)
+        key = self.own_key if principal == LOCAL else lambda: keyring.key_of(principal)
         return HttpBackend(self.settings.api_url or self._embedded, key)
 
-    def _own_key(self) -> str | None:
+    def own_key(self) -> str | None:
         """The user's own key: from the environment, else the one that the embedded backend's first start stored."""
         if self.settings.api_key or self.settings.api_url:
             return self.settings.api_key
@@ -222,6 +222,15 @@ class Journal:
             await self.backends().of(LOCAL).unlock()
         except (ToolError, ConfigError, TimeoutError):
             return
+
+    async def load_demo(self) -> str:
+        """The demo data of the embedded backend, loaded if it is not there yet."""
+        backend = self.backends().of(LOCAL)
+        status = (await backend.ask("GET", "/demo")).value
+        if status.get("loaded"):
+            return f"loaded already ({status['trades']} trades)"
+        answer = (await backend.ask("POST", "/demo", timeout=120.0)).value
+        return f"loaded ({answer['trades']} trades)"
 
     async def authenticate(self, header: str | None) -> str | None:
         """The principal of a bearer key that the backend knows; the key itself is kept only while its requests run."""

@@ -59,6 +59,7 @@ OPTIONS: Final = (
     Option("calls_per_client", int, 256, "requests of one client that may run at once", _BOTH),
     Option("calls_per_server", int, 4096, "requests that may run at once in all", _BOTH),
     Option("input_seconds", int, 600, "how long a person may think about a question", _BOTH),
+    Option("demo", bool, False, "load the demo data into the embedded backend and say what to do next", ("serve",)),
     Option("host", str, "127.0.0.1", "address to listen on", ("serve",)),
     Option("port", int, 8766, "port to listen on; 0 picks a free one", ("serve",)),
     Option("no_auth", bool, False, "ask for no key; only on a loopback address", ("serve",)),
@@ -101,6 +102,7 @@ class Settings(NamedTuple):
     calls_per_client: int
     calls_per_server: int
     input_seconds: int
+    demo: bool
     host: str
     port: int
     no_auth: bool

@@ -25,7 +25,10 @@ PUBLISHED = {
     2: "6a181c7dbd32c120",
     3: "317adf83c0bd486b",
     4: "ada64c7f4423d586",
-    5: "51c07cbbb47cc8da",
+    5: "0835597ad7c002ca",
+    6: "4439f792436e0d6d",
+    7: "aa056c8d50891761",
+    8: "5ff8d5dda3f5ce16",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -21,14 +21,18 @@ class Held(NamedTuple):
     conversations: int
 
 
+def connections(served: Served) -> int:
+    assert served.transport._aiohttp is not None
+    return len(served.transport._aiohttp.connections)
+
+
 def held(served: Served) -> Held:
     gc.collect()
     transport, server = served.transport, served.server
-    assert transport._aiohttp is not None
     return Held(
         len(asyncio.all_tasks()),
         len(os.listdir("/proc/self/fd")),
-        len(transport._aiohttp.connections),
+        connections(served),
         len(transport._streams),
         served.running,
         len(server.announcer._listeners),
@@ -41,7 +45,7 @@ async def back_to(before: Held, served: Served) -> None:
     """Wait until nothing more is held than before, or say what is."""
     try:
         async with asyncio.timeout(LONG):
-            while held(served) != before:  # noqa: ASYNC110
+            while connections(served) != before.connections or held(served) != before:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
         assert held(served) == before
@@ -59,6 +63,6 @@ async def at_rest(served: Served) -> Held:
     """What is held once no client is connected any more."""
     await let_go(served)
     async with asyncio.timeout(LONG):
-        while held(served).connections:  # noqa: ASYNC110
+        while connections(served):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return held(served)

@@ -24,7 +24,7 @@ from tests.transports.http_served import (
 
 EVENTS = "text/event-stream"
 LONG_URI = "test://long/" + "u" * 200_000  # so that one event is large
-ROUNDS = 100  # 20 MB: more than the kernel and the server hold for one reader
+ROUNDS = 60  # 12 MB: more than the kernel and the server hold for one reader
 
 
 class Deaf:

@@ -413,3 +413,19 @@ async def test_refusals_can_be_read_by_an_allowed_page() -> None:
         assert reply.headers["access-control-allow-origin"] == "http://localhost:3000"
         assert "www-authenticate" in reply.headers["access-control-expose-headers"].lower()
         await refusal(reply, 401)
+
+
+async def test_a_post_without_a_length_has_no_body_and_says_so(served: Served) -> None:
+    wire = await served.wire()
+    wire.send(head("POST", "/mcp", {"Content-Type": "application/json"}))
+    assert "empty" in await refusal(await wire.reply(), 400)
+
+
+async def test_two_answers_to_one_wrong_request_never_come(served: Served) -> None:
+    """A refusal before the body leaves the connection closed or in step, never ahead."""
+    body = json.dumps(hello()).encode()
+    wire = await served.wire()
+    wire.send(head("POST", "/mcp", {"Content-Type": "text/plain"}, len(body)) + body)
+    await refusal(await wire.reply(), 415)
+    wire.send(head("POST", "/mcp", {"Content-Type": "application/json"}, len(body)) + body)
+    assert (await (await wire.reply()).json())["id"] == 0

@@ -48,6 +48,8 @@ def serve_http(make_offer: Callable[[], Offer], settings: Settings, journal: Jou
     loopback = settings.host in ("127.0.0.1", "::1", "localhost")
     if settings.no_auth and not loopback:
         raise ConfigError("--no-auth", f"only for a loopback address, and {settings.host} is none")
+    if settings.demo and settings.api_url:
+        raise ConfigError("--demo", "only with the embedded backend")
     if settings.no_auth and settings.api_url:
         raise ConfigError("--no-auth", "only with the embedded backend; callers of another one show its key")
     return _loop_runner()(_serve(make_offer(), settings, journal))
@@ -126,10 +128,10 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     except OSError as exc:
         raise ConfigError("--port", f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from None
     _greet(settings, transport.port, data, journal)
-    if journal is not None and settings.no_auth:
-        warming = asyncio.create_task(journal.warm_up())
-        warming.add_done_callback(lambda done: None)
+    first = None if journal is None else asyncio.create_task(_first_steps(settings, journal, transport.port))
     await stopped.wait()
+    if first is not None:
+        first.cancel()
     await transport.stop()
     records.close()
     if journal is not None:
@@ -138,6 +140,20 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     threads.shutdown(wait=False, cancel_futures=True)
     await _leave_threads()
     return 0
+
+
+async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
+    """What can be done before anybody calls."""
+    if settings.demo:
+        from zorivest_rpc.cli.welcome import welcome
+
+        await welcome(journal, f"http://{_shown_host(settings)}:{port}/mcp")
+    elif settings.no_auth:
+        await journal.warm_up()
+
+
+def _shown_host(settings: Settings) -> str:
+    return f"[{settings.host}]" if ":" in settings.host else settings.host
 
 
 async def _leave_threads() -> None:
@@ -185,8 +201,8 @@ def _key(settings: Settings, data: Path) -> str:
 
 
 def _greet(settings: Settings, port: int, data: Path, journal: Journal | None) -> None:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"zorivest-rpc {__version__} listens on http://{host}:{port}/mcp (2024-11-05 clients: /sse)", file=sys.stderr)
+    url = f"http://{_shown_host(settings)}:{port}/mcp"
+    print(f"zorivest-rpc {__version__} listens on {url} (2024-11-05 clients: /sse)", file=sys.stderr)
     if settings.no_auth:
         print("No key is asked for. Everybody on this machine can call.", file=sys.stderr)
     elif journal is not None:

@@ -23,7 +23,9 @@ from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
 from .logs import FEATURES, Logs
+from .market.outbound import Outbound, load_addresses
 from .paths import DataDir
+from .scheduling.engine import Scheduling
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
@@ -61,6 +63,8 @@ class Embedded:
         self.confirmations = Confirmations(clock)
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
+        self.scheduling = Scheduling(directory)
+        self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
         self._settings: Settings | None = None
@@ -148,15 +152,17 @@ class Embedded:
                 )
             key = dek if self.vault.encrypted else None
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver)
+            settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
             await asyncio.to_thread(self.vault.mark_created)
+            await self.scheduling.start(db, fields, settings)
         except BaseException:
             self._file_lock.release()
             raise
         if not self.vault.encrypted:
             log.warning("SQLCipher was missing when this journal was created: the database file is NOT encrypted")
-        self._db, self._settings, self._summary = db, Settings(db), Summary(db)
-        self._fields = FieldCipher(dek)
+        self._db, self._settings, self._summary = db, settings, Summary(db)
+        self._fields = fields
         self._dek = bytearray(dek)
         await self.apply_logging()
 
@@ -172,6 +178,7 @@ class Embedded:
             self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it
             self._dek = bytearray()
             try:
+                await self.scheduling.stop()
                 await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
             finally:
                 await db.close()
@@ -208,6 +215,7 @@ class Embedded:
 
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
+        await self.outbound.close()
         for workers in self._workers.values():
             workers.shutdown(wait=False, cancel_futures=True)
         try:

@@ -54,8 +54,10 @@ class Database:
             with open(path, "xb", opener=private_opener):
                 pass  # created by us, so that its mode does not depend on the umask
 
+        options: dict[str, Any] = {"timeout": BUSY_SECONDS, "isolation_level": None, "check_same_thread": False}
+
         def connect() -> Any:
-            conn = module.connect(str(path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            conn = module.connect(str(path), **options)
             try:
                 if pragma is not None:
                     conn.execute(pragma)
@@ -67,6 +69,19 @@ class Database:
                 raise
             return conn
 
+        def connect_read_only() -> Any:
+            conn = module.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, **options)
+            try:
+                if pragma is not None:
+                    conn.execute(pragma)
+                for setting in ("query_only=ON", "trusted_schema=OFF"):
+                    conn.execute(f"PRAGMA {setting}")
+            except BaseException:
+                conn.close()
+                raise
+            return conn
+
+        self._connect_read_only = connect_read_only
         self._write_engine = _engine(module, connect, 1, "BEGIN IMMEDIATE")
         self._read_engine = _engine(module, connect, READERS, "BEGIN")
         self._writer = ThreadPoolExecutor(1, "zorivest-writer")
@@ -90,6 +105,10 @@ class Database:
     async def write(self, job: Callable[[Connection], T]) -> T:
         """Run a job as one transaction; it is committed when this returns and undone when it raises."""
         return await self._run(self._writer, self._write_sync, job)
+
+    def open_read_only(self) -> Any:
+        """A connection of its own that cannot write, for statements of others; the caller restricts and closes it."""
+        return self._connect_read_only()
 
     async def close(self) -> None:
         """Let running jobs end, move the write-ahead log into the file, and close every connection."""

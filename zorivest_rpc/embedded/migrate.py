@@ -13,10 +13,15 @@ from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, sele
 from sqlalchemy.schema import CreateColumn
 
 from . import book_tables
+from .brokers import tables as broker_tables
 from .errors import Corrupt
+from .market import tables as market_tables
+from .scheduling import tables as scheduling_tables
 from .tables import accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
+
+AREAS = (market_tables, broker_tables)  # their tables join the metadata when they are imported
 
 
 class Version(NamedTuple):
@@ -60,6 +65,9 @@ VERSIONS: tuple[Version, ...] = (
     Version(3, "derived", None),
     Version(4, "prices", None),
     Version(book_tables.SINCE, "books", book_tables.prepare),
+    Version(market_tables.SINCE, "market", None),
+    Version(scheduling_tables.SINCE, "scheduling", None),
+    Version(8, "lots in order", book_tables.order_trades),
 )
 
 CURRENT = VERSIONS[-1].number

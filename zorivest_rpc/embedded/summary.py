@@ -13,7 +13,10 @@ import orjson
 from sqlalchemy import Connection, Select, func, select
 
 from .book_tables import tax_profiles
+from .brokers.configs import brokers_configured
 from .db import Database
+from .market.connections import providers_configured
+from .scheduling.tables import policies
 from .tables import accounts, images, mistake_entries, round_trip_legs, round_trips, trade_plans, trade_reports, trades
 
 __all__ = ["COUNTERS", "Summary"]
@@ -27,9 +30,9 @@ COUNTERS: dict[str, Select[int] | None] = {
     "lots": select(func.count()).select_from(round_trip_legs).where(round_trip_legs.c.role == "entry"),
     "tax_profiles": select(func.count()).select_from(tax_profiles),
     "mistakes": select(func.count()).select_from(mistake_entries),
-    "policies": None,
-    "brokers_configured": None,
-    "providers_configured": None,
+    "policies": select(func.count()).select_from(policies),
+    "brokers_configured": brokers_configured(),
+    "providers_configured": providers_configured(),
     "images": select(func.count()).select_from(images),
     "plans": select(func.count()).select_from(trade_plans),
     "reports": select(func.count()).select_from(trade_reports),

@@ -34,12 +34,13 @@ def version() -> tuple[str, str]:
 async def health(ask: Ask) -> web.StreamResponse:
     backend = ask.backend
     unlocked = not backend.locked
+    jobs = backend.scheduling.jobs()
     return reply(
         {
             "status": "ok",
             "version": version()[0],
             "uptime_seconds": round(backend.clock() - backend.started, 3),
-            "scheduler": {"active_policies": 0, "next_run": None},
+            "scheduler": {"active_policies": len(jobs), "next_run": jobs[0]["next_run"] if jobs else None},
             "database": {
                 "unlocked": unlocked,
                 "encrypted": backend.encrypted,

@@ -1,0 +1,215 @@
+"""The SQL sandbox: what reads works, every way out is refused, and nothing runs or grows without end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.scheduling import sandbox as module
+from zorivest_rpc.embedded.scheduling.sandbox import QueryRefused, Sandbox, visible_tables
+from zorivest_rpc.embedded.scheduling.tables import email_provider
+from zorivest_rpc.embedded.tables import settings, trades
+
+NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+SECRET = "hidden-value-4711"
+
+
+def fill(conn: Connection) -> None:
+    conn.execute(settings.insert().values(key="ui.theme", value=SECRET, value_type="str", updated_at=NOW))
+    server = {"host": "h", "port": 25, "security": "none", "from_email": "a@b.c", "encrypted_password": SECRET}
+    conn.execute(email_provider.insert().values(id=1, updated_at=NOW, **server))
+    conn.execute(
+        trades.insert().values(
+            exec_id="E-1",
+            time=NOW,
+            instrument="AAPL",
+            symbol="AAPL",
+            underlying="AAPL",
+            asset_class="EQUITY",
+            action="BOT",
+            quantity=Decimal("2.5"),
+            price=Decimal("101.25"),
+            multiplier=Decimal(1),
+            notional=Decimal("253.125"),
+            account_id="SYSTEM_DEFAULT",
+            dedup_hash="x",
+            created_at=NOW,
+        )
+    )
+    conn.exec_driver_sql("CREATE VIEW leak AS SELECT * FROM settings")
+    conn.exec_driver_sql("CREATE VIEW harmless AS SELECT name FROM accounts")
+
+
+@pytest.fixture(params=["encrypted", "plain"])
+async def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sandbox]:
+    db = Database(tmp_path / "x.db", b"k" * 32 if request.param == "encrypted" else None, cipher_driver())
+    await db.write(fill)
+    sandbox = Sandbox(db)
+    yield sandbox
+    sandbox.close()
+    await db.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT exec_id, quantity, price, quantity * price AS value FROM trades", [["E-1", 2.5, 101.25, 253.125]]),
+        ("WITH t AS (SELECT symbol FROM trades) SELECT count(*) FROM t", [[1]]),
+        ("SELECT name FROM accounts WHERE name LIKE 'system%'", [["System default"]]),
+        ("SELECT strftime('%Y', time), round(sum(notional), 2) FROM trades GROUP BY 1", [["2026", 253.13]]),
+        ("SELECT value FROM json_each('[1, 2]')", [[1], [2]]),
+        ("SELECT json_extract('{\"a\": 7}', '$.a') AS a", [[7]]),
+        ("SELECT sum(price) OVER (ORDER BY time) FROM trades", [[101.25]]),
+        ("SELECT 'DROP TABLE trades; --' AS text, 1 AS \"delete\"", [["DROP TABLE trades; --", 1]]),
+        ("WITH settings AS (SELECT 1 AS a) SELECT * FROM settings", [[1]]),
+        ("SELECT count(*) FROM accounts -- a comment; with a semicolon", [[1]]),
+    ],
+)
+async def test_reading_the_journal_works_and_amounts_are_plain_numbers(
+    sandbox: Sandbox, sql: str, rows: list[list[object]]
+) -> None:
+    assert (await sandbox.query(sql)).rows == rows
+    assert await sandbox.check(sql) is None
+
+
+ESCAPES = [
+    # other files, other databases
+    "ATTACH DATABASE '/tmp/other.db' AS other",
+    "SELECT 1; ATTACH DATABASE ':memory:' AS other",
+    "DETACH DATABASE main",
+    "VACUUM INTO '/tmp/copy.db'",
+    # pragmas, as statements and as functions
+    "PRAGMA query_only=OFF",
+    "SELECT * FROM pragma_table_info('settings')",
+    "SELECT * FROM pragma_database_list",
+    "SELECT count(*) FROM pragma_table_list",
+    "EXPLAIN SELECT 1",
+    # writing, also from within a common table expression or behind a comment
+    "DELETE FROM trades",
+    "WITH gone AS (SELECT 1) DELETE FROM trades",
+    "WITH new AS (SELECT 1) INSERT INTO trades SELECT * FROM new",
+    "WITH x AS (SELECT 1) UPDATE trades SET notes = 'x' RETURNING *",
+    "REPLACE INTO settings VALUES ('a', 'b', 'c', 'd')",
+    "/* SELECT */ DELETE FROM trades",
+    "CREATE TEMP TABLE t AS SELECT 1",
+    "BEGIN IMMEDIATE",
+    # recursion
+    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c",
+    "WITH c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c",
+    # hidden tables: named, qualified, quoted, counted, joined, in subqueries, in views
+    "SELECT * FROM settings",
+    "SELECT * FROM main.settings",
+    'SELECT * FROM "SETTINGS"',
+    "SELECT * FROM temp.settings",
+    "SELECT count(*) FROM settings",
+    "SELECT count(*) FROM main.settings",
+    "SELECT 1 FROM main.settings",
+    "SELECT rowid FROM settings",
+    "SELECT (SELECT value FROM settings LIMIT 1)",
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM settings)",
+    "SELECT name FROM accounts UNION SELECT value FROM settings",
+    "SELECT a.name FROM accounts a, settings s WHERE s.value LIKE 'h%'",
+    "SELECT name FROM accounts ORDER BY (SELECT value FROM settings)",
+    "WITH accounts AS (SELECT * FROM main.settings) SELECT * FROM accounts",
+    "SELECT * FROM leak",
+    "SELECT count(*) FROM leak",
+    "SELECT * FROM harmless",
+    "SELECT * FROM email_provider",
+    "SELECT host FROM email_provider",
+    "SELECT * FROM mcp_guard",
+    "SELECT * FROM sqlite_master",
+    "SELECT count(*) FROM sqlite_master",
+    "SELECT sql FROM sqlite_schema",
+    "SELECT * FROM sqlite_temp_master",
+    "SELECT * FROM sqlite_dbpage",
+    # the tables behind the views
+    "SELECT price FROM main.trades",
+    # functions that load, read, write or tell
+    "SELECT load_extension('evil')",
+    "SELECT writefile('/tmp/x', 'y')",
+    "SELECT readfile('/etc/passwd')",
+    "SELECT edit('x', 'vi')",
+    "SELECT fts3_tokenizer('simple')",
+    "SELECT sqlcipher_export('main')",
+    "SELECT randomblob(1000000000)",
+    "SELECT zeroblob(1000000000)",
+    "SELECT sqlite_compileoption_get(1)",
+    "SELECT json_set('{}', '$.a', 1)",
+    # no statement at all
+    "",
+    "-- nothing",
+    "SELECT 1; SELECT 2",
+    "SELECT " + "1 + " * 5000 + "1",
+]
+
+
+@pytest.mark.parametrize("sql", ESCAPES)
+async def test_every_way_out_is_refused_before_anything_runs(sandbox: Sandbox, sql: str) -> None:
+    assert await sandbox.check(sql) is not None
+    with pytest.raises(QueryRefused) as refused:
+        await sandbox.query(sql)
+    assert SECRET not in str(refused.value)
+
+
+async def test_an_endless_join_ends_after_the_limit(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.2)
+    ten = "(VALUES (1),(2),(3),(4),(5),(6),(7),(8),(9),(10))"
+    with pytest.raises(QueryRefused, match="took longer"):
+        await sandbox.query(f"SELECT count(*) FROM {', '.join([ten] * 12)}")
+    assert (await sandbox.query("SELECT 1")).rows == [[1]]
+
+
+async def test_a_cancelled_caller_ends_the_statement(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 600.0)
+    ten = "(VALUES (1),(2),(3),(4),(5),(6),(7),(8),(9),(10))"
+    endless = asyncio.create_task(sandbox.query(f"SELECT count(*) FROM {', '.join([ten] * 12)}"))
+    await asyncio.sleep(0)
+    endless.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await endless
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(sandbox.close)  # waits for the thread: it would take forever otherwise
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT printf('%1000000000d', 1)",
+        "SELECT length(printf('%.900000000c', 'x') || printf('%.900000000c', 'x'))",
+        "SELECT replace(printf('%.99999c', 'x'), 'x', printf('%.99999c', 'y'))",
+    ],
+)
+async def test_a_value_that_fills_the_memory_is_refused(sandbox: Sandbox, sql: str) -> None:
+    with pytest.raises(QueryRefused):
+        await sandbox.query(sql)
+
+
+async def test_rows_and_bytes_are_limited(sandbox: Sandbox) -> None:
+    found = await sandbox.query("VALUES (1), (2), (3)", limit=2)
+    assert (found.rows, found.truncated) == ([[1], [2]], True)
+    with pytest.raises(QueryRefused, match="larger than"):
+        await sandbox.query("SELECT printf('%.3000000c', 'x') FROM (VALUES (1), (2))")
+
+
+async def test_bound_values_are_values_and_never_sql(sandbox: Sandbox) -> None:
+    hostile = "x' UNION SELECT value FROM settings --"
+    assert (await sandbox.query("SELECT :a AS a", {"a": hostile})).rows == [[hostile]]
+    with pytest.raises(QueryRefused):
+        await sandbox.query("SELECT :missing")
+
+
+async def test_two_columns_of_one_name_stay_apart(sandbox: Sandbox) -> None:
+    assert (await sandbox.query("SELECT 1 AS a, 2 AS a")).records() == [{"a": 1, "a_2": 2}]
+
+
+def test_no_visible_table_holds_a_secret() -> None:
+    names = {table.name for table in visible_tables()}
+    assert {"trades", "accounts", "round_trips"} <= names
+    assert not names & {"settings", "email_provider", "mcp_guard", "app_defaults", "schema_migrations"}

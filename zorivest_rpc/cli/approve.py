@@ -1,0 +1,174 @@
+"""`zorivest-rpc approve POLICY`: show a scheduled policy to the person at the terminal and approve it if they agree.
+
+This is the only way to approve. It reads the one-time token from the data directory and wants a terminal to ask at, so
+no program approves by piping "yes" into it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from zorivest_rpc.errors import ZorivestError
+
+__all__ = ["main"]
+
+
+class _Refused(ZorivestError):
+    """The backend's answer was an error, or there is nothing to approve."""
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0 approved or already approved, 1 refused, declined or unreachable, 2 misused."""
+    arguments = _parser().parse_args(argv)
+    try:
+        backend = _Backend(arguments.data_dir)
+        policies = backend.ask("GET", "/scheduling/policies")["policies"]
+        if arguments.policy is None:
+            return _list(policies)
+        policy = _chosen(policies, arguments.policy)
+        _show(policy)
+        if policy["approved"]:
+            print("This policy is approved as it is.")
+            return 0
+        if not sys.stdin.isatty():
+            raise _Refused("approving needs a person at a terminal")
+        if not _agreed():
+            print("Not approved.")
+            return 1
+        approved = backend.approve(policy)
+        print(f'Approved "{approved["name"]}". Next run: {approved["next_run"] or "none, the schedule is paused"}.')
+        return 0
+    except ZorivestError as exc:
+        print(f"zorivest-rpc approve: {exc}", file=sys.stderr)
+        return 1
+
+
+def _list(policies: list[Any]) -> int:
+    for policy in policies:
+        print(f"{policy['id']}  {'approved' if policy['approved'] else 'waiting '}  {_safe(policy['name'])}")
+    if not policies:
+        print("There are no policies.")
+    return 0
+
+
+def _chosen(policies: list[Any], wanted: str) -> Any:
+    """By id, by name, or by the beginning of an id that is long enough and fits one policy."""
+    for field in ("id", "name"):
+        for policy in policies:
+            if policy[field] == wanted:
+                return policy
+    close = [policy for policy in policies if len(wanted) >= 6 and policy["id"].startswith(wanted)]
+    if len(close) == 1:
+        return close[0]
+    raise _Refused(f'there is no policy "{wanted}"; zorivest-rpc approve without a name lists them')
+
+
+def _show(policy: Any) -> None:
+    """Everything that will run, in full: what is not shown cannot be agreed to."""
+    document = policy["policy_json"]
+    trigger = document["trigger"]
+    print(f"Policy    {_safe(policy['name'])}")
+    print(f"Id        {policy['id']}")
+    print(f"Hash      {policy['content_hash']}")
+    print(f"Schedule  {_safe(trigger['cron_expression'])} ({_safe(trigger['timezone'])})")
+    print(f"Active    {'yes' if trigger['enabled'] else 'no, paused'}")
+    if document["metadata"].get("description"):
+        print(f"About     {_safe(document['metadata']['description'])}")
+    for number, step in enumerate(document["steps"], 1):
+        print(f"\nStep {number}: {step['id']} ({step['type']})")
+        rest = {name: value for name, value in step.items() if name not in ("id", "type")}
+        for line in json.dumps(rest, indent=2).splitlines()[1:-1]:  # ASCII only: nothing can hide behind control codes
+            print(f"  {line}")
+    print()
+
+
+def _safe(text: str) -> str:
+    """Text of the policy, without characters that move the cursor or hide others."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _agreed() -> bool:
+    try:
+        return input('Type "approve" to let it run: ').strip().lower() == "approve"
+    except EOFError:
+        return False
+
+
+class _Backend:
+    """The backend of a directory, started if need be, with an admin session."""
+
+    def __init__(self, data_dir: Path) -> None:
+        from zorivest_rpc.embedded.locate import find_or_start, stored_key
+
+        self._data_dir = data_dir
+        self._url = find_or_start(data_dir).base_url
+        key = stored_key(data_dir, os.environ)
+        if key is None:
+            raise _Refused("no admin key at hand; set ZORIVEST_API_KEY")
+        self._token: str | None = None
+        self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
+
+    def approve(self, policy: Any) -> Any:
+        """With the one-time token, for exactly the document that was shown."""
+        try:
+            token = (self._data_dir / "approval.token").read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise _Refused(f"the approval token in {self._data_dir} cannot be read") from None
+        path = f"/scheduling/policies/{urllib.parse.quote(policy['id'], safe='')}/approve"
+        return self.ask("POST", path, {"content_hash": policy["content_hash"]}, {"X-Approval-Token": token})
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **(headers or {})},
+        )
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
+        try:
+            with opener.open(request, timeout=30) as response:
+                return json.loads(response.read())
+        except urllib.error.HTTPError as exc:
+            with exc:
+                raise _Refused(_detail(exc.read(), exc.code)) from None
+        except (OSError, ValueError) as exc:
+            raise _Refused(f"the backend does not answer: {exc}") from None
+
+
+def _detail(data: bytes, status: int) -> str:
+    try:
+        detail = json.loads(data)["detail"]
+    except (ValueError, KeyError, TypeError):
+        return f"the backend answered {status}"
+    return detail if isinstance(detail, str) else json.dumps(detail)
+
+
+def _parser() -> argparse.ArgumentParser:
+    from zorivest_rpc.embedded.paths import default_data_dir
+
+    parser = argparse.ArgumentParser(
+        prog="zorivest-rpc approve",
+        description="Approve a scheduled policy of the embedded backend after looking at it. A policy that is changed "
+        "afterwards, other than paused or resumed, has to be approved again.",
+    )
+    parser.add_argument("policy", nargs="?", help="its id or name; without one the policies are listed")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=default_data_dir(os.environ),
+        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Scheduled pipelines: policies that a person approved run on time, query the journal, and deliver reports."""
