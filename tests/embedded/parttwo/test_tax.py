@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.market.cache import remember
+from zorivest_rpc.embedded.market.shapes import Quote
 from zorivest_rpc.embedded.tax.dates import trade_date
 
 from .conftest import Books
@@ -297,6 +301,21 @@ async def test_a_stored_bar_prices_what_is_held(books: Books) -> None:
     await books.expect(201, "POST", "/market-data/bars", body)
     (lot,) = await lots(books)
     assert (lot["current_price"], lot["price_source"], lot["unrealized_gain_loss"]) == (90, "bar", -100)
+
+
+async def test_a_quote_asked_for_before_prices_what_is_held(books: Books, backend: Embedded) -> None:
+    await books.buy(10, 100, ago(40))
+    now = datetime.now(UTC)
+    quote = Quote(ticker="SPY", price=Decimal("80.5"), provider="x", timestamp=now)
+    await backend.database().write(lambda conn: remember(conn, "quote", "SPY", "x", quote, now))
+    (found,) = (await books.get("/tax/harvest"))["opportunities"]
+    # ten shares at a loss of 19.50 each
+    assert (found["unrealized_loss"], found["price_source"], found["stale"]) == (195, "quote", False)
+    old = now - timedelta(days=2)
+    quote = Quote(ticker="SPY", price=Decimal(81), provider="x", timestamp=old)
+    await backend.database().write(lambda conn: remember(conn, "quote", "SPY", "x", quote, old))
+    (found,) = (await books.get("/tax/harvest"))["opportunities"]
+    assert (found["price"], found["price_source"], found["stale"]) == (81, "cached_quote", True)
 
 
 async def test_open_gains_are_shown_beside_the_estimate(books: Books) -> None:
