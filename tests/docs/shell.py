@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,7 +23,8 @@ from zorivest_rpc.embedded.locate import find
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SERVED_AT = "8766"  # in the pages; the tests take a free port instead
-SECONDS = 60
+SECONDS = 120
+PREAMBLE = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
 
 
 class Block(NamedTuple):
@@ -72,17 +74,27 @@ class Machine:
         """What the page's `sh` blocks print, run from top to bottom in one shell; the first that fails, fails."""
         script = "\n".join(block.inside for block in blocks(page) if block.language == "sh")
         assert script, f"{page.name} has no commands"
-        ran = subprocess.run(
-            ["bash", "-c", "set -euo pipefail\n" + script.replace(SERVED_AT, str(self.port))],
+        shell = subprocess.Popen(
+            ["bash", "-c", PREAMBLE + script.replace(SERVED_AT, str(self.port))],
             cwd=self.home,
             env=self.environ,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
-            check=False,
+            start_new_session=True,
         )
-        assert ran.returncode == 0, f"{page.name}: {ran.stdout[-2000:]}\n{ran.stderr[-2000:]}"
-        return ran.stdout + ran.stderr
+        try:
+            said, _ = shell.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)  # the page's own servers with it; the group is ours alone
+            said, _ = shell.communicate()
+            raise AssertionError(f"{page.name} did not end: {said[-3000:]}") from None
+        assert shell.returncode == 0, f"{page.name}: {said[-3000:]}"
+        return said
+
+    def secrets(self) -> list[str]:
+        """The keys that a page left in files."""
+        return [json.loads(file.read_text())["raw_key"] for file in self.home.glob("key.json")]
 
 
 @contextmanager
@@ -92,11 +104,12 @@ def machine(home: Path) -> Iterator[Machine]:
     try:
         yield made
     finally:
-        for runtime in home.rglob("runtime.json"):
-            if located := find(runtime.parent):
-                process = psutil.Process(located.pid)
-                process.send_signal(signal.SIGTERM)
-                process.wait(30)
+        running = [found for runtime in home.rglob("runtime.json") if (found := find(runtime.parent))]
+        processes = [psutil.Process(backend.pid) for backend in running]
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            process.wait(30)
 
 
 def _free_port() -> int:
