@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 from tests.docs.__main__ import ROOT, stale
+from zorivest_rpc.__main__ import COMMANDS
+from zorivest_rpc.catalog.load import load
 from zorivest_rpc.config import OPTIONS
+from zorivest_rpc.tools.prompts import ARGUMENTS
 
 
 def pages() -> list[Path]:
@@ -28,10 +31,33 @@ def test_every_relative_link_leads_to_a_file() -> None:
 
 def test_every_option_that_the_docs_name_exists() -> None:
     known = {option.flag for option in OPTIONS}
-    own = {"--json", "--as", "--json-args", "--help", "--write", "--peers", "--rounds", "--seconds", "--tests", "--out"}
-    for page in (ROOT / "README.md", ROOT / "docs" / "architecture.md"):
+    of_commands = {"--json", "--as", "--json-args", "--help", "--start", "--dry-run", "--name", "--http"}
+    of_keys_and_backend = {"--label", "--role", "--expires-in", "--store", "--idle-exit"}
+    names = ("architecture.md", "rough-edges.md", "changelog.md", "index.md", "reference/errors.md")
+    for page in (ROOT / "README.md", *(ROOT / "docs" / name for name in names), *(ROOT / "docs/guide").glob("*.md")):
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()):
-            assert flag in known | own, f"{page.name}: {flag}"
+            assert flag in known | of_commands | of_keys_and_backend, f"{page.name}: {flag}"
+
+
+def test_the_map_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / "index.md").read_text()))
+    there = {str(page.relative_to(ROOT / "docs")) for page in pages()[1:]} - {"index.md"}
+    assert {page for page in there if not page.startswith("decisions/")} <= linked
+
+
+def test_every_tool_and_prompt_that_the_guides_name_exists() -> None:
+    definitions = load()
+    known = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)} | set(ARGUMENTS)
+    verbs = "|".join(sorted({name.partition("_")[0] for name in known}))
+    for page in (ROOT / "README.md", *(ROOT / "docs/guide").glob("*.md"), ROOT / "docs/rough-edges.md"):
+        text = page.read_text()
+        for name in re.findall(rf"`((?:{verbs})_[a-z_]+)`", text) + re.findall(r"tools (?:call|show) ([a-z_]+)", text):
+            assert name in known or name == "zorivest_uptime_seconds", f"{page.name}: {name}"
+
+
+def test_the_changelog_names_every_command() -> None:
+    text = (ROOT / "docs" / "changelog.md").read_text()
+    assert [name for name in COMMANDS if f"`{name}`" not in text] == []
 
 
 def test_every_make_target_that_the_docs_name_exists() -> None:

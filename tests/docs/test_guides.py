@@ -11,12 +11,17 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tests.docs.__main__ import ROOT
 from tests.docs.shell import Machine, blocks, machine
-from zorivest_rpc.tools.prompts import ARGUMENTS, shelf
+from zorivest_rpc.call import Call
+from zorivest_rpc.protocol.jsonrpc import dumps
+from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"
@@ -97,15 +102,9 @@ async def test_the_weekly_review_is_told_as_the_prompt_has_it() -> None:
     page = FIRST.read_text()
     section = page[page.index("## 8.") : page.index("## 9.")]
     told = re.findall(r"`((?:get|list|zorivest)_\w+)`", section[: section.index("and then write")])
-    assert told == await _tools_of("weekly_review")
-    assert all(f"`{name}`" in section for name in ARGUMENTS)
-
-
-async def _tools_of(name: str) -> list[str]:
-    """The tools that a prompt has called, in its order."""
-    from zorivest_rpc.tools import prompts
-
-    assert any(prompt.name == name for prompt in shelf().listed(None))  # type: ignore[arg-type]
-    steps = [line for line in prompts._weekly_review({}).splitlines() if re.match(r"\d\. ", line)]
-    named = [tool for line in steps for tool in re.findall(r"`(\w+)`", line)]
-    return [tool for tool in named if tool != "sync_broker"]  # offered, not called
+    prompts = {prompt.name: prompt for prompt in shelf().listed(cast(Session, None))}
+    said = dumps(list(await prompts["weekly_review"].get(cast(Call, SimpleNamespace(arguments={}))))).decode()
+    steps = re.findall(r"\\n\d\. (.*?)(?=\\n)", said)
+    named = [tool for step in steps for tool in re.findall(r"`(\w+)`", step)]
+    assert told == [tool for tool in named if tool != "sync_broker"], "that one is offered, not called"
+    assert all(f"`{name}`" in section for name in prompts)
