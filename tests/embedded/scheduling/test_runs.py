@@ -12,6 +12,7 @@ from sqlalchemy import Connection, func, select
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling import engine as engine_module
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, Outcome, StepFailed, StepType
@@ -26,7 +27,7 @@ from zorivest_rpc.embedded.scheduling.tables import (
 )
 from zorivest_rpc.embedded.tables import audit_log, metadata
 
-from .conftest import FILE, MAIL, RENDER, REPORT, Approve, Create, Wall, query, step
+from .conftest import FILE, MAIL, RENDER, REPORT, Create, Wall, query, step
 from .test_policies import fits
 
 POLICIES = "/scheduling/policies"
@@ -147,23 +148,23 @@ async def test_steps_hand_their_results_on(create_approved: Create, admin: Calle
     assert (name[-3:], (directory.reports / name).read_text()) == (".md", "System default!")
 
 
-@pytest.mark.parametrize(
-    ("condition", "skipped"),
-    [
-        ({"field": "ctx.load.counts.rows", "operator": "eq", "value": 1}, True),
-        ({"field": "ctx.load.output.counts.rows", "operator": "gt", "value": 5}, False),
-        ({"field": "ctx.load.counts.rows", "operator": "in", "value": [1, 2]}, True),
-        ({"field": "ctx.load.counts.nothing", "operator": "is_null"}, True),
-        ({"field": "ctx.load.counts.rows", "operator": "lt", "value": "text"}, False),
-        ({"field": "ctx.load.results.rows.0.one", "operator": "ne", "value": 1}, False),
-    ],
-)
-async def test_a_step_is_skipped_when_its_condition_holds(
-    create_approved: Create, admin: Caller, condition: dict[str, Any], skipped: bool
-) -> None:
-    second = {**query("SELECT 2", step_id="second"), "skip_if": condition}
-    done = await run(admin, await create_approved(query("SELECT 1 AS one"), second))
-    assert (done["steps"][1]["status"] == "skipped") is skipped
+CONDITIONS: list[tuple[dict[str, Any], bool]] = [
+    ({"field": "ctx.load.counts.rows", "operator": "eq", "value": 1}, True),
+    ({"field": "ctx.load.output.counts.rows", "operator": "gt", "value": 5}, False),
+    ({"field": "ctx.load.counts.rows", "operator": "in", "value": [1, 2]}, True),
+    ({"field": "ctx.load.counts.nothing", "operator": "is_null"}, True),
+    ({"field": "ctx.load.counts.rows", "operator": "lt", "value": "text"}, False),
+    ({"field": "ctx.load.results.rows.0.one", "operator": "ne", "value": 1}, False),
+]
+
+
+async def test_a_step_is_skipped_when_its_condition_holds(create: Create, admin: Caller) -> None:
+    conditional = [
+        {**query("SELECT 2", step_id=f"step_{number}"), "skip_if": condition}
+        for number, (condition, _) in enumerate(CONDITIONS)
+    ]
+    done = await run(admin, await create(query("SELECT 1 AS one"), *conditional), dry_run=True)
+    assert [one["status"] == "skipped" for one in done["steps"][1:]] == [skipped for _, skipped in CONDITIONS]
 
 
 async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: Create, admin: Caller) -> None:
@@ -343,9 +344,13 @@ async def test_locking_the_journal_cancels_what_runs(
     assert [job["id"] for job in engine.jobs()] == [policy["id"]]
 
 
-async def test_sixty_runs_an_hour_are_the_limit(create: Create, approve: Approve, admin: Caller, wall: Wall) -> None:
+async def test_sixty_runs_an_hour_are_the_limit(
+    create: Create, admin: Caller, wall: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert budget.RUNS_PER_HOUR == 60
+    monkeypatch.setattr(budget, "RUNS_PER_HOUR", 3)
     policy = await create()
-    for _ in range(60):
+    for _ in range(3):
         await run(admin, policy, dry_run=True)
     answer = await run(admin, policy, 400, dry_run=True)
     assert answer["error"] == "run_limit"
@@ -356,8 +361,7 @@ async def test_sixty_runs_an_hour_are_the_limit(create: Create, approve: Approve
 async def test_a_hundred_report_queries_an_hour_are_the_limit(
     create_approved: Create, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zorivest_rpc.embedded.scheduling import budget
-
+    assert budget.QUERIES_PER_HOUR == 100
     monkeypatch.setattr(budget, "QUERIES_PER_HOUR", 3)
     policy = await create_approved(REPORT)
     assert (await run(admin, policy))["status"] == "success"
@@ -485,8 +489,6 @@ async def test_a_pause_misses_nothing(create_approved: Create, admin: Caller, en
 async def test_scheduled_runs_over_the_limit_are_told(
     create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zorivest_rpc.embedded.scheduling import budget
-
     monkeypatch.setattr(budget, "RUNS_PER_HOUR", 0)
     await create_approved(cron="0 13 * * *")
     wall.forward(hours=1)

@@ -117,14 +117,13 @@ class Scheduling:
             await asyncio.wait([self._loop])
             self._loop = None
         async with self._starting:
-            parts, self._open = self._open, None
+            self._open = None
         for active in self._active.values():
             active.reason = "The backend was stopped."
             active.task.cancel()
         if self._active:
             await asyncio.wait([active.task for active in self._active.values()])
         self._jobs = {}
-        await asyncio.to_thread(parts.sandbox.close)
 
     async def _watch(self) -> None:
         while True:
