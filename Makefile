@@ -19,8 +19,8 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY) ## install everything into .venv
 
-run: $(READY) ## serve HTTP on 127.0.0.1:8766 and say what to do next
-	@$(BIN)/zorivest-rpc serve --no-auth
+run: $(READY) ## serve the demo journal on 127.0.0.1:8766 and say what to do next
+	@$(BIN)/zorivest-rpc serve --demo
 
 check: $(READY) ## format, lint, types
 	@$(BIN)/ruff format --check --quiet .
@@ -48,6 +48,7 @@ bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 
 golden: $(READY) ## rewrite the golden files; the diff is the review
 	@$(BIN)/python -m tests.protocol.transcripts --write
+	@$(BIN)/python -m tests.golden.record --write
 
 docs: $(READY) ## rewrite the generated references
 	@$(BIN)/python -m tests.docs --write

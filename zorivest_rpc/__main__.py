@@ -9,6 +9,13 @@ __all__ = ["main"]
 COMMANDS = {
     "stdio": "serve one client on stdin and stdout (the default)",
     "serve": "serve HTTP: /mcp, /sse and /messages, /health, /ready",
+    "tools": "list | show NAME | call NAME [k=v…] | search TEXT | why NAME",
+    "toolsets": "list | show NAME: the groups, with counts and sizes",
+    "budget": "what the tool list costs a client",
+    "backend": "run the embedded backend in the foreground",
+    "demo": "load | remove the demo data of the embedded backend",
+    "approve": "approve a scheduled policy, as only a person at a terminal can",
+    "keys": "list | create | revoke API keys of the embedded backend",
     "version": "version, Python, revisions served",
 }
 
@@ -34,7 +41,12 @@ def main(argv: list[str] | None = None) -> int:
     from zorivest_rpc.errors import ConfigError
 
     try:
-        return int(import_module(f"zorivest_rpc.cli.{command}").run(rest))
+        module = import_module(f"zorivest_rpc.cli.{command}")
+        return int((getattr(module, "run", None) or module.main)(rest))
+    except ExceptionGroup as group:  # the catalogue: every problem of every file
+        for problem in group.exceptions:
+            print(f"zorivest-rpc: {problem}", file=sys.stderr)
+        return 2
     except ConfigError as error:
         print(f"zorivest-rpc: {error}", file=sys.stderr)
         return 2

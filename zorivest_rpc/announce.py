@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from zorivest_rpc.dispatcher import Channel, Conversation, Exchange
+from zorivest_rpc.dispatcher import Conversation, Exchange
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.offer import PROMPTS, RESOURCES, TOOLS, Offer
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Id, Json, dumps, encode_id, notification_frame
+from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps, encode_id, notification_frame
 from zorivest_rpc.protocol.results import Result
 from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Filter, Listen
@@ -54,20 +54,21 @@ class Standing:
 class _Listener:
     """One `subscriptions/listen` request."""
 
-    __slots__ = ("_suffix", "channel", "closed", "kinds", "tasks", "uris")
+    __slots__ = ("_exchange", "_suffix", "closed", "kinds", "tasks", "uris")
 
-    def __init__(self, id: Id, wanted: Filter, channel: Channel, closed: asyncio.Future[None]) -> None:
-        self.channel = channel
+    def __init__(self, exchange: Exchange, wanted: Filter, closed: asyncio.Future[None]) -> None:
+        self._exchange = exchange
         self.closed = closed
         pairs = ((TOOLS, wanted.tools_list_changed), (PROMPTS, wanted.prompts_list_changed))
         self.kinds = {kind for kind, on in (*pairs, (RESOURCES, wanted.resources_list_changed)) if on}
         self.uris = frozenset(wanted.resource_subscriptions)
         self.tasks = frozenset(wanted.task_ids)
-        self._suffix = b'"_meta":{"%b":%b}}}' % (SUBSCRIPTION_ID.encode(), encode_id(id))
+        self._suffix = b'"_meta":{"%b":%b}}}' % (SUBSCRIPTION_ID.encode(), encode_id(exchange.id))
 
     def send(self, head: bytes) -> None:
         """`head` is a frame up to the members of its params; ours is the end."""
-        self.channel.send(head + self._suffix)
+        if not self._exchange.cancelled:
+            self._exchange.channel.send(head + self._suffix)
 
 
 class Announcer:
@@ -76,6 +77,7 @@ class Announcer:
         self._standing: dict[Conversation, Standing] = {}
         self._listeners: dict[_Listener, None] = {}
         self._most = most_listeners
+        self.may_follow: Callable[[str, str], bool] = lambda task_id, principal: False
         offer.on_change(self._on_change)
 
     def join(self, standing: Standing) -> None:
@@ -124,7 +126,7 @@ class Announcer:
             )
         wanted = self._honoured(params.notifications, exchange.session)
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        listener = _Listener(exchange.id, wanted, exchange.channel, closed)
+        listener = _Listener(exchange, wanted, closed)
         self._listeners[listener] = None  # before the acknowledgement, so that nothing falls between the two
         try:
             shown = dumps(_filter_wire(wanted))
@@ -144,7 +146,7 @@ class Announcer:
             wanted.prompts_list_changed and offer.prompts is not None,
             wanted.resources_list_changed and offer.resources is not None,
             list(wanted.resource_subscriptions) if offer.resources is not None else [],
-            list(wanted.task_ids) if offer.tasks and session.capabilities.tasks else [],
+            [id for id in wanted.task_ids if session.capabilities.tasks and self.may_follow(id, session.principal)],
         )
 
     def close(self) -> None:

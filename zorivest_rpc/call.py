@@ -16,7 +16,7 @@ from msgspec import UNSET
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.protocol.capabilities import required_by
 from zorivest_rpc.protocol.content import Block, text
-from zorivest_rpc.protocol.jsonrpc import MISSING_CAPABILITY, Id, Json, dumps
+from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Json, dumps
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.protocol.types import LEVELS
 
@@ -30,6 +30,7 @@ __all__ = [
     "Outcome",
     "Wire",
     "chain",
+    "check_answers",
     "fail",
     "form",
     "give",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 ERROR_KEY: Final = "com.zorivest/error"
+_ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 class Outcome(msgspec.Struct):
@@ -97,6 +99,53 @@ def sample(messages: list[Json], max_tokens: int, **extra: Json) -> Ask:
 
 def roots() -> Ask:
     return Ask("roots/list", {})
+
+
+def check_answers(asks: Mapping[str, Ask], answers: Mapping[str, Json]) -> str | None:
+    """What is wrong with the first answer that is not one, or None."""
+    for key, ask in asks.items():
+        answer = answers.get(key, UNSET)
+        if answer is UNSET:
+            continue
+        if not isinstance(answer, dict):
+            return f"the answer to {key} is not an object"
+        problem = _CHECKS[ask.method](ask, answer)
+        if problem is not None:
+            return f"the answer to {key} {problem}"
+    return None
+
+
+def _check_elicitation(ask: Ask, answer: dict[str, Json]) -> str | None:
+    if answer.get("action") not in _ACTIONS:
+        return f"needs an action: {', '.join(_ACTIONS)}"
+    if answer["action"] != "accept" or ask.params.get("mode") == "url":
+        return None
+    content = answer.get("content")
+    if not isinstance(content, dict):
+        return "was accepted without content"
+    import jsonschema_rs
+
+    try:
+        for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
+            return f"does not fit the form: {error.message}"
+    except ValueError:  # the validator goes 255 levels down and no further
+        return "is nested too deeply"
+    return None
+
+
+def _check_sampling(ask: Ask, answer: dict[str, Json]) -> str | None:
+    return None if isinstance(answer.get("content"), dict | list) else "has no content"
+
+
+def _check_roots(ask: Ask, answer: dict[str, Json]) -> str | None:
+    return None if isinstance(answer.get("roots"), list) else "has no roots"
+
+
+_CHECKS: Final = {
+    "elicitation/create": _check_elicitation,
+    "sampling/createMessage": _check_sampling,
+    "roots/list": _check_roots,
+}
 
 
 class InputRequired(Exception):
@@ -179,7 +228,10 @@ class Call:
         return self.need_all({key: ask})[key]
 
     def need_all(self, asks: dict[str, Ask]) -> dict[str, dict[str, Json]]:
-        """Several answers, asked for in one round."""
+        """Several answers, asked for in one round. What a client brings along unasked is checked like any answer."""
+        problem = check_answers(asks, self.answers)
+        if problem is not None:
+            raise ProtocolError(INVALID_PARAMS, f"inputResponses: {problem}")
         missing = {key: ask for key, ask in asks.items() if key not in self.answers}
         for ask in missing.values():
             if not self.can_ask(ask):

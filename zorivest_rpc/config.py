@@ -1,4 +1,4 @@
-"""Flags over environment over defaults, folded into one frozen Settings; the only reader of `os.environ`.
+"""Flags over environment over file over defaults, folded into one frozen Settings; the only reader of `os.environ`.
 
 The options are a table, so that the parser, the help text and the reference in the docs cannot disagree. It is
 parsed by hand: the usual library costs as much start-up time as all of the protocol.
@@ -38,14 +38,28 @@ class Option(NamedTuple):
 
 
 _BOTH: Final = ("stdio", "serve")
+_TERMINAL: Final = ("tools", "toolsets", "budget", "doctor")
+_ALL: Final = (*_BOTH, *_TERMINAL)
 OPTIONS: Final = (
-    Option("data_dir", str, None, "where keys and session state are kept", _BOTH),
-    Option("log_level", str, "warning", "how much is written to stderr", _BOTH, LOG_LEVELS),
-    Option("log_file", str, None, "write the log to this file instead of stderr", _BOTH),
+    Option("toolsets", str, None, "toolsets that are listed at start: names, all or default", _ALL),
+    Option("tools", str, None, "single tools that are listed too", _ALL),
+    Option("exclude_tools", list, (), "tools that cannot be listed or called", _ALL),
+    Option("read_only", bool, False, "refuse every tool that writes", _ALL),
+    Option("client_mode", str, "auto", "how the server presents itself: auto, anthropic, dynamic or static", _ALL),
+    Option("confirm", str, "auto", "who is asked before a gated tool runs", _ALL, ("auto", "always", "never")),
+    Option("import_root", list, (), "directory that import tools may read files from", _ALL),
+    Option("api_url", str, None, "a backend that is there already; without it the embedded one is used", _ALL),
+    Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
+    Option("config", str, None, "TOML file with any of these options", _ALL),
+    Option("showcase", bool, False, "serve a few tools that show the protocol instead of the journal", _BOTH),
+    Option("data_dir", str, None, "where keys and session state are kept", _ALL),
+    Option("log_level", str, "warning", "how much is written to stderr", _ALL, LOG_LEVELS),
+    Option("log_file", str, None, "write the log to this file instead of stderr", _ALL),
     Option("message_limit", int, 16 * 1024 * 1024, "largest message taken, in bytes", _BOTH),
     Option("calls_per_client", int, 256, "requests of one client that may run at once", _BOTH),
     Option("calls_per_server", int, 4096, "requests that may run at once in all", _BOTH),
     Option("input_seconds", int, 600, "how long a person may think about a question", _BOTH),
+    Option("demo", bool, False, "load the demo data into the embedded backend and say what to do next", ("serve",)),
     Option("host", str, "127.0.0.1", "address to listen on", ("serve",)),
     Option("port", int, 8766, "port to listen on; 0 picks a free one", ("serve",)),
     Option("no_auth", bool, False, "ask for no key; only on a loopback address", ("serve",)),
@@ -70,6 +84,17 @@ class Settings(NamedTuple):
     """What a command runs with. A secret is never an option: keys come from the environment or a file."""
 
     command: str
+    toolsets: str | None
+    tools: str | None
+    exclude_tools: tuple[str, ...]
+    read_only: bool
+    client_mode: str
+    confirm: str
+    import_root: tuple[str, ...]
+    api_url: str | None
+    toolset_config: str | None
+    config: str | None
+    showcase: bool
     data_dir: str
     log_level: str
     log_file: str | None
@@ -77,6 +102,7 @@ class Settings(NamedTuple):
     calls_per_client: int
     calls_per_server: int
     input_seconds: int
+    demo: bool
     host: str
     port: int
     no_auth: bool
@@ -87,6 +113,8 @@ class Settings(NamedTuple):
     session_hours: int
     http_writer: str
     api_key: str | None
+    toolsets_by_variable: bool  # the choice came from the environment, which says so where the choice is explained
+    inside_claude_code: bool
 
 
 def default_data_dir(environ: Mapping[str, str]) -> str:
@@ -118,12 +146,42 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
             value = words.pop(0)
         converted = _convert(option, value, flag)
         given[option.name] = (*given.get(option.name, ()), *converted) if option.kind is list else converted
+    by_flag = set(given)
+    file = _file(given.get("config") or environ.get("ZORIVEST_CONFIG"), command)
     for option in OPTIONS:
         if option.name not in given:
             value = environ.get(option.variable, "")
-            given[option.name] = _convert(option, value, option.variable) if value else option.default
+            known = file.get(option.name, option.default)
+            given[option.name] = _convert(option, value, option.variable) if value else known
     given["data_dir"] = os.path.abspath(os.path.expanduser(given["data_dir"] or default_data_dir(environ)))
-    return Settings(command=command, api_key=environ.get("ZORIVEST_API_KEY") or None, **given)
+    return Settings(
+        command=command,
+        api_key=environ.get("ZORIVEST_API_KEY") or None,
+        toolsets_by_variable="toolsets" not in by_flag and bool(environ.get("ZORIVEST_TOOLSETS")),
+        inside_claude_code=environ.get("CLAUDECODE") == "1",
+        **given,
+    )
+
+
+def _file(path: str | None, command: str) -> dict[str, Any]:
+    """The options of a TOML file; an option of another command is skipped, an unknown one refused."""
+    if not path:
+        return {}
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as exc:
+        raise ConfigError(path, str(exc)) from None
+    known: dict[str, Any] = {}
+    for key, value in values.items():
+        option = _BY_NAME.get(key.replace("-", "_"))
+        if option is None or option.name == "config":
+            raise ConfigError(path, f"unknown option {key!r}{_nearest('--' + key, command)}")
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        known[option.name] = _convert(option, text, f"{path}: {key}")
+    return known
 
 
 def _convert(option: Option, value: str, source: str) -> Any:

@@ -24,29 +24,42 @@ from zorivest_rpc.protocol.jsonrpc import (
     Message,
     decode,
     error_frame,
+    request_frame,
 )
 from zorivest_rpc.protocol.revisions import Era
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
-from zorivest_rpc.protocol.types import Cancelled, InvalidParams, Meta, decode_params
+from zorivest_rpc.protocol.types import Cancelled, Initialize, InvalidParams, Params, decode_params
 from zorivest_rpc.server import Server
 
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
 
 log: Final = logging.getLogger("zorivest_rpc")
+_MOST_IN_BATCH: Final = (
+    1_000  # a short request can have a long answer, and all of them are held until the last is there
+)
 _LEGACY, _MODERN = Era.LEGACY, Era.MODERN
+
+
+_QUESTION: Final = request_frame(0, "", {}).partition(b"0,")[0]  # how a request of ours begins
 
 
 class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
-    __slots__ = ("_write",)
+    __slots__ = ("_write", "_write_event")
+    carries_questions = True
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
         self._write = write
+        self._write_event = write_event
 
     def send(self, frame: bytes) -> None:
-        self._write(frame)
+        """A question has to arrive; a notification may be dropped where nobody reads."""
+        if frame.startswith(_QUESTION):
+            self._write(frame)
+        else:
+            self._write_event(frame)
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:
@@ -66,6 +79,10 @@ class BatchChannel:
         self._done = done
         self._answers: list[bytes] = []
         self._pending = 1  # the batch itself, until every item has been looked at
+
+    @property
+    def carries_questions(self) -> bool:
+        return self._outer.carries_questions
 
     def begin(self) -> None:
         self._pending += 1
@@ -97,13 +114,13 @@ class Connection:
         modern: bool = True,
         write_event: Callable[[bytes], None] | None = None,
     ) -> None:
-        """`write_event` takes what belongs to no request, where that has to go elsewhere or may be dropped."""
+        """`write_event` takes notifications, where they may be dropped."""
         self._server = server
         self._request = server.dispatcher.request
         self._principal = principal
         self._modern = modern
         self._era: Era | None = None
-        self._channel = PipeChannel(write)
+        self._channel = PipeChannel(write, write_event or write)
         self.session = Session(principal=principal)
         self.conversation = Conversation(self.session)
         server.announcer.join(Standing(self.conversation, write_event or write))
@@ -138,16 +155,19 @@ class Connection:
         else:
             try:
                 params = decode_params(method, message.params, id)
-                session = self._admit(method, params.meta, id)
+                session = self._admit(method, params, id)
             except InvalidParams as error:
-                if method != "initialize" or self._era is _MODERN:
-                    self._admit(method, error.meta, id)  # what is wrong with the era is told first
-                raise
+                if method == "initialize" and self._era is not _MODERN:
+                    raise
+                params = Params(meta=error.meta)
+                session = self._admit(method, params, id)  # what is wrong with the era is told first
+                if self._server.dispatcher.exists(method, session):
+                    raise
             self._request(self.conversation, session, id, method, params, channel)
 
-    def _admit(self, method: str, meta: Meta | UnsetType, id: Id) -> Session:
+    def _admit(self, method: str, params: Params, id: Id) -> Session:
         """The session that this request belongs to, deciding the connection's era where it is still open."""
-        era = self._era
+        era, meta = self._era, params.meta
         if era is _LEGACY and meta is UNSET:
             self.session.check(method, id)
             return self.session
@@ -161,7 +181,7 @@ class Connection:
         if not self._modern:
             raise ProtocolError(INVALID_REQUEST, "this transport is older than per-request metadata", id=id)
         if method == "initialize":
-            raise unsupported("initialize", id)
+            raise unsupported(params.protocol_version if isinstance(params, Initialize) else "", id)
         session = session_for(check_meta(meta, id), self._principal, id)
         if method != "server/discover":
             self._era = _MODERN
@@ -181,7 +201,9 @@ class Connection:
 
     def _batch(self, batch: Batch) -> None:
         if self._era is not _LEGACY or not self.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message a line")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         receive_batch(batch, self._channel, self._message, lambda answer: self._channel.finish(answer, 0))
 
 
@@ -192,6 +214,8 @@ def receive_batch(
     done: Callable[[bytes | None], None],
 ) -> None:
     """Every item in its turn; the answers come back as one array."""
+    if len(batch.items) > _MOST_IN_BATCH:
+        raise ProtocolError(INVALID_REQUEST, f"a batch holds at most {_MOST_IN_BATCH} messages; send fewer at once")
     channel = BatchChannel(outer, done)
     for item in batch.items:
         channel.begin()

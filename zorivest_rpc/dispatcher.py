@@ -41,6 +41,10 @@ log: Final = logging.getLogger("zorivest_rpc")
 class Channel(Protocol):
     """The way back of one request: what belongs to it, then its answer."""
 
+    @property
+    def carries_questions(self) -> bool:
+        """Whether what is sent here arrives; a client that takes no event stream gets the answer alone."""
+
     def send(self, frame: bytes) -> None:
         """A notification, or a request of ours, that belongs to the request being answered."""
 
@@ -168,6 +172,9 @@ class Exchange:
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Json]:
         """Put the questions on this request's stream and wait for all answers; holds no slot meanwhile."""
+        if not self.channel.carries_questions:
+            words = "This needs input, and the request accepts no event stream that could carry the question."
+            raise ToolError(words, code="client_cannot_be_asked", next="Accept text/event-stream and call again.")
         conversation, loop = self.conversation, self._dispatcher.loop
         waiting: dict[str, asyncio.Future[Json]] = {}
         names: dict[str, str] = {}
@@ -182,7 +189,7 @@ class Exchange:
                 return {key: await future for key, future in waiting.items()}
         except TimeoutError:
             for key, future in waiting.items():
-                if not future.done():
+                if future.cancelled() or not future.done():  # the one that was awaited was cancelled with the wait
                     self._send(notification_frame("notifications/cancelled", dumps({"requestId": names[key]})))
             raise ToolError(
                 "Nobody answered the question in time.", code="input_timeout", next="Call again when someone is there."
@@ -275,6 +282,10 @@ class Dispatcher:
             return None
         self._keep(exchange, outcome)
         return exchange
+
+    def exists(self, method: str, session: Session) -> bool:
+        """Asked before wrong params are told: only a method that exists can have been called wrongly."""
+        return method in session.revision.methods and method in self._methods
 
     def _busy(self, conversation: Conversation, method: str, id: Id) -> ProtocolError | None:
         if method not in ("tools/call", "prompts/get", "resources/read", "completion/complete"):

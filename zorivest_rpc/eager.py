@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import types
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
@@ -43,25 +42,41 @@ else:
                 _current_tasks.pop(loop, None)
             else:
                 _current_tasks[loop] = before
-        task = loop.create_task(_rest(coro, yielded))
+        task = loop.create_task(_Rest(coro, yielded))
         strand.task = task
         if strand.cancelled_early:
-            loop.call_soon(task.cancel)  # a direct cancel would hit the wrapper before its first step
+            task.cancel()
         return task
 
-    @types.coroutine
-    def _rest(coro: Coroutine[Any, Any, T], yielded: Any) -> Generator[Any, Any, T]:
-        """Hand out the future that the first step waits for, then go on as the coroutine itself."""
-        while True:
-            try:
-                yield yielded
-            except BaseException as exc:  # cancelled before the first wake-up
-                try:
-                    yielded = coro.throw(exc)
-                except StopIteration as stop:
-                    return stop.value  # type: ignore[no-any-return]
-            else:
-                return (yield from coro)  # type: ignore[no-any-return]
+    class _Rest(Coroutine[Any, Any, T]):
+        """Hands out the future that the first step waits for, then is the coroutine itself.
+
+        A class, because a task that is cancelled before its own first step throws, and into a generator that has not
+        begun nothing can be thrown that would reach the coroutine."""
+
+        __slots__ = ("_coro", "_waiting", "_yielded")
+
+        def __init__(self, coro: Coroutine[Any, Any, T], yielded: Any) -> None:
+            self._coro = coro
+            self._yielded = yielded
+            self._waiting = True
+
+        def send(self, value: Any) -> Any:
+            if self._waiting:
+                self._waiting = False
+                yielded, self._yielded = self._yielded, None
+                return yielded
+            return self._coro.send(value)
+
+        def throw(self, *exc: Any) -> Any:
+            self._waiting = False
+            return self._coro.throw(*exc)
+
+        def close(self) -> None:
+            self._coro.close()
+
+        def __await__(self) -> Generator[Any, Any, T]:
+            raise RuntimeError("only a task runs this")
 
     class _Strand:
         """The current task of a first step: forwards to the task once there is one."""

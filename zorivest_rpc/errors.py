@@ -3,7 +3,8 @@
     ZorivestError
     ├── ProtocolError(code, message, data, id)   the request is wrong           -> JSON-RPC error
     ├── ToolError(text)                          the call could not be done     -> result with isError: true
-    │   └── InvalidArguments
+    │   ├── InvalidArguments, FileRefused, GuardLocked, ConfirmationRequired
+    │   └── BackendError(status), BackendUnreachable, OutcomeUnknown
     ├── CatalogError(file, pointer, problem)     a definition is wrong          -> start-up stops, all problems listed
     └── ConfigError(source, problem)             a flag, variable or file is    -> exit code 2, one line on stderr
 
@@ -14,7 +15,20 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CatalogError", "ConfigError", "InvalidArguments", "ProtocolError", "ToolError", "ZorivestError"]
+__all__ = [
+    "BackendError",
+    "BackendUnreachable",
+    "CatalogError",
+    "ConfigError",
+    "ConfirmationRequired",
+    "FileRefused",
+    "GuardLocked",
+    "InvalidArguments",
+    "OutcomeUnknown",
+    "ProtocolError",
+    "ToolError",
+    "ZorivestError",
+]
 
 
 class ZorivestError(Exception):
@@ -53,6 +67,84 @@ class InvalidArguments(ToolError):
 
     def __init__(self, text: str, *, next: str | None = None) -> None:
         super().__init__(text, code="invalid_arguments", next=next)
+
+
+class FileRefused(ToolError):
+    """A file on this machine that may not or cannot be read."""
+
+    kind = "file"
+
+
+class GuardLocked(ToolError):
+    """The guard refused the call, or could not be asked, which counts as a refusal."""
+
+    kind = "guard"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"⛔ MCP guard blocked this call: {reason}. Unlock via GUI → Settings → MCP Guard, or via "
+            "zorivest_emergency_unlock tool.",
+            code="guard_blocked",
+            next="Ask the user; zorivest_emergency_unlock lifts the lock.",
+        )
+        self.reason = reason
+
+    @classmethod
+    def unasked(cls, why: str) -> GuardLocked:
+        """The guard's own answer is missing; without it nothing that it protects may run."""
+        refused = cls("guard_unavailable")
+        refused.code = "guard_unavailable"
+        refused.next = "Bring the backend back (zorivest_diagnose shows its state), then call again."
+        refused.text = f"⛔ MCP guard blocked this call: the guard could not be asked. {why} {refused.next}"
+        refused.args = (refused.text,)
+        return refused
+
+
+class ConfirmationRequired(ToolError):
+    """A gated call that nobody has confirmed; `code` tells the ways in which a confirmation can be missing apart."""
+
+    kind = "confirmation"
+
+
+class BackendError(ToolError):
+    """The backend answered, and the answer is a refusal or cannot be used. `detail` is its own word, unshortened.
+
+    `reported` is its own code for the refusal, where it gave one; `code` is ours."""
+
+    kind = "backend"
+
+    def __init__(
+        self,
+        status: int,
+        text: str,
+        *,
+        code: str = "backend_error",
+        next: str | None = None,
+        reported: str | None = None,
+        detail: Any = None,
+    ) -> None:
+        super().__init__(text, code=code, next=next)
+        self.status = status
+        self.reported = reported
+        self.detail = detail
+
+
+class BackendUnreachable(ToolError):
+    """There is no answer, and nothing was changed by asking."""
+
+    kind = "backend"
+
+    def __init__(self, text: str, *, code: str = "backend_unreachable", next: str | None = None) -> None:
+        super().__init__(text, code=code, next=next)
+
+
+class OutcomeUnknown(ToolError):
+    """A write was sent and its answer never came: it may or may not have happened, so it is never sent again."""
+
+    kind = "backend"
+
+    def __init__(self, text: str, *, next: str | None = None) -> None:
+        super().__init__(text, code="outcome_unknown", next=next)
 
 
 class CatalogError(ZorivestError):

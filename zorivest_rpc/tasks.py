@@ -179,7 +179,7 @@ class TaskStore:
             status = CANCELLED
         except ProtocolError as exc:
             record.error, status = exc, FAILED
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             log.error("internal error in task", exc_info=exc)
             record.error, status = ProtocolError(INTERNAL_ERROR, "internal error; the server's log has it"), FAILED
         if not record.is_over:
@@ -202,6 +202,11 @@ class TaskStore:
         lost.created, lost.status = born, FAILED
         lost.error = ProtocolError(INTERNAL_ERROR, "the server restarted while the task ran; its outcome is unknown")
         return lost
+
+    def holds(self, id: str, principal: str) -> bool:
+        """Whether this is a task of this principal that can still change."""
+        record = self._records.get(id)
+        return record is not None and record.principal == principal
 
     def of(self, principal: str) -> list[TaskRecord]:
         self._forget_expired()

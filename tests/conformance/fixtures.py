@@ -280,7 +280,7 @@ class Fixtures:
         return [message(image(PNG, "image/png")), message(text("Please describe it."))]
 
     async def _asks_first(self, call: Call) -> list[dict[str, Json]]:
-        answer = call.need("user_name", NAME_FORM)
+        answer = call.need("user_name", form("What is this about?", {"context": STRING}, []))
         return [message(text(f"answered: {answer}"))]
 
     # --- resources

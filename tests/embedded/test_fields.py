@@ -112,3 +112,12 @@ def test_answers_hold_numbers_not_strings() -> None:
     body = reply({"price": Decimal("512.400000"), "n": Decimal("3.000000"), "t": datetime(2026, 1, 2, tzinfo=UTC)}).body
     assert isinstance(body, bytes)
     assert json.loads(body) == {"price": 512.4, "n": 3, "t": "2026-01-02T00:00:00+00:00"}
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "-1e999999999", "1e400", "1e-999999999", "1e31"])
+def test_an_absurd_exponent_is_refused_at_once(text: str) -> None:
+    fields = Fields({"a": Decimal(text), "b": Decimal(text), "c": text})
+    fields.decimal("a")
+    fields.integer("b")
+    fields.decimal("c")
+    assert set(fields.errors) == {"a", "b", "c"}

@@ -23,8 +23,11 @@ from zorivest_rpc.embedded.tables import audit_log, mcp_guard, metadata, setting
 PUBLISHED = {
     1: "81cd2a7af2750ef2",
     2: "6a181c7dbd32c120",
-    3: "42356db1237f1bae",
-    4: "9ba231b79263fe6e",
+    3: "317adf83c0bd486b",
+    4: "ada64c7f4423d586",
+    5: "0835597ad7c002ca",
+    6: "4439f792436e0d6d",
+    7: "aa056c8d50891761",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -12,6 +12,7 @@ from zorivest_rpc.embedded.errors import Invalid
 from zorivest_rpc.embedded.period import parse_period
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)  # a Wednesday
+SUNDAY = datetime(2026, 5, 31, 9, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,31 @@ def test_a_period_is_whole_days(text: str, first: str, last: str) -> None:
     assert period.end == datetime.fromisoformat(last + "T00:00:00+00:00") + timedelta(days=1)
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("QTD", "2026-04-01"),
+        ("wtd", "2026-05-25"),
+        ("30d", "2026-05-02"),
+        ("2w", "2026-05-18"),
+        ("1m", "2026-05-01"),  # a month ago is 30 April, the day after it 1 May
+        ("3m", "2026-03-01"),  # three months ago is 28 February
+        ("1y", "2025-06-01"),
+    ],
+)
+def test_what_runs_to_today_ends_with_it(text: str, first: str) -> None:
+    period = parse_period(text, SUNDAY)
+    assert period.start == datetime.fromisoformat(first + "T00:00:00+00:00")
+    assert period.end == datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def test_a_quarter_has_its_days() -> None:
+    assert parse_period("2026-Q1", NOW).days == 31 + 28 + 31
+
+
 def test_all_is_unbounded() -> None:
     period = parse_period("all", NOW)
+    assert (period.start, period.end, period.days) == (None, None, None)
     assert period.contains(datetime.min.replace(tzinfo=UTC))
     assert period.contains(datetime.max.replace(tzinfo=UTC))
 
@@ -63,6 +87,7 @@ def test_the_last_day_of_a_longer_month_becomes_the_shorter_months_last() -> Non
 @pytest.mark.parametrize(
     "text",
     [
+        *("5", "13q", "2026-00", "9999", "9999y", "ytd; drop table trades"),
         *("", "ever", "0d", "-1d", "d", "1.5d", "99999y", "2025-13", "2025-Q5", "0000", "2025-02-30..2025-03-01"),
         *("2025-03-02..2025-03-01", "2025-1", "9999-12-01..9999-12-31", "1d; DROP TABLE trades", "١d"),
     ],

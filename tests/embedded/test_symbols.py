@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.symbols import parse_instrument
+from zorivest_rpc.embedded.symbols import parse_contract, parse_instrument
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,24 @@ from zorivest_rpc.embedded.symbols import parse_instrument
         ("eurusd", "EUR/USD", "FOREX", 1),
         ("BTC/USD", "BTC-USD", "CRYPTO", 1),
         ("ETHUSDT", "ETH-USDT", "CRYPTO", 1),
+        ("BTC-USD", "BTC-USD", "CRYPTO", 1),
+        ("BRK.B (USD)", "BRK.B", "EQUITY", 1),
+        ("F     260320P00012500", "F 260320 P 12.5", "OPTION", 100),
+        (".SPXW260320P5912.5", "SPXW 260320 P 5912.5", "OPTION", 100),
+        ("GC 06-26", "GC 06-26", "FUTURE", 100),
+        ("ZZ 12-26", "ZZ 12-26", "FUTURE", 1),
+        ("ETF", "ETF", "EQUITY", 1),
     ],
 )
 def test_free_text_becomes_one_symbol(text: str, symbol: str, asset_class: str, multiplier: int) -> None:
     found = parse_instrument(text)
     assert (found.symbol, found.asset_class, found.multiplier) == (symbol, asset_class, Decimal(multiplier))
+    assert parse_instrument(symbol) == found
 
 
 def test_an_option_has_its_parts() -> None:
-    found = parse_instrument("AAPL  260320C00200500")
+    found = parse_instrument("AAPL  260320C00200500").contract
+    assert found is not None
     assert (found.underlying, found.expiry, found.right, found.strike) == (
         *("AAPL", date(2026, 3, 20), "C"),
         Decimal("200.5"),
@@ -57,6 +66,11 @@ def test_an_option_has_its_parts() -> None:
 def test_what_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_instrument(text)
+
+
+def test_a_date_that_does_not_exist_makes_no_option() -> None:
+    assert parse_contract("AAPL 261320 C 200") is None
+    assert parse_contract("SPY") is None
 
 
 @given(st.text(alphabet="ABCPZ/. -()0123456789", max_size=24))
@@ -84,6 +98,8 @@ def test_all_spellings_of_an_option_are_one_symbol(root: str, expiry: date, righ
         f".{root}{day}{right}{strike}",
         f"{root} {day} {right} {strike}",
     ]
-    found = {parse_instrument(spelling) for spelling in spellings}
+    found = {parse_contract(spelling) for spelling in spellings}
     assert len(found) == 1
-    assert found.pop().strike == strike
+    contract = found.pop()
+    assert contract is not None
+    assert contract.strike == strike

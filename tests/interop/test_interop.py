@@ -89,7 +89,7 @@ def surroundings(home: Path) -> dict[str, str]:
 def http_server(home: Path) -> Iterator[str]:
     port = free_port()
     process = subprocess.Popen(
-        [*server_command(), "serve", "--port", str(port), "--no-auth"],
+        [*server_command(), "serve", "--port", str(port), "--no-auth", "--showcase"],
         cwd=REPOSITORY,
         env=surroundings(home),
         stdin=subprocess.DEVNULL,
@@ -139,7 +139,7 @@ def take_tour(case: Case, config: dict[str, Any], directory: Path) -> dict[str, 
 def tour_of(case: Case, directory: Path) -> dict[str, Any]:
     if case.transport == "stdio":
         inherited = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-        return take_tour(case, {"command": [*server_command(), "stdio"], "env": inherited}, directory)
+        return take_tour(case, {"command": [*server_command(), "stdio", "--showcase"], "env": inherited}, directory)
     with http_server(directory) as base:
         return take_tour(case, {"url": f"{base}/{'sse' if case.transport == 'sse' else 'mcp'}"}, directory)
 

@@ -99,8 +99,11 @@ class Tool:
         check = self._checks.get("inputSchema")
         if check is None:
             check = self._checks["inputSchema"] = _compile(self.definition["inputSchema"])
-        if not check(arguments):
-            raise InvalidArguments(self._explain(arguments))
+        try:
+            if not check(arguments):
+                raise InvalidArguments(self._explain(arguments))
+        except ValueError:  # the validator goes 255 levels down and no further
+            raise InvalidArguments(f"Invalid arguments for {self.name}: nested too deeply.") from None
 
     def check_output(self, structured: Json) -> str | None:
         """What is wrong with a result that is about to be sent, or None."""

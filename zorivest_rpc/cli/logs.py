@@ -5,12 +5,18 @@ from __future__ import annotations
 import logging
 
 from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError
 
 __all__ = ["set_up_logging"]
 
 
 def set_up_logging(settings: Settings) -> None:
-    handler: logging.Handler = logging.FileHandler(settings.log_file) if settings.log_file else logging.StreamHandler()
+    handler: logging.Handler = logging.StreamHandler()
+    if settings.log_file:
+        try:
+            handler = logging.FileHandler(settings.log_file)
+        except OSError as exc:
+            raise ConfigError("--log-file", f"{settings.log_file} cannot be written: {exc.strerror}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]

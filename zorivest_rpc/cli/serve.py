@@ -7,8 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from secrets import token_urlsafe
+from typing import TYPE_CHECKING
 
 from zorivest_rpc import __version__
 from zorivest_rpc.cli.logs import set_up_logging
@@ -16,23 +19,40 @@ from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.offer import Offer
 
+if TYPE_CHECKING:
+    from zorivest_rpc.app import Journal
+
 __all__ = ["run", "serve_http"]
+
+_THREADS = "tool"
 
 
 def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(usage("serve"))
         return 0
-    from zorivest_rpc.showcase import offer
+    settings = parse("serve", argv)
+    if settings.showcase:
+        from zorivest_rpc.showcase import offer
 
-    return serve_http(offer, parse("serve", argv))
+        return serve_http(offer, settings)
+    from zorivest_rpc.app import Journal
+
+    journal = Journal(settings)
+    return serve_http(lambda: journal.offer, settings, journal)
 
 
-def serve_http(make_offer: Callable[[], Offer], settings: Settings) -> int:
+def serve_http(make_offer: Callable[[], Offer], settings: Settings, journal: Journal | None = None) -> int:
+    """An offer behind a static key, or the journal, whose callers show a key of its backend."""
     set_up_logging(settings)
-    if settings.no_auth and settings.host not in ("127.0.0.1", "::1", "localhost"):
+    loopback = settings.host in ("127.0.0.1", "::1", "localhost")
+    if settings.no_auth and not loopback:
         raise ConfigError("--no-auth", f"only for a loopback address, and {settings.host} is none")
-    return _loop_runner()(_serve(make_offer, settings))
+    if settings.demo and settings.api_url:
+        raise ConfigError("--demo", "only with the embedded backend")
+    if settings.no_auth and settings.api_url:
+        raise ConfigError("--no-auth", "only with the embedded backend; callers of another one show its key")
+    return _loop_runner()(_serve(make_offer(), settings, journal))
 
 
 def _loop_runner() -> Callable[..., int]:
@@ -44,12 +64,13 @@ def _loop_runner() -> Callable[..., int]:
     return uvloop.run
 
 
-async def _serve(make_offer: Callable[[], Offer], settings: Settings) -> int:
+async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> int:
     from zorivest_rpc.dispatcher import Limits
     from zorivest_rpc.protocol.session import Session
     from zorivest_rpc.server import Server
     from zorivest_rpc.transports.http import HttpOptions, HttpTransport, bearer_keys, nobody_asked, with_names
-    from zorivest_rpc.transports.sessions import Journal, SessionStore, load_key
+    from zorivest_rpc.transports.sessions import Journal as SessionJournal
+    from zorivest_rpc.transports.sessions import SessionStore, load_key
 
     data = Path(settings.data_dir)
     lock = _lock(data)
@@ -60,7 +81,7 @@ async def _serve(make_offer: Callable[[], Offer], settings: Settings) -> int:
             sessions.remember(session)
 
     limits = Limits(settings.calls_per_client, settings.calls_per_server, settings.input_seconds)
-    server = Server(make_offer(), key=load_key(data / "session.key"), limits=limits, remember=remember)
+    server = Server(offer, key=load_key(data / "session.key"), limits=limits, remember=remember)
     options = with_names(
         HttpOptions(
             host=settings.host,
@@ -74,31 +95,86 @@ async def _serve(make_offer: Callable[[], Offer], settings: Settings) -> int:
         settings.allow_host,
         settings.allow_origin,
     )
-    journal = Journal(data / "sessions.journal", server.now)
-    sessions = SessionStore(server.seal, server.announcer, journal, server.now, server.epoch, life=options.session_life)
-    authenticate = nobody_asked if settings.no_auth else bearer_keys({_key(settings, data): "owner"})
+    records = SessionJournal(data / "sessions.journal", server.now)
+    sessions = SessionStore(server.seal, server.announcer, records, server.now, server.epoch, life=options.session_life)
+    facts = {"version": __version__}
     transport = HttpTransport(
-        server, options, authenticate=authenticate, sessions=sessions, facts=lambda: {"version": __version__}
+        server,
+        options,
+        authenticate=nobody_asked
+        if settings.no_auth
+        else bearer_keys({_key(settings, data): "owner"})
+        if journal is None
+        else journal.authenticate,
+        holding=(lambda header: nullcontext()) if journal is None else journal.holding,
+        sessions=sessions,
+        facts=lambda: facts,
+        metrics=None if journal is None else journal.prometheus,
     )
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(thread_name_prefix=_THREADS)
+    loop.set_default_executor(threads)
+    stopped = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            transport.hurry()
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
     try:
         await transport.start()
     except OSError as exc:
         raise ConfigError("--port", f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from None
-    _greet(settings, transport.port, data)
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    _greet(settings, transport.port, data, journal)
+    first = None if journal is None else asyncio.create_task(_first_steps(settings, journal, transport.port))
     await stopped.wait()
+    if first is not None:
+        first.cancel()
     await transport.stop()
-    journal.close()
+    records.close()
+    if journal is not None:
+        await journal.close()
     os.close(lock)
+    threads.shutdown(wait=False, cancel_futures=True)
+    await _leave_threads()
     return 0
+
+
+async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
+    """What can be done before anybody calls."""
+    if settings.demo:
+        from zorivest_rpc.cli.welcome import welcome
+
+        await welcome(journal, f"http://{_shown_host(settings)}:{port}/mcp")
+    elif settings.no_auth:
+        await journal.warm_up()
+
+
+def _shown_host(settings: Settings) -> str:
+    return f"[{settings.host}]" if ":" in settings.host else settings.host
+
+
+async def _leave_threads() -> None:
+    """The interpreter would wait for a thread that still blocks, and it cannot be stopped: end the process instead."""
+    import threading
+
+    for _ in range(50):
+        if not any(thread.name.startswith(_THREADS) for thread in threading.enumerate()):
+            return
+        await asyncio.sleep(0.01)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _lock(data: Path) -> int:
     """One server per data directory: two would not see each other's ended sessions."""
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise ConfigError("--data-dir", f"{data} cannot be used: {exc.strerror}") from None
     try:
         import fcntl
 
@@ -124,11 +200,15 @@ def _key(settings: Settings, data: Path) -> str:
     return path.read_text().strip()
 
 
-def _greet(settings: Settings, port: int, data: Path) -> None:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"zorivest-rpc {__version__} listens on http://{host}:{port}/mcp (2024-11-05 clients: /sse)", file=sys.stderr)
+def _greet(settings: Settings, port: int, data: Path, journal: Journal | None) -> None:
+    url = f"http://{_shown_host(settings)}:{port}/mcp"
+    print(f"zorivest-rpc {__version__} listens on {url} (2024-11-05 clients: /sse)", file=sys.stderr)
     if settings.no_auth:
         print("No key is asked for. Everybody on this machine can call.", file=sys.stderr)
+    elif journal is not None:
+        print(
+            "Callers send a key of the backend as: Authorization: Bearer zrv_sk_… (zorivest-rpc keys)", file=sys.stderr
+        )
     elif settings.api_key:
         print("Callers send the key of ZORIVEST_API_KEY as: Authorization: Bearer …", file=sys.stderr)
     else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.offer import Offer
@@ -17,18 +18,44 @@ def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(usage("stdio"))
         return 0
-    from zorivest_rpc.showcase import offer
+    settings = parse("stdio", argv)
+    if settings.showcase:
+        from zorivest_rpc.showcase import offer
 
-    return serve_stdio(offer, parse("stdio", argv))
+        return serve_stdio(offer, settings)
+    from zorivest_rpc.app import Journal
+
+    journal = Journal(settings)
+    return serve_stdio(lambda: journal.offer, settings, journal.warm_up, journal.close)
 
 
-def serve_stdio(make_offer: Callable[[], Offer], settings: Settings) -> NoReturn:
-    """Ends the process itself: a worker thread that still blocks must not keep it alive."""
+async def _nothing() -> None:
+    return
+
+
+def serve_stdio(
+    make_offer: Callable[[], Offer],
+    settings: Settings,
+    warm_up: Callable[[], Coroutine[Any, Any, None]] = _nothing,
+    close: Callable[[], Coroutine[Any, Any, None]] = _nothing,
+) -> NoReturn:
+    """Ends the process itself: a worker thread that still blocks must not keep it alive.
+
+    `warm_up` starts when the first answer is on the wire; `close` is given a moment at the end."""
     import asyncio
 
     from zorivest_rpc.transports.stdio import StdioTransport, protect_stdout
 
+    if settings.log_file:  # a file that cannot be written is said before anything is served
+        _log(settings)
     read_fd, write_fd = protect_stdout()
+
+    warming: asyncio.Task[None] | None = None
+
+    def settle() -> None:
+        nonlocal warming
+        _settle(settings)
+        warming = asyncio.get_running_loop().create_task(warm_up())
 
     async def main() -> int:
         from zorivest_rpc.dispatcher import Limits
@@ -36,8 +63,14 @@ def serve_stdio(make_offer: Callable[[], Offer], settings: Settings) -> NoReturn
 
         limits = Limits(settings.calls_per_client, settings.calls_per_server, settings.input_seconds)
         transport = StdioTransport(Server(make_offer(), limits=limits), read_fd, write_fd, limit=settings.message_limit)
-        transport.after_first = lambda: _settle(settings)
-        return await transport.run()
+        transport.after_first = settle
+        code = await transport.run()
+        if warming is not None:
+            warming.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await close()
+        return code
 
     loop = asyncio.new_event_loop()
     code = loop.run_until_complete(main())
@@ -49,7 +82,12 @@ def _settle(settings: Settings) -> None:
     """What can wait until the first answer is on the wire."""
     import gc
 
+    if not settings.log_file:
+        _log(settings)
+    gc.freeze()
+
+
+def _log(settings: Settings) -> None:
     from zorivest_rpc.cli.logs import set_up_logging
 
     set_up_logging(settings)
-    gc.freeze()

@@ -7,6 +7,7 @@ carries `X-Request-ID`. A caller without a session learns nothing but the open r
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ LARGEST_BODY = 64 * 1024 * 1024  # for aiohttp; each route's own limit is checke
 log = logging.getLogger("zorivest.api")
 
 _Plain = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")  # by itself it would not match a name with a brace in it
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -40,7 +42,8 @@ def create_app(backend: Embedded, areas: Iterable[Iterable[Route]] = AREAS) -> w
     for area in areas:
         for route in area:
             endpoint = _endpoint(route)
-            for path in (API_PREFIX + route.path, API_PREFIX + route.path + "/"):
+            whole = API_PREFIX + _PLACEHOLDER.sub(r"{\1:[^/]+}", route.path)
+            for path in (whole, whole + "/"):
                 app.router.add_route(route.method, path, endpoint)
     return app
 

@@ -10,9 +10,10 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from . import audit
 from .confirmations import Confirmations
@@ -22,6 +23,7 @@ from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
 from .logs import FEATURES, Logs
+from .market.outbound import Outbound, load_addresses
 from .paths import DataDir
 from .scheduling.engine import Scheduling
 from .sessions import Session, Sessions
@@ -32,6 +34,7 @@ from .vault import KeyEntry, Role, Vault
 __all__ = ["Embedded"]
 
 T = TypeVar("T")
+WORKERS = 2
 
 log = logging.getLogger("zorivest.app")
 
@@ -61,6 +64,7 @@ class Embedded:
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
         self.scheduling = Scheduling(directory)
+        self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
         self._settings: Settings | None = None
@@ -70,6 +74,7 @@ class Embedded:
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
         self._logging = asyncio.Lock()
+        self._workers = {kind: ThreadPoolExecutor(WORKERS, f"zorivest-{kind}") for kind in ("figures", "pictures")}
 
     @classmethod
     def create(
@@ -202,8 +207,15 @@ class Embedded:
             rotation = await settings.value("logging.rotation_mb")
             self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
+    async def work(self, kind: Literal["figures", "pictures"], job: Callable[[], T]) -> T:
+        """Run a long job on threads of its kind: neither the loop, the database nor the other kind waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers[kind], job)
+
     async def close(self) -> None:
         """The end of the process: like a lock, for good."""
+        await self.outbound.close()
+        for workers in self._workers.values():
+            workers.shutdown(wait=False, cancel_futures=True)
         try:
             await self.lock("backend")
         except Refusal as exc:

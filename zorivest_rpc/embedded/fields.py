@@ -22,6 +22,7 @@ __all__ = ["MISSING", "Fields", "parse_flag"]
 D = TypeVar("D")
 T = TypeVar("T")
 MISSING: Any = object()
+_MOST_DIGITS = 30
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -81,6 +82,8 @@ class Fields:
         if value is MISSING or value is default:
             return self._or(default, 0)
         try:
+            if isinstance(value, Decimal) and (not value.is_finite() or value.adjusted() > _MOST_DIGITS):
+                raise ValueError  # before `int` writes out a billion zeros
             if isinstance(value, bool) or (isinstance(value, (float, Decimal)) and value != int(value)):
                 raise ValueError
             number = int(value)
@@ -115,10 +118,9 @@ class Fields:
             return self._bad(name, "must be a finite number", default, zero)
         if above is not None and number <= above:
             return self._bad(name, f"must be greater than {above}", default, zero)
-        if (least is not None and number < least) or abs(number) > most:
+        if (least is not None and number < least) or number.copy_abs() > most:
             return self._bad(name, _range(least, most), default, zero)
-        exponent = number.normalize().as_tuple().exponent
-        if isinstance(exponent, int) and -exponent > places:
+        if number.quantize(Decimal(1).scaleb(-places)) != number:
             return self._bad(name, f"must have at most {places} decimal places", default, zero)
         return number
 

@@ -12,11 +12,16 @@ from typing import Any, NamedTuple
 from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
 from sqlalchemy.schema import CreateColumn
 
+from . import book_tables
+from .brokers import tables as broker_tables
 from .errors import Corrupt
+from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
 from .tables import accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
+
+AREAS = (market_tables, broker_tables)  # their tables join the metadata when they are imported
 
 
 class Version(NamedTuple):
@@ -58,6 +63,9 @@ VERSIONS: tuple[Version, ...] = (
     Version(1, "system", _system),
     Version(2, "journal", _journal),
     Version(3, "derived", None),
+    Version(4, "prices", None),
+    Version(book_tables.SINCE, "books", book_tables.prepare),
+    Version(market_tables.SINCE, "market", None),
     Version(scheduling_tables.SINCE, "scheduling", None),
 )
 

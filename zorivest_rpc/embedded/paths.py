@@ -61,6 +61,11 @@ class DataDir:
         return self.root / "start.lock"
 
     @property
+    def addresses(self) -> Path:
+        """Other base addresses for providers and brokers, if the owner wants some."""
+        return self.root / "addresses.json"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -30,6 +30,11 @@ class Period(NamedTuple):
     start: datetime | None
     end: datetime | None
 
+    @property
+    def days(self) -> int | None:
+        """How many days it spans, or None if a side is open."""
+        return None if self.start is None or self.end is None else (self.end - self.start).days
+
     def contains(self, moment: datetime) -> bool:
         return (self.start is None or self.start <= moment) and (self.end is None or moment < self.end)
 

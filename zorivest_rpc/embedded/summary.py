@@ -11,7 +11,9 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Select, func, select
 
+from .brokers.configs import brokers_configured
 from .db import Database
+from .market.connections import providers_configured
 from .scheduling.tables import policies
 from .tables import accounts, images, mistake_entries, round_trips, trade_plans, trade_reports, trades
 
@@ -26,8 +28,8 @@ COUNTERS: dict[str, Select[int] | None] = {
     "tax_profiles": None,
     "mistakes": select(func.count()).select_from(mistake_entries),
     "policies": select(func.count()).select_from(policies),
-    "brokers_configured": None,
-    "providers_configured": None,
+    "brokers_configured": brokers_configured(),
+    "providers_configured": providers_configured(),
     "images": select(func.count()).select_from(images),
     "plans": select(func.count()).select_from(trade_plans),
     "reports": select(func.count()).select_from(trade_reports),

@@ -1,25 +1,29 @@
 """What an instrument's free text means: one normalised symbol, its asset class, and its multiplier.
 
 `SPY STK (USD)` is `SPY`; `AAPL  260320C00200000` and `.AAPL260320C200` are `AAPL 260320 C 200`; `/ESH26` is `ES 03-26`.
-Normalising twice changes nothing."""
+Normalising twice changes nothing. Pure: everything that needs to know what a text trades in asks here."""
 
 from __future__ import annotations
 
 import re
 from datetime import date
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-__all__ = ["FUTURE_MULTIPLIERS", "Instrument", "parse_instrument"]
+__all__ = ["FUTURE_MULTIPLIERS", "AssetClass", "Contract", "Instrument", "parse_contract", "parse_instrument"]
+
+AssetClass = Literal["EQUITY", "OPTION", "FUTURE", "FOREX", "CRYPTO"]
 
 FUTURE_MULTIPLIERS = {"ES": 50, "MES": 5, "NQ": 20, "MNQ": 2, "YM": 5, "RTY": 50, "CL": 1000, "GC": 100}
 
 # fmt: off
 _CURRENCIES = frozenset({
     "USD", "EUR", "GBP", "JPY", "CHF", "AUD", "CAD", "NZD", "SEK", "NOK", "DKK", "HKD", "SGD", "CNH", "MXN", "ZAR",
+    "PLN", "CZK", "HUF", "TRY", "ILS",
 })
 _COINS = frozenset({
     "BTC", "ETH", "SOL", "XRP", "ADA", "DOGE", "LTC", "BCH", "DOT", "AVAX", "LINK", "UNI", "USDT", "USDC", "SHIB",
+    "MATIC", "XLM", "ATOM",
 })
 # fmt: on
 _MONTH_CODES = "FGHJKMNQUVXZ"
@@ -35,16 +39,28 @@ _FUTURE_CODE = re.compile(rf"(/?)([A-Z0-9]{{1,4}}?)([{_MONTH_CODES}])(\d{{2}})")
 _PAIR = re.compile(r"([A-Z]{3,5})[-/.]([A-Z]{3,5})")
 
 
+class Contract(NamedTuple):
+    """The terms of a listed option."""
+
+    underlying: str
+    expiry: date
+    right: Literal["C", "P"]
+    strike: Decimal
+
+    @property
+    def symbol(self) -> str:
+        """The one spelling: `AAPL 260320 C 200`."""
+        return f"{self.underlying} {self.expiry:%y%m%d} {self.right} {self.strike.normalize():f}"
+
+
 class Instrument(NamedTuple):
-    """One tradable thing; `expiry`, `right` and `strike` belong to options."""
+    """One tradable thing under its normalised symbol; `contract` belongs to options."""
 
     symbol: str
-    asset_class: str
+    asset_class: AssetClass
     underlying: str
     multiplier: Decimal
-    expiry: date | None = None
-    right: str | None = None
-    strike: Decimal | None = None
+    contract: Contract | None = None
 
 
 def parse_instrument(text: str) -> Instrument:
@@ -64,6 +80,14 @@ def parse_instrument(text: str) -> Instrument:
     if (match := _FUTURE_CODE.fullmatch(name)) and (match[1] or match[2] in FUTURE_MULTIPLIERS):
         return _future(match[2], _MONTH_CODES.index(match[3]) + 1, match[4])
     return _pair(name) or Instrument(name, "EQUITY", name, Decimal(1))
+
+
+def parse_contract(text: str) -> Contract | None:
+    """The option's terms in any of the accepted spellings, or None if the text names no option that can be."""
+    try:
+        return parse_instrument(text).contract
+    except ValueError:
+        return None
 
 
 def _pair(name: str) -> Instrument | None:
@@ -87,10 +111,8 @@ def _option(underlying: str, day: str, right: str, strike: Decimal) -> Instrumen
         raise ValueError(f'"{day}" is not an expiry date (YYMMDD)') from None
     if strike <= 0:
         raise ValueError("an option needs a strike above zero")
-    shown = f"{strike.normalize():f}"
-    return Instrument(
-        f"{underlying} {day} {right} {shown}", "OPTION", underlying, Decimal(100), expiry, right, Decimal(shown)
-    )
+    contract = Contract(underlying, expiry, "C" if right == "C" else "P", Decimal(f"{strike.normalize():f}"))
+    return Instrument(contract.symbol, "OPTION", underlying, Decimal(100), contract)
 
 
 def _future(root: str, month: int, year: str) -> Instrument:

@@ -3,7 +3,7 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it."""
+the journal, 3 what is derived from it, 4 prices."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ __all__ = [
     "mistake_entries",
     "options_strategies",
     "periodic_fees",
+    "price_bars",
     "round_trip_legs",
     "round_trips",
     "schema_migrations",
@@ -368,28 +369,41 @@ watchlist_items = Table(
 round_trips = Table(
     "round_trips",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", String(140), primary_key=True),  # named after the execution that opened it, so a replay keeps it
     Column("account_id", ForeignKey("accounts.account_id"), nullable=False),
     Column("instrument", String(64), nullable=False),
     Column("direction", String(3), nullable=False),
+    _quantity("multiplier", nullable=False),
     _quantity("entry_avg_price", nullable=False),
     _quantity("exit_avg_price"),
     _quantity("total_quantity", nullable=False),
+    _quantity("exit_quantity", nullable=False),
     _quantity("open_quantity", nullable=False),
-    _quantity("multiplier", nullable=False),
     _money("realized_pnl"),
+    _money("matched_fees", nullable=False),
     _money("total_commission", nullable=False),
     Column("opened_at", Moment, nullable=False),
+    Column("opened_by", String(128), nullable=False),
+    _quantity("opened_skip", nullable=False),
+    Column("last_at", Moment, nullable=False),
+    Column("last_by", String(128), nullable=False),
     Column("closed_at", Moment),
     Column("status", String(8), nullable=False),
     Column("holding_period_seconds", Integer),
-    _flag("expired_unresolved"),
+    Column("expires_on", Date),
     # exact running totals, so that one more execution continues an episode without replaying it
     Column("entry_value", Exact, nullable=False),
     Column("exit_value", Exact, nullable=False),
-    Column("realized_exact", Exact, nullable=False),
-    Index("ix_round_trips_position", "account_id", "instrument", "opened_at"),
-    Index("ix_round_trips_closed", "status", "closed_at"),
+    Column("gross", Exact, nullable=False),
+    Index("ix_round_trips_position", "account_id", "instrument", "last_at", "last_by"),
+    Index("ix_round_trips_opened", "opened_at", "id"),
+    Index("ix_round_trips_closed", "status", "closed_at", "account_id", "realized_pnl", "id", "matched_fees"),
+    Index(
+        "ix_round_trips_expiring",
+        "expires_on",
+        sqlite_where=text("status != 'closed' AND expires_on IS NOT NULL"),
+        postgresql_where=text("status != 'closed' AND expires_on IS NOT NULL"),
+    ),
     info=_since(3),
 )
 
@@ -399,12 +413,15 @@ round_trip_legs = Table(
     metadata,
     Column("round_trip_id", ForeignKey("round_trips.id", ondelete="CASCADE"), primary_key=True),
     Column("exec_id", ForeignKey("trades.exec_id", ondelete="CASCADE"), primary_key=True),
-    Column("side", String(5), nullable=False),  # entry or exit
+    Column("role", String(5), nullable=False),  # entry or exit
     Column("time", Moment, nullable=False),
     _quantity("price", nullable=False),
+    _quantity("multiplier", nullable=False),
     _quantity("quantity", nullable=False),
-    _quantity("open_quantity", nullable=False),  # of an entry: what no exit has matched yet
-    Column("cost", Exact, nullable=False),  # its share of the execution's commission and fees
+    _money("fee", nullable=False),  # its share of the execution's commission and fees
+    _money("realized", nullable=False),  # what an exit earned, rounded for showing; the totals above are exact
+    _quantity("open_quantity", nullable=False),  # of an entry: what no exit has matched yet,
+    _money("open_fee", nullable=False),  # and the part of the fee that goes with it
     Index("ix_round_trip_legs_exec_id", "exec_id"),
     Index(
         "ix_round_trip_legs_open",
@@ -419,11 +436,12 @@ excursion_metrics = Table(
     "excursion_metrics",
     metadata,
     Column("trade_exec_id", ForeignKey("trades.exec_id", ondelete="CASCADE"), primary_key=True),
+    Column("round_trip_id", ForeignKey("round_trips.id", ondelete="CASCADE"), nullable=False),
     _money("mfe_dollars", nullable=False),
-    _quantity("mfe_pct", nullable=False),
+    _quantity("mfe_pct"),
     _quantity("mfe_price", nullable=False),
     _money("mae_dollars", nullable=False),
-    _quantity("mae_pct", nullable=False),
+    _quantity("mae_pct"),
     _quantity("mae_price", nullable=False),
     _quantity("bso_pct"),
     _quantity("capture_ratio"),
@@ -431,6 +449,7 @@ excursion_metrics = Table(
     Column("resolution", String(8), nullable=False),
     Column("data_source", String(64), nullable=False),
     Column("computed_at", Moment, nullable=False),
+    Index("ix_excursion_metrics_round_trip_id", "round_trip_id"),
     info=_since(3),
 )
 
@@ -475,4 +494,22 @@ options_strategies = Table(
     Column("breakeven_prices", JSON, nullable=False),
     _created(),
     info=_since(3),
+)
+
+# --- 4: prices -------------------------------------------------------------------------------------------------------
+
+price_bars = Table(
+    "price_bars",
+    metadata,
+    Column("symbol", String(64), primary_key=True),
+    Column("resolution", String(8), primary_key=True),
+    Column("time", Moment, primary_key=True),  # its beginning
+    _quantity("open", nullable=False),
+    _quantity("high", nullable=False),
+    _quantity("low", nullable=False),
+    _quantity("close", nullable=False),
+    _quantity("volume", nullable=False, server_default="0"),
+    _quantity("vwap"),
+    Column("source", String(64), nullable=False),
+    info=_since(4),
 )

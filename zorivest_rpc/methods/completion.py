@@ -27,7 +27,11 @@ class Completions:
         others: dict[str, str] = {}
         if params.context is not UNSET and params.context.arguments is not UNSET:
             others = params.context.arguments
-        found = await self._complete(exchange.session, kind, name, params.argument.name, params.argument.value, others)
+        argument = params.argument
+        try:
+            found = await self._complete(exchange.session, kind, name, argument.name, argument.value, others)
+        except SystemExit as exc:
+            raise RuntimeError("the completer tried to end the process") from exc
         if found is None:
             raise ProtocolError(INVALID_PARAMS, f"unknown {kind} {name!r}")
         shown: dict[str, Json] = {"values": found.values[:_MOST]}

@@ -8,22 +8,22 @@ Task: the questions are parked in the task. The state carries earlier answers, b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET
 
-from zorivest_rpc.call import Ask, Call, InputRequired
+from zorivest_rpc.call import Ask, Call, InputRequired, check_answers
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.methods.core import Core
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Json, dumps
+from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.protocol.results import Result
 from zorivest_rpc.protocol.seal import BadSeal
 
-__all__ = ["MoreInput", "ask_wire", "check_answers", "drive", "given_answers", "resume"]
+__all__ = ["MoreInput", "ask_wire", "drive", "given_answers", "resume"]
 
 T = TypeVar("T")
-_ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 class MoreInput(Exception):
@@ -47,7 +47,8 @@ def given_answers(core: Core, exchange: Exchange, method: str, call: Call, param
             raise ProtocolError(INVALID_PARAMS, "requestState must be the string that was given")
         try:
             bound_to = binding(exchange, method, call.name, call.arguments)
-            earlier, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
+            sealed, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
+            earlier = msgspec.json.decode(sealed)
         except BadSeal as exc:
             raise ProtocolError(INVALID_PARAMS, f"requestState was refused ({exc}); begin the call again") from None
     if responses is UNSET:
@@ -64,20 +65,22 @@ def binding(exchange: Exchange, method: str, name: str, arguments: Json) -> list
     """What sealed state belongs to: this method, this name, these arguments, this principal."""
     from hashlib import blake2b
 
-    digest = blake2b(dumps(_sorted(arguments)), digest_size=16).digest()
+    digest = blake2b(_encoded(arguments), digest_size=16).digest()
     return [method, name, digest, exchange.session.principal]
 
 
-def _sorted(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+def _encoded(value: Json) -> bytes:
+    """The same bytes for the same value, whatever the order of its members and the size of its integers."""
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except RecursionError:
+        raise ProtocolError(INVALID_PARAMS, "params are nested too deeply") from None
 
 
 def input_required(core: Core, asks: Mapping[str, Ask], answers: Mapping[str, Json], bound_to: list[Json]) -> Result:
     from secrets import token_hex
 
-    payload = [answers, token_hex(8)]
+    payload = [_encoded(answers), token_hex(8)]
     state = core.seal.close("state", payload, bound_to=bound_to, expires=core.now() + core.limits.input_seconds)
     given = {"inputRequests": {key: ask_wire(ask) for key, ask in asks.items()}, "requestState": state}
     return Result(dumps(given)[1:-1], kind="input_required")
@@ -101,57 +104,10 @@ def _legacy_form(ask: Ask, exchange: Exchange) -> Ask:
     return ask
 
 
-def check_answers(asks: Mapping[str, Ask], answers: Mapping[str, Json]) -> str | None:
-    """What is wrong with the first answer that is not one, or None."""
-    for key, ask in asks.items():
-        answer = answers.get(key, UNSET)
-        if answer is UNSET:
-            continue
-        if not isinstance(answer, dict):
-            return f"the answer to {key} is not an object"
-        problem = _CHECKS[ask.method](ask, answer)
-        if problem is not None:
-            return f"the answer to {key} {problem}"
-    return None
-
-
-def _check_elicitation(ask: Ask, answer: dict[str, Json]) -> str | None:
-    if answer.get("action") not in _ACTIONS:
-        return f"needs an action: {', '.join(_ACTIONS)}"
-    if answer["action"] != "accept" or ask.params.get("mode") == "url":
-        return None
-    content = answer.get("content")
-    if not isinstance(content, dict):
-        return "was accepted without content"
-    import jsonschema_rs
-
-    for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
-        return f"does not fit the form: {error.message}"
-    return None
-
-
-def _check_sampling(ask: Ask, answer: dict[str, Json]) -> str | None:
-    return None if isinstance(answer.get("content"), dict | list) else "has no content"
-
-
-def _check_roots(ask: Ask, answer: dict[str, Json]) -> str | None:
-    return None if isinstance(answer.get("roots"), list) else "has no roots"
-
-
-_CHECKS: Final = {
-    "elicitation/create": _check_elicitation,
-    "sampling/createMessage": _check_sampling,
-    "roots/list": _check_roots,
-}
-
-
 async def resume(
     core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired
 ) -> T:
     """Go on after the first question of a call: put it, and run again until the handler has what it needs."""
-    problem = check_answers(asked.asks, call.answers)
-    if problem is not None:
-        raise ProtocolError(INVALID_PARAMS, f"inputResponses: {problem}")
     for _ in range(core.limits.input_rounds):
         if exchange.session.revision.modern:
             bound_to = binding(exchange, method, call.name, call.arguments)
@@ -179,4 +135,6 @@ async def drive(
         except InputRequired as asked:
             return await resume(core, exchange, method, call, run, asked)
     except ToolError as error:
-        raise ProtocolError(INTERNAL_ERROR, error.text) from None
+        raise ProtocolError(INVALID_PARAMS, error.text) from None
+    except SystemExit as exc:
+        raise RuntimeError(f"the handler of {call.name} tried to end the process") from exc

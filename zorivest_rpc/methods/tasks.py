@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from zorivest_rpc.call import Ask
+from zorivest_rpc.call import Ask, check_answers
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.methods.core import Core
-from zorivest_rpc.methods.inputs import ask_wire, check_answers
+from zorivest_rpc.methods.inputs import ask_wire
 from zorivest_rpc.methods.paging import next_cursor, start_of
 from zorivest_rpc.protocol.capabilities import TASKS_EXTENSION
 from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Json, dumps
@@ -58,6 +58,7 @@ class Tasks:
     def __init__(self, core: Core) -> None:
         self._core = core
         announcer = core.announcer
+        announcer.may_follow = core.tasks.holds
         core.tasks.announce = lambda record: announcer.task_changed(record.id, lambda: detailed(core, record))
 
     def _find(self, exchange: Exchange, params: TaskRef) -> TaskRecord:

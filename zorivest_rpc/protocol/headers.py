@@ -26,7 +26,13 @@ _NAMED: Final = {
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _SENTINEL, _END = "=?base64?", "?="
 _SAFE: Final = 2**53 - 1
-_BELOW: Final = ("items", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "$defs", "prefixItems")
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
+_MAPS: Final = ("$defs", "definitions", "patternProperties", "dependentSchemas")  # of schemas by name
+_BELOW: Final = (
+    *("items", "prefixItems", "contains", "oneOf", "anyOf", "allOf", "not", "if", "then", "else"),
+    *("additionalProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems"),
+    *_MAPS,
+)
 
 
 def named_value(method: str, params: Json) -> str | None:
@@ -93,11 +99,7 @@ def _same(text: str, value: Json) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float):
-        try:
-            number = float(text)
-        except ValueError:
-            return False
-        return number == value and abs(number) <= _SAFE
+        return bool(_NUMBER.match(text)) and float(text) == value and abs(value) <= _SAFE
     return isinstance(value, str) and text == value
 
 
@@ -129,7 +131,7 @@ def header_params(schema: Mapping[str, Json]) -> HeaderParams:
             visit(child, (*path, name), reachable and "$ref" not in node)
         for keyword in _BELOW:
             below = node.get(keyword)
-            children = below.values() if keyword == "$defs" and isinstance(below, dict) else [below]
+            children = below.values() if keyword in _MAPS and isinstance(below, dict) else [below]
             for child in children:
                 for part in child if isinstance(child, list) else [child]:
                     visit(part, (*path, keyword), False)

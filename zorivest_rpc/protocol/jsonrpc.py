@@ -113,7 +113,10 @@ def _second_look(data: bytes) -> Message | Batch:
     if isinstance(value, list):
         if not value:
             raise ProtocolError(INVALID_REQUEST, "an empty batch is not a message")
-        return Batch([bytes(item) for item in _decode_array(data)])
+        try:
+            return Batch([bytes(item) for item in _decode_array(data)])
+        except _UNREADABLE as exc:
+            raise ProtocolError(PARSE_ERROR, f"not JSON that can be read: {exc}") from None
     if not isinstance(value, dict):
         raise ProtocolError(INVALID_REQUEST, f"a message is a JSON object, not {_kind(value)}")
     return _checked(value)
@@ -132,8 +135,10 @@ def _checked(value: dict[str, Json]) -> Message:
     elif id is UNSET or ("result" in value) is ("error" in value):
         raise ProtocolError(INVALID_REQUEST, "neither a request, a notification nor a response", id=known)
     try:  # every member is legal once the last of its duplicates is taken
-        return _decode(orjson.dumps(value))
-    except (*_UNREADABLE, TypeError) as exc:
+        return _decode(msgspec.json.encode(value))
+    except RecursionError:
+        raise ProtocolError(PARSE_ERROR, "not JSON that can be read: nested too deeply") from None
+    except _UNREADABLE as exc:
         raise ProtocolError(INVALID_REQUEST, f"not a JSON-RPC 2.0 message: {exc}", id=known) from None
 
 

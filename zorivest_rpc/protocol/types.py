@@ -207,9 +207,10 @@ def _explain(raw: bytes, problem: Exception, id: Id | None) -> ProtocolError:
         meta = UNSET
         if isinstance(value.get("_meta"), dict):  # a wrong type of one key must not hide the claim of another
             given = value["_meta"]
-            capabilities = given.get("io.modelcontextprotocol/clientCapabilities", UNSET)
+            declared = given.get("io.modelcontextprotocol/clientCapabilities", UNSET)
+            kind = b"{}" if isinstance(declared, dict) else b"null"  # the request is refused: only the kind matters
             meta = Meta(
                 given.get("io.modelcontextprotocol/protocolVersion", UNSET),
-                UNSET if capabilities is UNSET else msgspec.Raw(orjson.dumps(capabilities)),
+                UNSET if declared is UNSET else msgspec.Raw(kind),
             )
     return InvalidParams(f"invalid params: {problem}", meta, id)

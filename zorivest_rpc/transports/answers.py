@@ -19,7 +19,7 @@ from aiohttp import web
 __all__ = ["EventStream", "Writer"]
 
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
-_MOST_UNSENT: Final = 1 << 20  # bytes that a reader may lag behind before it is dropped
+_MOST_UNSENT: Final = 1 << 20  # bytes that a reader may lag behind when the next event is due; then it is dropped
 JSON: Final = (("Content-Type", "application/json"),)
 EVENTS: Final = (
     ("Content-Type", "text/event-stream"),
@@ -67,6 +67,8 @@ class _Sent:
             raise ConnectionResetError("the client is gone")
         if self._data:
             transport.write(self._data)
+            if transport.get_write_buffer_size() > _MOST_UNSENT:  # further requests wait until these answers are read
+                await request.protocol._drain_helper()
 
     async def write_eof(self) -> None:
         return None
@@ -134,13 +136,18 @@ class EventStream:
     def is_open(self) -> bool:
         return not self._closed.done()
 
+    def when_closed(self, work: Callable[[], object]) -> None:
+        """For whoever keeps a list of streams; `on_close` is for who owns this one."""
+        self._closed.add_done_callback(lambda _: work())
+
     def write(self, data: bytes) -> None:
         transport = self._transport
         if transport is None or self._closed.done() or transport.is_closing():
             return
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-        if transport.get_write_buffer_size() > _MOST_UNSENT:
+        if transport.get_write_buffer_size() > _MOST_UNSENT:  # before the write: one event may be as large as it is
             self.abort()
+            return
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def close(self) -> None:
         """The end of the stream; the connection may carry another request."""
@@ -196,11 +203,12 @@ class _PlainStream(EventStream):
     def write(self, data: bytes) -> None:
         if self._closed.done():
             return
+        if self._queued > _MOST_UNSENT:
+            self.abort()
+            return
         self._queue.append(data)
         self._queued += len(data)
         self._wake.set()
-        if self._queued > _MOST_UNSENT:
-            self.abort()
 
     def close(self) -> None:
         if not self._closed.done():
@@ -227,9 +235,11 @@ class _PlainStream(EventStream):
                     await self._response.write(b"".join(queue))
                 if self._closed.done() and not self._queue:
                     break
+            await self._response.write_eof()
+        except ConnectionError:
+            self._response.force_close()  # the reader went, or was dropped
         finally:
             if not self._closed.done():
                 self._closed.set_result(None)
             self._told()
-        await self._response.write_eof()
         return self._response

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -33,6 +34,8 @@ Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | N
 """The Authorization header to a principal, or None where it names nobody."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
+_IDLE: Final = 75.0  # seconds that a connection may stay without a request
+_NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
 def nobody_asked(header: str | None) -> str | None:
@@ -82,23 +85,30 @@ class HttpTransport:
         options: HttpOptions,
         *,
         authenticate: Authenticate = nobody_asked,
+        holding: Callable[[str | None], AbstractContextManager[None]] = lambda header: nullcontext(),
         sessions: SessionStore | None = None,
         facts: Callable[[], Json] = dict,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
+        """`holding` is open while a request runs, for whoever needs its credentials that long and no longer."""
         self._server = server
         self._options = options
         self._authenticate = authenticate
+        self._holding = holding
+        self._metrics = metrics
         self._facts = facts
-        self.sessions = sessions or SessionStore(
-            server.seal,
-            server.announcer,
-            Journal(None, server.now),
-            server.now,
-            server.epoch,
-            life=options.session_life,
-            idle=options.session_idle,
-            most=options.most_sessions,
-        )
+        if sessions is None:  # an empty store is false, but it is the one to use
+            sessions = SessionStore(
+                server.seal,
+                server.announcer,
+                Journal(None, server.now),
+                server.now,
+                server.epoch,
+                life=options.session_life,
+                idle=options.session_idle,
+                most=options.most_sessions,
+            )
+        self.sessions = sessions
         self._writer = Writer(options.plain_writer)
         self._streams: set[EventStream] = set()
         self._streamable = Streamable(server, self.sessions, self._writer, self._mind)
@@ -116,7 +126,7 @@ class HttpTransport:
     async def start(self, listening: socket.socket | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._aiohttp = _QuietServer(
-            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0, tcp_keepalive=True
+            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE, tcp_keepalive=True
         )
         if listening is not None:
             self._listener = await loop.create_server(self._aiohttp, sock=listening, backlog=1024)
@@ -146,12 +156,19 @@ class HttpTransport:
         if self._listener is not None:
             await self._listener.wait_closed()
 
+    def hurry(self) -> None:
+        """Do not wait for the calls that `stop` is still waiting for; they are told that the server stopped."""
+        for conversation in (*self._streamable.conversations, *self._sse.conversations):
+            for exchange in list(conversation.running.values()):
+                if exchange.task is not None:
+                    exchange.task.cancel()
+
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)
+        stream.when_closed(lambda: self._streams.discard(stream))
 
     def _comment(self) -> None:
-        """A sign of life on every open stream, and a look at which are still open."""
-        self._streams = {stream for stream in self._streams if stream.is_open}
+        """A sign of life on every open stream."""
         for stream in list(self._streams):
             stream.write(SSE_COMMENT)
         self.sessions.sweep()
@@ -182,7 +199,9 @@ class HttpTransport:
             return self._preflight(request)
         principal = await self._principal(request)
         if method == "POST":
-            return await self._streamable.post(request, await self._body(request), principal)
+            body = await self._body(request)
+            with self._holding(request.headers.get("Authorization")):
+                return await self._streamable.post(request, body, principal)
         if method == "GET":
             return await self._streamable.get(request, principal)
         if method == "DELETE":
@@ -196,6 +215,10 @@ class HttpTransport:
         if path == "/ready" and method in ("GET", "HEAD"):
             status = 503 if self._stopping else 200
             return self._writer.answer(request, status, dumps({"ready": not self._stopping}))
+        if path == "/metrics" and method in ("GET", "HEAD") and self._metrics is not None:
+            await self._principal(request)
+            text = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+            return self._writer.answer(request, 200, self._metrics().encode(), text)
         if path.startswith("/.well-known/oauth-protected-resource") and self._options.authorization_servers:
             return self._writer.answer(request, 200, dumps(self._resource_metadata(request)))
         if path in ("/sse", "/messages", "/messages/"):
@@ -203,10 +226,12 @@ class HttpTransport:
                 return self._preflight(request)
             principal = await self._principal(request)
             if path == "/sse" and method == "GET":
-                return await self._sse.open(request, principal)
+                with self._holding(request.headers.get("Authorization")):
+                    return await self._sse.open(request, principal)
             if path != "/sse" and method == "POST":
                 return self._sse.post(request, await self._body(request), principal)
-            raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"))
+            allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
+            raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"), allow)
         raise Refused(404, ProtocolError(INVALID_REQUEST, f"nothing is served at this path; try {self._options.path}"))
 
     def _refuse(
@@ -221,7 +246,7 @@ class HttpTransport:
         host = request.headers.get("Host", "")
         allowed = self._allowed_hosts.get(host)
         if allowed is None:
-            allowed = _host_name("//" + host) in self._options.hosts
+            allowed = not _NO_HOST.intersection(host) and _host_name("//" + host) in self._options.hosts
             _note(self._allowed_hosts, host, allowed)
         if not allowed:
             raise Refused(403, ProtocolError(INVALID_REQUEST, "this Host is not served; see --allow-host"))
@@ -260,6 +285,8 @@ class HttpTransport:
         content = request.content
         body = content.read_nowait(-1) if length is not None and content.is_eof() else None
         if body is None:
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._read(request, limit)
         if not body or body.isspace():
             raise ProtocolError(PARSE_ERROR, "the body is empty")

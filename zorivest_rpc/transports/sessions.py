@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from secrets import token_bytes
 from typing import IO, Any, Final
@@ -26,11 +27,12 @@ from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Implementation
 from zorivest_rpc.transports.streams import SessionStreams
 
-__all__ = ["Journal", "LiveSession", "SessionStore", "load_key"]
+__all__ = ["Journal", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
 
 log: Final = logging.getLogger("zorivest_rpc")
 LIFE: Final = 24 * 3600.0
 _DEAD: Final = "dead"
+_COMPACT_AT: Final = 1_000  # lines in the journal
 
 
 def load_key(path: Path) -> bytes:
@@ -64,11 +66,12 @@ class Journal:
     def __init__(self, path: Path | None, now: Callable[[], float]) -> None:
         self._now = now
         self._states: dict[str, tuple[float, Json]] = {}
+        self._path = path
         self._file: IO[bytes] | None = None
+        self._lines = 0
         if path is not None:
             self._read(path)
             self._compact(path)
-            self._file = path.open("ab", buffering=0)
 
     def get(self, name: str) -> Json:
         state = self._states.get(name)
@@ -78,8 +81,14 @@ class Journal:
         if len(self._states) > 10_000:
             self._prune()
         self._states[name] = (expires, state)
-        if self._file is not None:
-            self._file.write(msgspec.json.encode([name, expires, state]) + b"\n")
+        if self._file is not None and self._path is not None:
+            try:
+                self._file.write(msgspec.json.encode([name, expires, state]) + b"\n")
+                self._lines += 1
+                if self._lines > _COMPACT_AT and self._lines > 4 * len(self._states):
+                    self._compact(self._path)
+            except OSError as exc:  # the session goes on; only a restart would forget this change
+                log.error("the session journal cannot be written: %s", exc.strerror)
 
     def _read(self, path: Path) -> None:
         try:
@@ -106,6 +115,9 @@ class Journal:
             for name, (expires, state) in self._states.items():
                 file.write(msgspec.json.encode([name, expires, state]) + b"\n")
         os.replace(partial, path)
+        self.close()
+        self._file = path.open("ab", buffering=0)
+        self._lines = len(self._states)
 
     def close(self) -> None:
         if self._file is not None:
@@ -118,18 +130,22 @@ class LiveSession:
 
     __slots__ = ("conversation", "expires", "id", "session", "standing", "streams", "used")
 
-    def __init__(self, id: str, session: Session, expires: float, epoch: str, most_kept: int) -> None:
+    def __init__(self, id: str, session: Session, expires: float, streams: SessionStreams) -> None:
         self.id = id
         self.session = session
         self.expires = expires
         self.conversation = Conversation(session)
         self.standing = Standing(self.conversation)
-        self.streams = SessionStreams(epoch, most_kept)
+        self.streams = streams
         self.used = 0.0
 
     @property
     def is_idle(self) -> bool:
         return not self.conversation.running and not self.streams.open_count
+
+
+class TooManySessions(Exception):
+    """Every session that is held has something going on; nothing is lost, but this one has to wait."""
 
 
 class SessionStore:
@@ -155,6 +171,7 @@ class SessionStore:
         self._idle = idle
         self._most = most
         self._most_kept = most_kept
+        self._stream_counter = count(1)
         self._live: dict[str, LiveSession] = {}
         self._swept = 0.0
 
@@ -215,10 +232,12 @@ class SessionStore:
             session.subscriptions = frozenset(state.get("uris", ()))
             session.toolsets = frozenset(state.get("toolsets", ()))
         expires = _expiry(id)
-        live = LiveSession(id, session, expires, self._epoch, self._most_kept)
+        live = LiveSession(id, session, expires, SessionStreams(self._epoch, self._most_kept, self._stream_counter))
         live.used = now
         if len(self._live) >= self._most or now - self._swept > 60:
             self.sweep()
+            if len(self._live) >= self._most:
+                raise TooManySessions
         self._live[id] = live
         self._announcer.join(live.standing)
         return live

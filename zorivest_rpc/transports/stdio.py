@@ -2,12 +2,14 @@
 
 Rule 1: descriptor 1 belongs to us alone; whatever else prints, in Python, in C or in a child process, lands on stderr.
 Rule 2: no threads on the way of a message: one read, all its answers in one write.
-Rule 3: when the client is gone (end of input, broken output, dead parent) or a signal says so, the process ends within
+Rule 3: what a client does not read is bounded: above a limit no further request is looked at until it reads again.
+Rule 4: when the client is gone (end of input, broken output, dead parent) or a signal says so, the process ends within
 two seconds, whatever the tools are doing. A watcher thread sees to it where the loop itself is held up.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import os
 import signal
@@ -25,11 +27,14 @@ from zorivest_rpc.server import Server
 __all__ = ["StdioTransport", "protect_stdout"]
 
 _READ: Final = 256 * 1024
-_PAUSE_READING: Final = 1 << 20  # bytes of unread answers at which no further request is taken
-_DROP_EVENTS: Final = 8 << 20  # and at which what nobody asked for is dropped
+_FLUSH: Final = 256 * 1024  # bytes of answers that are written before the next line is looked at
+_PAUSE: Final = 1 << 20  # bytes of unread answers at which no further line is looked at
+_DROP_EVENTS: Final = 8 << 20  # and at which notifications are dropped
 _GRACE: Final = 1.0  # for running calls at the end of input
-_BEAT: Final = 0.5
-_HARD_END: Final = 1.8  # after the end was asked for
+_STUCK: Final = 0.3  # without a byte taken, after which the last answers are given up
+_UNREAD: Final = 1.0  # the same for a client that has hung up and left requests unread
+_LOOK: Final = 0.3  # how often the watcher looks for the parent
+_HARD_END: Final = 1.4  # a loop that is held up this long after the end was asked for is not waited for
 
 
 def protect_stdout() -> tuple[int, int]:
@@ -50,15 +55,24 @@ class StdioTransport:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._framer = LineFramer(limit)
+        self._held: list[bytes | ProtocolError] = []  # lines that wait until there is room for their answers
+        self._at_end = False
         self._out: list[bytes] = []
-        self._backlog = b""
+        self._out_size = 0
+        self._backlog: list[bytes] = []
+        self._backlog_size = 0
+        self._sent = 0
+        self._sent_at = 0.0
         self._flush_due = False
         self._reading = False
+        self._let_thread_read: Callable[[], None] | None = None  # where stdin cannot be waited for
         self._in_callback = False
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._drained: asyncio.Future[None] | None = None
+        self._watching = False
         self._stop_asked = 0.0
-        self._beat = time.monotonic()
+        self._code = 0
+        self._beat = 0.0
         self._parent = os.getppid()
         self._nonblocking = stat.S_ISFIFO(os.fstat(write_fd).st_mode) or stat.S_ISSOCK(os.fstat(write_fd).st_mode)
         self.after_first: Callable[[], None] | None = None  # work that may start once the first answer is on the wire
@@ -66,16 +80,15 @@ class StdioTransport:
 
     async def run(self) -> int:
         """Until the client is gone; the exit code."""
-        loop = self._loop
         if self._nonblocking:
             os.set_blocking(self._write_fd, False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._start_reading()
-        loop.call_later(_BEAT, self._tick)
+        self._loop.call_later(_LOOK, self._start_watching)
         code = await self._ended
         self._stop_reading()
-        await self._server.stop([self._connection.conversation], _GRACE if code == 0 and not self._stop_asked else 0.0)
+        await self._server.stop([self._connection.conversation], 0.0 if self._stop_asked else _GRACE)
         self._connection.close()
         await self._drain()
         return code
@@ -85,17 +98,20 @@ class StdioTransport:
     def _start_reading(self) -> None:
         if self._reading or self._ended.done():
             return
+        self._reading = True
+        if self._let_thread_read is not None:
+            self._let_thread_read()
+            return
         try:
             self._loop.add_reader(self._read_fd, self._on_readable)
-            self._reading = True
         except (PermissionError, NotImplementedError):  # a regular file, or a loop without readers
-            self._reading = True
-            self._read_by_thread()
+            self._let_thread_read = self._start_thread()
 
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
-            self._loop.remove_reader(self._read_fd)
+            if self._let_thread_read is None:
+                self._loop.remove_reader(self._read_fd)
 
     def _on_readable(self) -> None:
         try:
@@ -106,62 +122,80 @@ class StdioTransport:
             data = b""
         self._take(data)
 
-    def _take(self, data: bytes) -> None:
-        self._in_callback = True
-        receive = self._connection.receive
-        for line in self._framer.feed(data) if data else self._framer.finish():
-            if type(line) is bytes:
-                receive(line)
-            elif isinstance(line, ProtocolError):
-                self._connection.refuse(line)
-        self._in_callback = False
-        if self._out:
-            self._flush()
-        if not data:
-            self._end(0)
-
-    def _read_by_thread(self) -> None:
-        """Blocking reads for what cannot be waited for; ordered, one at a time, and daemonic."""
+    def _start_thread(self) -> Callable[[], None]:
+        """One thread that makes blocking reads, each when the loop asks for it."""
         import threading
 
+        wanted = threading.Event()
+
+        def taken(data: bytes) -> None:
+            self._take(data)
+            if self._reading:
+                wanted.set()
+
         def read() -> None:
-            while not self._ended.done():
+            data = b"-"
+            while data:
+                wanted.wait()
+                wanted.clear()
                 try:
                     data = os.read(self._read_fd, _READ)
                 except OSError:
                     data = b""
-                taken = threading.Event()
-
-                def take(data: bytes = data, taken: threading.Event = taken) -> None:
-                    self._take(data)
-                    self._when_writable(taken.set)
-
                 try:
-                    self._loop.call_soon_threadsafe(take)
+                    self._loop.call_soon_threadsafe(taken, data)
                 except RuntimeError:
                     return
-                if not data:
-                    return
-                taken.wait()
 
         threading.Thread(target=read, daemon=True, name="stdin").start()
+        wanted.set()
+        return wanted.set
 
-    def _when_writable(self, go_on: Callable[[], None]) -> None:
-        if len(self._backlog) > _PAUSE_READING and not self._ended.done():
-            self._loop.call_later(0.01, self._when_writable, go_on)
+    def _take(self, data: bytes) -> None:
+        if not self._watching:
+            self._start_watching()  # before the first request, as that may be one that holds up the loop
+        if data:
+            lines = self._framer.feed(data)
         else:
-            go_on()
+            self._at_end = True
+            self._stop_reading()
+            lines = self._framer.finish()
+        if self._held:
+            self._held += lines
+        else:
+            self._work(lines)
+
+    def _work(self, lines: list[bytes | ProtocolError]) -> None:
+        """Look at these lines, in order, as far as there is room for their answers."""
+        self._in_callback = True
+        receive = self._connection.receive
+        for index, line in enumerate(lines):
+            if type(line) is bytes:
+                receive(line)
+            elif isinstance(line, ProtocolError):
+                self._connection.refuse(line)
+            if self._out_size > _FLUSH:
+                self._flush()
+                if self._backlog_size > _PAUSE:
+                    self._held = lines[index + 1 :]
+                    break
+        self._in_callback = False
+        if self._out:
+            self._flush()
+        if self._at_end and not self._held:
+            self._end(0)
 
     # --- writing
 
     def _write(self, frame: bytes) -> None:
         self._out.append(frame)
+        self._out_size += len(frame)
         if not self._in_callback and not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
     def _write_event(self, frame: bytes) -> None:
-        if len(self._backlog) < _DROP_EVENTS:
+        if self._backlog_size + self._out_size < _DROP_EVENTS:
             self._write(frame)
 
     def _flush(self) -> None:
@@ -173,57 +207,73 @@ class StdioTransport:
         out.append(b"")
         data = b"\n".join(out)
         out.clear()
+        self._out_size = 0
         if self._backlog:
-            self._backlog += data
-            self._mind_backlog()
-            return
-        self._put(data)
+            self._backlog.append(data)
+            self._backlog_size += len(data)
+        else:
+            self._put(data)
+        if self._backlog_size > _PAUSE:
+            self._stop_reading()
         if self.after_first is not None:
             work, self.after_first = self.after_first, None
             self._loop.call_soon(work)
-            self._start_watching()
 
-    def _put(self, data: bytes) -> None:
-        """Write what the pipe takes now; keep the rest and wait for room."""
+    def _put(self, data: bytes) -> bool:
+        """Write what the pipe takes now; the rest is the backlog. False: it is not empty."""
+        view = memoryview(data)
         try:
-            while data:
-                written = os.write(self._write_fd, data)
-                if written == len(data):
-                    data = b""
-                    break
-                data = data[written:]
+            while view:
+                written = os.write(self._write_fd, view)
+                self._sent += written
+                view = view[written:]
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self._out.clear()
-            self._backlog = b""
-            self._end(0)  # nobody reads any more
-            return
-        if data:
-            if not self._backlog:
-                self._loop.add_writer(self._write_fd, self._on_writable)
-            self._backlog = data
-            self._mind_backlog()
-        elif self._backlog:
-            self._backlog = b""
-            self._loop.remove_writer(self._write_fd)
-            self._start_reading()
-            if self._drained is not None and not self._drained.done():
-                self._drained.set_result(None)
+            self._nobody_reads()
+            return False
+        if not view:
+            return True
+        self._backlog.append(bytes(view))
+        self._backlog_size = len(view)
+        self._loop.add_writer(self._write_fd, self._on_writable)
+        return False
 
     def _on_writable(self) -> None:
-        self._put(self._backlog)
+        data = self._backlog[0] if len(self._backlog) == 1 else b"".join(self._backlog)
+        self._backlog = []
+        self._backlog_size = 0
+        self._sent_at = time.monotonic()
+        if not self._put(data):
+            return
+        self._loop.remove_writer(self._write_fd)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if self._held:
+            held, self._held = self._held, []
+            self._work(held)
+        if self._backlog_size <= _PAUSE and not self._at_end:
+            self._start_reading()
 
-    def _mind_backlog(self) -> None:
-        if len(self._backlog) > _PAUSE_READING and self._reading:
-            self._stop_reading()
+    def _nobody_reads(self) -> None:
+        self._out.clear()
+        self._held.clear()
+        self._out_size = 0
+        if self._backlog:
+            self._backlog = []
+            self._backlog_size = 0
+        self._loop.remove_writer(self._write_fd)
+        self._stop_asked = self._stop_asked or time.monotonic()
+        self._end(0)
 
     async def _drain(self) -> None:
-        """The last answers, as far as somebody reads them."""
+        """The last answers, for as long as somebody reads them."""
         self._flush()
-        if self._backlog:
+        before = -1
+        while self._backlog and self._sent != before:
+            before = self._sent
             self._drained = self._loop.create_future()
-            await asyncio.wait([self._drained], timeout=0.5)
+            await asyncio.wait([self._drained], timeout=_STUCK)
 
     # --- the end
 
@@ -234,40 +284,59 @@ class StdioTransport:
 
     def _on_signal(self, number: int, frame: object) -> None:
         """Runs between two bytecodes of the main thread, even while a tool holds the loop."""
-        self._stop_asked = self._stop_asked or time.monotonic()
+        if not self._stop_asked:
+            self._stop_asked = time.monotonic()
+            self._code = 130 if number == signal.SIGINT else 0
         self._start_watching()
-        self._loop.call_soon_threadsafe(self._end, 130 if number == signal.SIGINT else 0)
-
-    def _tick(self) -> None:
-        self._beat = time.monotonic()
-        if os.getppid() != self._parent:
-            self._stop_asked = self._stop_asked or self._beat
-            self._end(0)
-        elif not self._ended.done():
-            self._loop.call_later(_BEAT, self._tick)
+        self._loop.call_soon_threadsafe(self._end, self._code)
 
     def _start_watching(self) -> None:
-        import threading
-
-        if not any(thread.name == "watcher" for thread in threading.enumerate()):
-            threading.Thread(target=self._watch, daemon=True, name="watcher").start()
+        if not self._watching:
+            self._watching = True
+            _thread.start_new_thread(self._watch, ())
 
     def _watch(self) -> None:
-        """The last resort: a loop that cannot see the end itself is ended from here."""
+        """Notice the end from outside the loop, tell the loop, and end the process where the loop does not hear."""
+        gone = self._await_end()
+        self._beat = gone
+        while True:
+            try:
+                self._loop.call_soon_threadsafe(self._pulse, gone)
+            except RuntimeError:
+                return
+            time.sleep(0.1)
+            if time.monotonic() - (self._stop_asked or self._beat) > _HARD_END:
+                os._exit(self._code)
+
+    def _await_end(self) -> float:
+        """When a signal came, the parent died, or either end of the client was closed."""
         import select
 
         poller = select.poll() if hasattr(select, "poll") else None
         if poller is not None:
-            poller.register(self._read_fd, 0)
-        gone = 0.0
-        while True:
-            time.sleep(0.2)
+            poller.register(self._read_fd, getattr(select, "POLLRDHUP", 0))
+            poller.register(self._write_fd, 0)
+        while not self._stop_asked:
+            events: list[tuple[int, int]] = []
+            if poller is None:
+                time.sleep(_LOOK)
+            else:
+                events = poller.poll(_LOOK * 1000)
             now = time.monotonic()
-            if not gone:
-                hung_up = poller is not None and any(
-                    state & (select.POLLHUP | select.POLLERR) for _, state in poller.poll(0)
-                )
-                if self._stop_asked or os.getppid() != self._parent or hung_up:
-                    gone = self._stop_asked or now
-            elif now - gone > _HARD_END and (self._stop_asked or now - self._beat > _HARD_END):
-                os._exit(0)
+            if os.getppid() != self._parent:
+                self._stop_asked = self._stop_asked or now
+            for fd, state in events:
+                if fd == self._write_fd and state & (select.POLLERR | select.POLLHUP):
+                    self._stop_asked = self._stop_asked or now
+                elif state & ~select.POLLNVAL:
+                    return now
+        return self._stop_asked
+
+    def _pulse(self, gone: float) -> None:
+        """In the loop, again and again once the end is in sight."""
+        self._beat = time.monotonic()
+        unread = bool(self._backlog) and not self._at_end
+        if unread and self._beat - max(gone, self._sent_at) > _UNREAD:
+            self._stop_asked = self._stop_asked or self._beat  # it hung up and reads no answers: the rest is for nobody
+        if self._stop_asked:
+            self._end(self._code)

@@ -41,7 +41,7 @@ from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_f
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
-from zorivest_rpc.transports.sessions import LiveSession, SessionStore
+from zorivest_rpc.transports.sessions import LiveSession, SessionStore, TooManySessions
 from zorivest_rpc.transports.streams import ResumePoint, Stream, read_event_id
 
 __all__ = ["Refused", "Streamable", "with_cors"]
@@ -69,7 +69,7 @@ class Refused(Exception):
 class PostChannel:
     """The way back of one POST: held until it is known whether it streams."""
 
-    __slots__ = ("_changed", "_live", "_streams", "answer", "code", "done", "stream", "wants_stream")
+    __slots__ = ("_changed", "_live", "_streams", "answer", "code", "done", "hangs_up", "stream", "wants_stream")
 
     def __init__(self, live: LiveSession | None, streams: bool) -> None:
         """`streams`: whether the client takes events; if not, it gets the answer and nothing besides."""
@@ -80,7 +80,12 @@ class PostChannel:
         self.code = 0
         self.done = False
         self.wants_stream = False
+        self.hangs_up = False  # as soon as the stream is open
         self.stream: Stream | EventStream | list[bytes] | None = None
+
+    @property
+    def carries_questions(self) -> bool:
+        return self._streams
 
     def send(self, frame: bytes) -> None:
         stream = self.stream
@@ -116,16 +121,9 @@ class PostChannel:
         if isinstance(self.stream, Stream):
             self.stream.hang_up()
         elif self._live is not None and self._streams and self._live.session.revision.priming:
-            self.wants_stream = True
+            self.wants_stream = self.hangs_up = True
             self.stream = self.stream or []
             self._wake()
-            asyncio.get_running_loop().call_soon(self._hang_up_once_open)
-
-    def _hang_up_once_open(self) -> None:
-        if isinstance(self.stream, Stream):
-            self.stream.hang_up()
-        elif not self.done:
-            asyncio.get_running_loop().call_soon(self._hang_up_once_open)
 
     def _wake(self) -> None:
         if self._changed is not None and not self._changed.done():
@@ -187,6 +185,8 @@ class Streamable:
             params, meta, problem = Params(), error.meta, error
         if not legacy_header or claims_modern(meta):
             session = self._modern_session(request, method, params, meta, id, principal, problem)
+            if method == "subscriptions/listen" and not accept[1]:
+                raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
             _note_headers(session, headers)
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
@@ -197,13 +197,13 @@ class Streamable:
                 raise problem
             assert isinstance(params, Initialize)
             known = headers.get("Mcp-Session-Id")
-            if known is not None and self._sessions.find(known, principal) is not None:
+            if known is not None and self._find(known, principal) is not None:
                 raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
             return self._open(request, params, id, principal)
         live = self._session(request, principal, version)
-        if problem is not None:
-            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         live.session.check(method, id)
+        if problem is not None and self._server.dispatcher.exists(method, live.session):
+            return self._writer.answer(request, 200, error_frame(problem), _json(request))
         channel = PostChannel(live, accept[1])
         exchange = self._request(live.conversation, live.session, id, method, params, channel)
         return await self._answer(request, channel, exchange, accept, live, id)
@@ -215,8 +215,9 @@ class Streamable:
         exchange: Exchange | None,
         accept: tuple[bool, bool],
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
+        """`id` is None for a batch."""
         json, events = accept
         if exchange is not None and not channel.done:
             try:
@@ -232,8 +233,10 @@ class Streamable:
         return await self._streamed(request, channel, exchange, live, id)
 
     def _whole(
-        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id
+        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id | None
     ) -> web.StreamResponse:
+        if channel.answer is None and id is None:  # every request of the batch was cancelled
+            return self._writer.answer(request, 202, headers=with_cors(request, ()))
         status = 200
         if live is None and channel.code:
             status = _MODERN_STATUS.get(channel.code, 200)
@@ -251,13 +254,13 @@ class Streamable:
         channel: PostChannel,
         exchange: Exchange | None,
         live: LiveSession | None,
-        id: Id,
+        id: Id | None,
     ) -> web.StreamResponse:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         self._keep_alive(connection)
         waiting = channel.stream if isinstance(channel.stream, list) else []
         if live is not None:
-            stream = live.streams.for_request(id)
+            stream = live.streams.for_request(0 if id is None else id)
             stream.carry(connection, prime=live.session.revision.priming)
             channel.stream = stream
         else:
@@ -268,6 +271,8 @@ class Streamable:
             channel.send(frame)
         if channel.done:
             channel.finish(channel.answer, channel.code)
+        elif channel.hangs_up:
+            channel.hang_up()
         try:
             return await connection.served()
         except asyncio.CancelledError:
@@ -294,7 +299,7 @@ class Streamable:
             name = named_value(method, params) if row is not None and method in row.methods else None
             check_standard(request.headers.getall, known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
-            if problem is not None and method in session.revision.methods:
+            if problem is not None and self._server.dispatcher.exists(method, session):
                 raise Refused(200, problem)
             if type(params) is CallTool:
                 self._check_mirrored(request, session, params, id)
@@ -344,10 +349,17 @@ class Streamable:
             raise ProtocolError(INVALID_REQUEST, "missing Mcp-Session-Id; open a session with initialize")
         if version is not None and version not in BY_NAME:
             raise ProtocolError(INVALID_REQUEST, f"unsupported MCP-Protocol-Version {version!r}")
-        live = self._sessions.find(id, principal)
+        live = self._find(id, principal)
         if live is None:
             raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open one with initialize"))
         return live
+
+    def _find(self, id: str, principal: str) -> LiveSession | None:
+        try:
+            return self._sessions.find(id, principal)
+        except TooManySessions:
+            words = "too many sessions are busy; try again shortly"
+            raise Refused(503, ProtocolError(SERVER_BUSY, words), (("Retry-After", "1"),)) from None
 
     def _take(
         self, request: web.BaseRequest, message: Message, principal: str, version: str | None
@@ -372,7 +384,9 @@ class Streamable:
     ) -> web.StreamResponse:
         live = self._session(request, principal, version)
         if not live.session.revision.batches:
-            raise ProtocolError(INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; post one message")
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
         channel = PostChannel(live, accept[1])
         answered = False
 
@@ -384,7 +398,7 @@ class Streamable:
         receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way), done)
         exchange = next(iter(live.conversation.running.values()), None)
         if not channel.done:
-            return await self._answer(request, channel, exchange, accept, live, 0)
+            return await self._answer(request, channel, exchange, accept, live, None)
         if not answered:
             return self._writer.answer(request, 202, headers=with_cors(request, ()))
         return self._writer.answer(request, 200, channel.answer or b"", _json(request))
@@ -394,8 +408,13 @@ class Streamable:
         if method is UNSET or id is UNSET:
             self._accept_quietly(live, message)
             return
-        params = decode_params(method, message.params, id)
         live.session.check(method, id)
+        try:
+            params = decode_params(method, message.params, id)
+        except InvalidParams:
+            if self._server.dispatcher.exists(method, live.session):
+                raise
+            params = Params()
         self._request(live.conversation, live.session, id, method, params, way)
 
     # --- GET and DELETE, legacy alone

@@ -7,6 +7,7 @@ after a restart a client that resumes can be told what became of *that* request.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -34,7 +35,7 @@ class ResumePoint(msgspec.Struct, frozen=True):
 
 def read_event_id(text: str) -> ResumePoint | None:
     parts = text.split(".")
-    if len(parts) != 3:
+    if len(parts) != 3 or not text.isascii():
         return None
     epoch, stream, number = parts
     counter, dash, request = stream.partition("-")
@@ -92,9 +93,9 @@ class Stream:
         old, self.connection = self.connection, connection
         if old is not None and old is not connection:
             old.close()
-        for number, event in self._kept or ():
-            if number > after:
-                connection.write(event)
+        missed = b"".join(event for number, event in self._kept or () if number > after)
+        if missed:  # in one write, so that it is not taken for what a slow reader left unread
+            connection.write(missed)
         if self.finished:
             connection.close()
 
@@ -115,10 +116,12 @@ class SessionStreams:
 
     __slots__ = ("_counter", "_epoch", "_finished", "_most", "_named", "_standing")
 
-    def __init__(self, epoch: str, most: int) -> None:
+    def __init__(self, epoch: str, most: int, counter: Iterator[int]) -> None:
+        """`counter` is shared by all sessions: no two streams of a process have one name, not even of one session
+        that was forgotten in between."""
         self._epoch = epoch
         self._most = most
-        self._counter = 0
+        self._counter = counter
         self._named: dict[str, Stream] | None = None
         self._finished: deque[str] | None = None
         self._standing: list[Stream] | None = None
@@ -171,5 +174,4 @@ class SessionStreams:
             stream.hang_up()
 
     def _new(self, request: str) -> Stream:
-        self._counter += 1
-        return Stream(self._epoch, f"{self._counter:x}-{request}", self._most)
+        return Stream(self._epoch, f"{next(self._counter):x}-{request}", self._most)

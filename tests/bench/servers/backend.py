@@ -5,7 +5,7 @@ import sys
 from aiohttp import web
 
 FILLS = b",".join(
-    b'{"seq":%02d,"px":182.25,"qty":10,"venue":"XNAS","liq":"add","ts":"2026-01-02T14:30:%02dZ"}' % (i, i)
+    b'{"seq":%d,"px":182.25,"qty":10,"venue":"XNAS","liq":"add","ts":"2026-01-02T14:30:%02dZ"}' % (i, i)
     for i in range(11)
 )
 BODY = (

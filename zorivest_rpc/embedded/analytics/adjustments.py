@@ -11,7 +11,7 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.money import ZERO, exactly
 from zorivest_rpc.embedded.analytics.round_trips import Episode, Execution
-from zorivest_rpc.embedded.analytics.symbols import Contract
+from zorivest_rpc.embedded.symbols import Contract
 
 __all__ = ["Settlement", "Split", "adjust_for_splits", "settle_expired"]
 

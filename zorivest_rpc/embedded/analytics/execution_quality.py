@@ -16,7 +16,7 @@ import msgspec
 from zorivest_rpc.embedded.analytics.excursion import Bar
 from zorivest_rpc.embedded.analytics.money import ZERO, exactly, price, rounded
 from zorivest_rpc.embedded.analytics.round_trips import Execution
-from zorivest_rpc.embedded.analytics.symbols import AssetClass
+from zorivest_rpc.embedded.symbols import AssetClass
 
 __all__ = ["ExecutionQuality", "Quote", "grade_of", "in_regular_hours", "score_execution"]
 

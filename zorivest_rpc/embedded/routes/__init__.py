@@ -4,7 +4,31 @@ Within a module, and between modules, a fixed path stands before a placeholder t
 
 from __future__ import annotations
 
-from . import auth, confirmation, guard, scheduling, service, settings, system
+from . import (
+    accounts,
+    analytics,
+    auth,
+    banking,
+    bars,
+    brokers,
+    confirmation,
+    costs,
+    demo,
+    guard,
+    identifiers,
+    images,
+    imports,
+    journal,
+    market_data,
+    mistakes,
+    plans,
+    round_trips,
+    scheduling,
+    service,
+    settings,
+    system,
+    trades,
+)
 
 __all__ = ["AREAS"]
 
@@ -16,4 +40,20 @@ AREAS = (
     service.ROUTES,
     settings.ROUTES,
     system.ROUTES,
+    trades.ROUTES,
+    images.ROUTES,
+    journal.ROUTES,
+    plans.ROUTES,
+    accounts.ROUTES,
+    round_trips.ROUTES,
+    analytics.ROUTES,
+    costs.ROUTES,
+    mistakes.ROUTES,
+    bars.ROUTES,
+    imports.ROUTES,
+    banking.ROUTES,
+    demo.ROUTES,
+    market_data.ROUTES,
+    identifiers.ROUTES,
+    brokers.ROUTES,
 )

@@ -19,7 +19,7 @@ __all__ = [
     "reports",
 ]
 
-SINCE = 4
+SINCE = 7
 """The schema version that brought these tables."""
 
 _INFO = {"since": SINCE}

@@ -1,0 +1,61 @@
+"""What every test may ask for: a server and a client to it, over one transport after another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.connect import KINDS, LEGACY_KINDS, MODERN_KINDS, Host
+
+
+@pytest.fixture(params=KINDS)
+async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
+    """Every transport, in every era that it can carry."""
+    host = Host(request.param)
+    yield host
+    await host.close()
+
+
+@pytest.fixture(params=LEGACY_KINDS)
+async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
+    host = Host(request.param)
+    yield host
+    await host.close()
+
+
+@pytest.fixture(params=MODERN_KINDS)
+async def modern(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
+    host = Host(request.param)
+    yield host
+    await host.close()
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[Host]:
+    """The legacy era in one process."""
+    host = Host("memory")
+    yield host
+    await host.close()
+
+
+@pytest.fixture
+async def memory_modern() -> AsyncIterator[Host]:
+    host = Host("memory-modern")
+    yield host
+    await host.close()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[Host]:
+    """Streamable HTTP with a client of the legacy era."""
+    host = Host("streamable")
+    yield host
+    await host.close()
+
+
+@pytest.fixture
+async def http_modern() -> AsyncIterator[Host]:
+    host = Host("streamable-modern")
+    yield host
+    await host.close()

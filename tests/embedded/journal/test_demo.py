@@ -1,0 +1,176 @@
+"""The demo data: the same every time, something for every tool, gone without a trace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import text
+
+from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded.analytics.round_trips import Execution, match
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.demo import main
+from zorivest_rpc.embedded.demo_data import SYNTHETIC, tell
+from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.embedded.tables import metadata
+
+from .conftest import Journal
+
+DAY = date(2026, 3, 18)
+
+
+def executions(day: date) -> list[Execution]:
+    return [
+        Execution(
+            draft.exec_id,
+            draft.account_id,
+            draft.what.symbol,
+            draft.time,
+            1 if draft.action == "BOT" else -1,
+            draft.quantity,
+            draft.price,
+            draft.what.multiplier,
+            draft.commission + draft.fees,
+        )
+        for draft in tell(day).drafts
+    ]
+
+
+def test_the_same_day_tells_the_same_story() -> None:
+    assert tell(DAY) == tell(DAY)
+
+
+@pytest.mark.parametrize("day", [DAY + timedelta(days=offset) for offset in range(0, 40, 3)])
+def test_the_story_holds_what_it_promises_on_any_day(day: date) -> None:
+    story = tell(day)
+    assert 55 <= len(story.drafts) <= 65
+    assert len({draft.exec_id for draft in story.drafts}) == len(story.drafts)
+    assert (story.days[-1] - story.days[0]).days >= 20 * 30
+    for draft in story.drafts:
+        if draft.what.asset_class == "EQUITY":
+            bar = story.bars[draft.what.symbol][story.days.index(draft.time.date())]
+            assert bar.low <= draft.price <= bar.high
+    trips = match(executions(day)).episodes
+    closed = [trip for trip in trips if trip.status == "closed"]
+    assert len(closed) >= 18
+    assert min(sum(trip.realized > 0 for trip in closed), sum(trip.realized < 0 for trip in closed)) >= 5
+    assert any(trip.direction == -1 for trip in closed)
+    assert any(trip.opened_skip for trip in trips)  # the flip
+    assert any(trip.last_at - trip.opened_at > timedelta(days=366) for trip in closed)
+    (lot,) = [
+        trip for trip in trips if trip.symbol == "XLE" and trip.open_quantity and trip.account_id == "DEMO-BROKER"
+    ]
+    assert story.bars["XLE"][-1].close < lot.entry_value / lot.entry_quantity
+    (sold,) = [trip for trip in closed if trip.symbol == "AAPL" and trip.realized < 0]
+    again = [trip for trip in trips if trip.symbol == "AAPL" and trip.opened_at > sold.last_at]
+    assert (again[0].opened_at.date() - sold.last_at.date()).days == 12
+
+
+async def test_every_tool_has_something_to_show(journal: Journal) -> None:
+    answer = await journal.expect(201, "POST", "/demo")
+    assert (answer["status"], answer["accounts"]) == ("loaded", 4)
+    counters = (await journal.get("/mcp/state-summary"))["counters"]
+    assert counters["accounts"] == 4
+    assert (counters["reports"], counters["plans"], counters["mistakes"], counters["images"]) == (3, 1, 3, 1)
+    assert counters["trades"] == answer["trades"]
+    trades = (await journal.get("/trades", params={"limit": "200"}))["items"]
+    assert {trade["source"] for trade in trades} == {"demo"}
+    (pictured,) = [trade for trade in trades if trade["image_count"]]
+    assert pictured["has_report"]
+    expectancy = await journal.get("/analytics/expectancy")
+    assert expectancy["wins"] >= 5
+    assert expectancy["losses"] >= 5
+    assert (await journal.get("/analytics/sqn"))["r_unit"] == "mixed"  # one of them had a plan
+    lines = {line["strategy"] for line in (await journal.get("/analytics/strategy-breakdown"))["strategies"]}
+    assert lines == {"breakout", "momentum", "mean_reversion", "trend_follow", "(untagged)"}
+    assert (await journal.get("/analytics/drawdown", params={"simulations": "200"}))["simulations_run"] == 200
+    moved = await journal.expect(200, "POST", f"/analytics/excursion/{pictured['exec_id']}")
+    assert (moved["data_source"], moved["holding_bars"] > 50) == (SYNTHETIC, True)
+    fees = await journal.get("/fees/summary", params={"period": "all"})
+    assert {line["fee_type"] for line in fees["by_type"]} == {"commission", "exchange", "regulatory", "platform"}
+    routed = await journal.get("/analytics/pfof-report", params={"account_id": "DEMO-ZERO", "period": "all"})
+    assert (routed["routing_type"], routed["estimated_cost"] > 0) == ("pfof", True)
+    assert (await journal.get("/analytics/cost-of-free", params={"period": "all"}))["total_hidden_cost"] > 0
+    score = await journal.get("/analytics/execution-quality", params={"trade_id": pictured["exec_id"]})
+    assert score["grade"] in "ABCDF"
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": pictured["exec_id"]})
+    assert all(persona["score"] is not None for persona in review["personas"])
+    mistakes = await journal.get("/mistakes/summary", params={"period": "all"})
+    assert (mistakes["total_mistakes"], mistakes["total_cost"] >= 750) == (3, True)
+    story = tell(date.fromisoformat((await journal.get("/health"))["started_at"][:10]))
+    condor = await journal.expect(200, "POST", "/analytics/options-strategy", {"leg_exec_ids": list(story.condor)})
+    assert (condor["strategy_type"], condor["net_debit_credit"]) == ("iron_condor", 185)
+    vertical = await journal.expect(200, "POST", "/analytics/options-strategy", {"leg_exec_ids": list(story.vertical)})
+    assert (vertical["name"], vertical["max_loss"]) == ("bull call spread", 330)
+    assert not [trip for trip in await journal.trips(status="open") if trip["flags"]]  # the condor was settled
+
+
+async def test_loading_twice_is_loading_once(journal: Journal) -> None:
+    first = await journal.expect(201, "POST", "/demo")
+    again = await journal.expect(201, "POST", "/demo")
+    assert (again["status"], again["trades"]) == ("already_loaded", first["trades"])
+    assert await journal.get("/demo") == {"loaded": True, "trades": first["trades"]}
+
+
+async def rows(backend: Embedded) -> dict[str, list[Any]]:
+    tables = [name for name in metadata.tables if name not in ("audit_log", "schema_migrations")]
+    return await backend.database().read(
+        lambda conn: {name: [tuple(row) for row in conn.execute(text(f"SELECT * FROM {name}"))] for name in tables}
+    )
+
+
+async def test_removing_leaves_the_journal_as_it_was(journal: Journal, backend: Embedded) -> None:
+    await journal.buy(10, 500, instrument="SPY")
+    await journal.expect(201, "POST", "/accounts", {"account_id": "own", "name": "own", "account_type": "bank"})
+    bar = {"time": "2026-03-02T00:00:00Z", "open": 1, "high": 2, "low": 1, "close": 2}
+    await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": [bar]})
+    before = await rows(backend)
+    await journal.expect(201, "POST", "/demo")
+    assert await rows(backend) != before
+    removed = await journal.expect(200, "DELETE", "/demo")
+    assert (removed["status"], removed["accounts_kept"]) == ("removed", [])
+    assert await rows(backend) == before
+    assert (await journal.expect(200, "DELETE", "/demo"))["status"] == "nothing_to_remove"
+
+
+async def test_what_the_user_put_into_a_demo_account_stays(journal: Journal) -> None:
+    await journal.expect(201, "POST", "/demo")
+    await journal.buy(10, 500, account_id="DEMO-BROKER", exec_id="mine", instrument="TLT")
+    removed = await journal.expect(200, "DELETE", "/demo")
+    assert removed["accounts_kept"] == ["DEMO-BROKER"]
+    assert [trade["exec_id"] for trade in (await journal.get("/trades"))["items"]] == ["mine"]
+    assert [trip["entry_exec_ids"] for trip in await journal.trips()] == [["mine"]]
+
+
+async def test_only_an_admin_loads_and_removes(journal: Journal, with_role: Callable[[str], Awaitable[Caller]]) -> None:
+    writer = Journal(await with_role("read-write"))
+    await writer.refused(403, "POST", "/demo")
+    await writer.refused(403, "DELETE", "/demo")
+    assert (await writer.get("/demo"))["loaded"] is False
+
+
+def test_synthetic_prices_never_end_in_thin_air() -> None:
+    for bars in tell(DAY).bars.values():
+        assert all(Decimal(0) < bar.low <= min(bar.open, bar.close) <= bar.high for bar in bars)
+
+
+def test_the_command_loads_and_removes_through_a_backend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = {**os.environ, "ZORIVEST_KEYRING": "off"}
+    folder = tmp_path / "data"
+    try:
+        assert main(["load", "--data-dir", str(folder)], env) == 0
+        assert capsys.readouterr().out.startswith("loaded: ")
+        assert main(["remove", "--data-dir", str(folder)], env) == 0
+        assert capsys.readouterr().out.startswith("removed: ")
+    finally:
+        if (found := find(folder)) is not None:
+            process = psutil.Process(found.pid)
+            process.terminate()
+            process.wait(30)

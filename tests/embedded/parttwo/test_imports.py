@@ -1,0 +1,261 @@
+"""Broker files over REST: what is new is written, what is held is recognised, what is refused leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.embedded.conftest import Caller
+from tests.embedded.imports import writers
+from tests.embedded.imports.writers import NEW_YORK, Contract, Fill
+
+from .conftest import Books, form
+
+SPY = Contract("SPY")
+CALL = Contract("AAPL", dt.date(2025, 6, 20), "C", Decimal(200))
+
+
+def fill(minute: int, quantity: int, price: str, contract: Contract = SPY, is_buy: bool = True, **more: Any) -> Fill:
+    at = dt.datetime(2025, 3, 3, 10, minute, tzinfo=NEW_YORK)
+    return Fill(at, contract, is_buy, quantity, Decimal(price), Decimal(more.get("commission", "1.00")))
+
+
+FILLS = [
+    fill(0, 100, "500.25"),
+    fill(1, 2, "3.10", CALL),
+    fill(2, 60, "501.00", is_buy=False),
+    fill(3, 40, "499.50", is_buy=False),
+    fill(3, 40, "499.50", is_buy=True),
+]
+
+
+async def test_a_csv_brings_its_trades_and_their_round_trips(books: Books) -> None:
+    answer = await books.csv(writers.webull(FILLS))
+    assert (answer["status"], answer["broker"], answer["detected_by"]) == ("SUCCESS", "webull", "header")
+    assert (answer["total_rows"], answer["imported"], answer["duplicates_skipped"], answer["errors"]) == (5, 5, 0, [])
+    assert answer["symbols"] == ["AAPL 250620 C 200", "SPY"]
+    assert len(answer["preview"]) == 5
+    assert answer["date_range"] == {"from": "2025-03-03T15:00:00+00:00", "to": "2025-03-03T15:03:00+00:00"}
+    trades = await books.trades()
+    assert [(trade["action"], trade["quantity"], trade["price"]) for trade in trades[:3]] == [
+        ("BOT", 100, 500.25),
+        ("BOT", 2, 3.1),
+        ("SLD", 60, 501),
+    ]
+    assert {trade["source"] for trade in trades} == {"import"}
+    assert trades[1]["multiplier"] == 100
+    assert trades[0]["time"] == "2025-03-03T15:00:00+00:00"
+    trips = (await books.get("/round-trips", params={"instrument": "SPY"}))["items"]
+    closed = [trip for trip in trips if trip["instrument"] == "SPY" and trip["status"] == "closed"]
+    # bought 100 at 500.25; sold 60 at 501.00 and 40 at 499.50: 60*0.75 - 40*0.75 = 15; fees 1.00 + 1.00 + 1.00
+    assert [trip["realized_pnl"] for trip in closed] == [12]
+
+
+async def test_the_fees_of_a_file_are_in_the_ledger(books: Books) -> None:
+    await books.csv(
+        writers.lightspeed([Fill(FILLS[0].at, SPY, True, 100, Decimal(500), Decimal("1.5"), Decimal("0.3"))])
+    )
+    (trade,) = await books.trades()
+    assert (trade["commission"], trade["fees"]) == (1.5, 0.3)
+    fees = await books.get("/fees/summary", params={"period": "all"})
+    by_type = {row["fee_type"]: row["amount"] for row in fees["by_type"]}
+    assert by_type == {"commission": 1.5, "ecn": 0.3}
+
+
+async def test_importing_a_file_again_changes_nothing(books: Books) -> None:
+    data = writers.webull(FILLS)
+    await books.csv(data)
+    before = await books.contents()
+    again = await books.csv(data)
+    assert (again["imported"], again["duplicates_skipped"], again["fees_updated"]) == (0, 5, 0)
+    assert "same_file" in {warning["code"] for warning in again["warnings"]}
+    assert await books.contents() == before
+
+
+@pytest.mark.parametrize("first", ["csv", "flex"])
+async def test_the_same_trades_in_two_layouts_are_there_once(books: Books, first: str) -> None:
+    files = {"csv": writers.webull(FILLS), "flex": writers.flex_xml(FILLS, with_ids=True)}
+    order = [files.pop(first), *files.values()]
+    assert (await books.csv(order[0]))["imported"] == 5
+    before = await books.contents()
+    second = await books.csv(order[1])
+    assert (second["imported"], second["duplicates_skipped"], second["fees_updated"]) == (0, 5, 0)
+    assert await books.contents() == before
+
+
+async def test_an_overlapping_file_brings_only_its_new_rows(books: Books) -> None:
+    await books.csv(writers.webull(FILLS[:3]))
+    answer = await books.csv(writers.webull(FILLS[1:]))
+    assert (answer["imported"], answer["duplicates_skipped"]) == (2, 2)
+    assert len(await books.trades()) == 5
+
+
+async def test_a_trade_recorded_by_hand_is_known_again_in_a_file(books: Books) -> None:
+    await books.buy(100, 500.25, "2025-03-03", exec_id="mine")
+    answer = await books.csv(writers.webull(FILLS[:1]))
+    assert (answer["imported"], answer["duplicates_skipped"], answer["fees_updated"]) == (0, 1, 1)
+    (trade,) = await books.trades()
+    assert (trade["exec_id"], trade["commission"], trade["source"]) == ("mine", 1, "manual")
+
+
+async def test_a_later_file_corrects_fees_and_one_without_fees_does_not_erase_them(books: Books) -> None:
+    bare = [Fill(one.at, one.contract, one.is_buy, one.quantity, one.price) for one in FILLS]
+    await books.csv(writers.webull(bare))
+    corrected = await books.csv(writers.webull(FILLS))
+    assert (corrected["imported"], corrected["fees_updated"]) == (0, 5)
+    assert {trade["commission"] for trade in await books.trades()} == {1}
+    fees = await books.get("/fees/summary", params={"period": "all"})
+    assert (await books.csv(writers.webull(bare)))["fees_updated"] == 0
+    assert await books.get("/fees/summary", params={"period": "all"}) == fees
+
+
+async def test_twins_of_one_file_are_two_trades(books: Books) -> None:
+    twins = [FILLS[0], FILLS[0]]
+    assert (await books.csv(writers.webull(twins)))["imported"] == 2
+    assert (await books.csv(writers.webull(twins)))["imported"] == 0
+
+
+async def test_bad_rows_are_told_with_their_lines_and_the_good_ones_are_kept(books: Books) -> None:
+    lines = writers.webull(FILLS[:3]).decode().splitlines()
+    lines[2] = lines[2].replace(",3.10,", ",free,")
+    answer = await books.csv("\r\n".join(lines).encode() + b"\r\n")
+    assert (answer["status"], answer["imported"], answer["error_rows"]) == ("PARTIAL", 2, 1)
+    (error,) = answer["errors"]
+    assert (error["row_number"], error["field"]) == (3, "price")
+    assert "free" in error["raw_line"]
+    (batch,) = (await books.get("/import/batches"))["items"]
+    assert (batch["status"], batch["imported"], batch["errors"]) == ("PARTIAL", 2, answer["errors"])
+
+
+async def test_a_file_of_bad_rows_alone_writes_a_failed_batch_and_nothing_else(books: Books) -> None:
+    before = await books.contents()
+    answer = await books.csv(b"Date,Symbol,Side,Quantity,Price\nnever,SPY,BUY,1,1\n")
+    assert (answer["status"], answer["imported"]) == ("FAILED", 0)
+    assert await books.contents() == before
+
+
+async def test_an_amount_no_column_holds_is_a_bad_row(books: Books) -> None:
+    rows = b"Date,Symbol,Side,Quantity,Price\n2025-03-03,SPY,BUY,99999999999,5\n2025-03-03,SPY,BUY,1,5.123456789\n"
+    answer = await books.csv(rows)
+    assert (answer["status"], answer["imported"]) == ("PARTIAL", 1)
+    assert answer["errors"][0]["field"] == "quantity"
+    (trade,) = await books.trades()
+    assert trade["price"] == 5.12345679
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "empty_file"),
+        (b"\x00\x01\x02" * 50, "binary_file"),
+        (b"PK\x03\x04 sheet", "not_text"),
+        (b"a,b,c\n1,2,3\n", "unknown_broker_format"),
+        (b"%PDF-1.4 x", "is_pdf"),
+        (b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><FlexQueryResponse>&e;', None),
+    ],
+)
+async def test_a_refused_file_writes_nothing(books: Books, data: bytes, code: str | None) -> None:
+    await books.csv(writers.webull(FILLS))
+    before = await books.contents()
+    refused = await books.refused(422, "POST", "/import/csv", data=form(data, account_id="NEW"))
+    assert code in (None, refused["error"])
+    assert "passwd" not in refused["detail"]
+    assert await books.contents() == before
+    assert (await books.get("/import/batches"))["total"] == 1
+
+
+async def test_an_unknown_layout_is_told_with_the_headers_seen(books: Books) -> None:
+    refused = await books.refused(422, "POST", "/import/csv", data=form(b"alpha,beta\n1,2\n", account_id="A1"))
+    assert refused["error"] == "unknown_broker_format"
+    assert refused["headers"] == ["alpha", "beta"]
+
+
+async def test_every_truncation_of_a_small_file_is_an_answer_or_a_refusal(books: Books) -> None:
+    data = writers.flex_xml(FILLS[:2], with_ids=True)
+    for end in range(0, len(data), 37):
+        response = await books.caller.ask("POST", "/import/csv", data=form(data[:end], account_id="A1"))
+        assert response.status in (200, 422), await response.text()
+    assert (await books.csv(data))["status"] == "SUCCESS"
+    assert len(await books.trades()) == 2
+
+
+async def test_formulas_and_control_characters_stay_text(books: Books) -> None:
+    rows = b'Date,Symbol,Side,Quantity,Price,Notes\n2025-03-03,"=HYPERLINK(""x"")",BUY,1,1,=cmd()\n'
+    answer = await books.csv(rows)
+    assert answer["imported"] == 0
+
+
+async def test_a_missing_file_and_a_missing_account_are_told(books: Books) -> None:
+    assert (
+        "file"
+        in (await books.refused(422, "POST", "/import/csv", data=form(None, account_id="A1")))["detail"]["errors"]
+    )
+    refused = await books.refused(422, "POST", "/import/csv", data=form(b"x"))
+    assert "account_id" in refused["detail"]["errors"]
+    await books.refused(422, "POST", "/import/csv", {"account_id": "A1"})
+    await books.refused(403, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="SYSTEM_DEFAULT"))
+
+
+async def test_without_auto_create_an_unknown_account_is_refused(books: Books) -> None:
+    await books.expect(200, "PUT", "/settings", {"accounts.auto_create": False})
+    await books.refused(422, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))
+    assert await books.trades() == []
+    assert (await books.get("/import/batches"))["total"] == 0
+
+
+async def test_one_execution_is_not_recorded_in_two_accounts(books: Books) -> None:
+    data = writers.flex_xml(FILLS, with_ids=True)
+    await books.csv(data, "A1")
+    answer = await books.csv(data, "A2")
+    assert (answer["imported"], answer["duplicates_skipped"]) == (0, 5)
+    assert "held_elsewhere" in {warning["code"] for warning in answer["warnings"]}
+    assert {trade["account_id"] for trade in await books.trades()} == {"A1"}
+
+
+async def test_two_imports_of_one_file_at_once_write_it_once(books: Books) -> None:
+    data = writers.webull(FILLS)
+    answers = await asyncio.gather(*(books.csv(data) for _ in range(4)))
+    assert sorted(answer["imported"] for answer in answers) == [0, 0, 0, 5]
+    assert len(await books.trades()) == 5
+
+
+async def test_times_without_a_zone_are_read_in_the_import_zone(books: Books) -> None:
+    await books.expect(200, "PUT", "/settings", {"import.timezone": "Europe/Berlin"})
+    await books.csv(writers.webull(FILLS[:1]))
+    (trade,) = await books.trades()
+    assert trade["time"] == "2025-03-03T09:00:00+00:00"
+
+
+async def test_a_pdf_statement_meets_the_csv_of_the_same_trades(books: Books) -> None:
+    answer = await books.pdf(writers.pdf_table(FILLS))
+    assert (answer["status"], answer["imported"]) == ("SUCCESS", 5)
+    assert answer["confidence"] == 0.9
+    before = await books.contents()
+    assert (await books.csv(writers.webull(FILLS)))["imported"] == 0
+    assert await books.contents() == before
+
+
+@pytest.mark.parametrize(
+    ("data", "code"), [(b"Date,Symbol\n", "not_a_pdf"), (b"%PDF-1.4\n/Encrypt 1 0 R", None), (b"%PDF-1.7\n%%EOF", None)]
+)
+async def test_a_refused_pdf_writes_nothing(books: Books, data: bytes, code: str | None) -> None:
+    refused = await books.refused(422, "POST", "/import/pdf", data=form(data, "x.pdf", account_id="A1"))
+    assert code in (None, refused["error"])
+    assert await books.get("/accounts") == []
+    assert (await books.get("/import/batches"))["total"] == 0
+
+
+async def test_importing_needs_a_key_that_may_write(with_role: Callable[[str], Awaitable[Caller]]) -> None:
+    reader = await with_role("read-only")
+    for path in ("/import/csv", "/import/pdf", "/banking/import"):
+        await reader.expect(403, "POST", path, data=form(b"x", account_id="A1"))
+    empty = await reader.get("/import/batches")
+    assert empty["items"] == []
+    assert "import_broker_csv" in empty["hint"]
+    writer = await with_role("read-write")
+    await writer.expect(200, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))

@@ -1,0 +1,119 @@
+"""What clients see, as files: every tool in three modes and two eras, and the opening of every client family.
+
+`python -m tests.golden.record --write` rewrites them; the diff is the review. `test_golden.py` compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from zorivest_rpc.app import Journal
+from zorivest_rpc.config import parse
+from zorivest_rpc.server import Server
+from zorivest_rpc.transports.memory import MemoryClient
+
+HERE = Path(__file__).parent
+CLIENTS = {"anthropic": "claude-code", "dynamic": "cline", "static": "cursor"}
+HANDSHAKES = HERE.parent / "modes" / "handshakes.json"
+ERAS = ("2025-11-25", "2026-07-28")
+
+
+def journal(data: str) -> Journal:
+    return Journal(parse("stdio", ["--data-dir", data], {"HOME": data}))
+
+
+def meta(name: dict[str, Any] | None, capabilities: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    }
+    return given | ({"io.modelcontextprotocol/clientInfo": name} if name else {})
+
+
+def ask(client: MemoryClient, id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    client.send(orjson.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+    answers = [orjson.loads(frame) for frame in client.received()]
+    answer: dict[str, Any] = next(each for each in answers if each.get("id") == id)
+    return answer
+
+
+def opening(client: MemoryClient, revision: str, info: dict[str, Any] | None, capabilities: dict[str, Any]) -> Any:
+    if revision == "2026-07-28":
+        return ask(client, 1, "server/discover", {"_meta": meta(info, capabilities)})["result"]
+    params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info or {"name": ""}}
+    result = ask(client, 1, "initialize", params)["result"]
+    client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    return result
+
+
+def listing(client: MemoryClient, revision: str, info: dict[str, Any] | None, capabilities: dict[str, Any]) -> Any:
+    params = {"_meta": meta(info, capabilities)} if revision == "2026-07-28" else {}
+    return ask(client, 2, "tools/list", params)["result"]
+
+
+async def record(data: str) -> dict[Path, Any]:
+    """Every golden file and what belongs into it."""
+    shelf = journal(data)
+    files: dict[Path, Any] = {}
+    names = list(shelf.audience.specs)
+    shown: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for mode, client_name in CLIENTS.items():
+        for revision in ERAS:
+            everything = Journal(parse("stdio", ["--data-dir", data, "--toolsets", "all"], {"HOME": data}))
+            client = MemoryClient(Server(everything.offer))
+            info = {"name": client_name, "version": "99"}
+            opening(client, revision, info, {})
+            for tool in listing(client, revision, info, {})["tools"]:
+                shown[tool["name"]][f"{mode} {revision}"] = tool
+    for name in names:
+        files[HERE / "tools" / f"{name}.json"] = shown[name]
+    for handshake in json.loads(HANDSHAKES.read_text()):
+        client = MemoryClient(Server(journal(data).offer))
+        revision, info = handshake["revision"], handshake.get("clientInfo")
+        capabilities = handshake.get("capabilities") or {}
+        answer = opening(client, revision, info, capabilities)
+        listed = listing(client, revision, info, capabilities)
+        slug = re.sub(r"[^a-z0-9]+", "-", handshake["family"].lower()).strip("-")
+        files[HERE / "handshakes" / f"{slug}.json"] = {
+            "sent": {"revision": revision, "clientInfo": info, "capabilities": capabilities},
+            "revision": answer.get("protocolVersion", revision),
+            "capabilities": answer["capabilities"],
+            "instructions": answer["instructions"].split("\n"),
+            "tools": [tool["name"] for tool in listed["tools"]],
+        }
+    return files
+
+
+def text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as data:
+        files = asyncio.run(record(data))
+    stale = [path for path, value in files.items() if not path.exists() or path.read_text() != text(value)]
+    stale += [
+        path for folder in ("tools", "handshakes") for path in (HERE / folder).glob("*.json") if path not in files
+    ]
+    if "--write" in sys.argv:
+        for path in stale:
+            if path in files:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text(files[path]))
+            else:
+                path.unlink()
+    for path in stale:
+        print(path.relative_to(HERE))
+    return 0 if "--write" in sys.argv or not stale else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

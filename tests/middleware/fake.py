@@ -1,0 +1,102 @@
+"""A backend that answers from a table, and calls without a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
+from zorivest_rpc.call import Call, Outcome, say
+from zorivest_rpc.protocol.capabilities import Capabilities
+from zorivest_rpc.protocol.jsonrpc import Id, dumps
+from zorivest_rpc.protocol.session import Phase, Session
+
+
+class Asked(NamedTuple):
+    """One question as the backend got it."""
+
+    method: str
+    path: str
+    query: Mapping[str, Any] | None
+    body: Any
+    form: Any
+    guard: bool
+    repeatable: bool | None
+    timeout: float | None
+    key: str | None
+
+
+class FakeBackend:
+    """`answers` maps "METHOD /path" to a value, a Reply, an exception, or a function that gives one of them."""
+
+    base_url = "http://backend.test/api/v1"
+
+    def __init__(self, answers: Mapping[str, Any] | None = None, *, inline: bool = False) -> None:
+        self.answers: dict[str, Any] = {"POST /mcp-guard/check": {"allowed": True, "reason": "ok"}, **(answers or {})}
+        self.inline = self.inline_guard = inline
+        self.asked: list[Asked] = []
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = UNSET,
+        form: Form | None = None,
+        raw: bool = False,
+        auth: Auth = "needed",
+        guard: bool = False,
+        repeatable: bool | None = None,
+        timeout: float | None = None,
+        key: str | None = None,
+    ) -> Reply:
+        if guard and not self.inline:
+            raise NotInline
+        self.asked.append(Asked(method, path, query, body, form, guard, repeatable, timeout, key))
+        found = self.answers.get(f"{method} {path}", {"ok": True})
+        if isinstance(found, Callable):  # type: ignore[arg-type]
+            found = found()
+        if isinstance(found, Exception):
+            raise found
+        return found if isinstance(found, Reply) else Reply(200, found, dumps(found), "application/json", "r-1")
+
+    def count(self, path: str) -> int:
+        return sum(asked.path == path for asked in self.asked)
+
+
+class NoWire:
+    progress_token: Id | None = None
+    cancelled = False
+
+    def notify(self, method: str, params: bytes) -> None:
+        raise AssertionError(method)
+
+    def hang_up(self) -> None:
+        raise AssertionError
+
+
+def make_call(
+    name: str = "test_tool", *, session: str = "", principal: str = "", elicits: bool = False, **arguments: Any
+) -> Call:
+    capabilities = Capabilities(elicitation_form=elicits)
+    made = Session(phase=Phase.READY, key=session, principal=principal, capabilities=capabilities)
+    return Call(name, arguments, made, NoWire())
+
+
+class Ran:
+    """A handler that counts its calls and keeps the arguments of the last."""
+
+    def __init__(self, outcome: Outcome | Exception | None = None) -> None:
+        self.times = 0
+        self.arguments: dict[str, Any] = {}
+        self._outcome = say("ok") if outcome is None else outcome
+
+    async def __call__(self, call: Call) -> Outcome:
+        self.times += 1
+        self.arguments = call.arguments
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome

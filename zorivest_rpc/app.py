@@ -1,0 +1,344 @@
+"""The composition root: Settings in, the journal's offer out; plain constructors, top to bottom.
+
+What a list needs is built at once. The pipeline, the backend and everything behind them come with the first call, or
+after the first answer is on the wire, whichever is earlier.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from zorivest_rpc import __version__
+from zorivest_rpc.audience import Audience, Policy
+from zorivest_rpc.call import Call, Handler
+from zorivest_rpc.catalog.load import load
+from zorivest_rpc.catalog.spec import Definitions
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
+from zorivest_rpc.catalog.view import View
+from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError, ToolError
+from zorivest_rpc.modes.detect import asks_for_confirmation, parse_mode
+from zorivest_rpc.modes.instructions import Category, Situation, compose
+from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
+from zorivest_rpc.protocol.session import Session
+
+if TYPE_CHECKING:
+    from zorivest_rpc.backend.auth import Keyring
+    from zorivest_rpc.backend.http import HttpBackend
+    from zorivest_rpc.backend.pool import Backends
+    from zorivest_rpc.pipeline import Pipeline
+    from zorivest_rpc.tools.completions import Completions
+    from zorivest_rpc.tools.resources import Shelf
+
+__all__ = ["Journal", "policy_of"]
+
+LOCAL = ""  # the principal of a client that needs no key of its own: stdio, or a loopback server without one
+
+
+class Journal:
+    """The 68 tools as one server offers them."""
+
+    def __init__(self, settings: Settings, schemas: str | None = None) -> None:
+        definitions = load(schemas)
+        self.settings = settings
+        self.audience = Audience(definitions, policy_of(settings, definitions))
+        self.started = time.monotonic()
+        self._pipeline: Pipeline | None = None
+        self._backends: Backends | None = None
+        self._keyring: Keyring | None = None
+        self._resources: Shelf | None = None
+        self._completions: Completions | None = None
+        self.offer = Offer(
+            "zorivest-rpc",
+            __version__,
+            title="Zorivest trading journal",
+            instructions=self._instructions,
+            tools=self,
+            prompts=_Prompts(),
+            resources=_Resources(self),
+            complete=self._complete,
+        )
+
+    # --- what the methods ask a toolbox
+
+    def view(self, session: Session) -> View:
+        return self.audience.view(session)
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return self.audience.refusal(session, name)
+
+    def handler(self, name: str) -> Handler:
+        return (self._pipeline or self.pipeline()).handler(name)
+
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            self._pipeline = self._build()
+        return self._pipeline
+
+    def prometheus(self) -> str:
+        return self.pipeline().metrics.prometheus()
+
+    def _build(self) -> Pipeline:
+        from zorivest_rpc.middleware.metrics import Metrics
+        from zorivest_rpc.pipeline import Pipeline
+        from zorivest_rpc.tools.files import ImportRoots
+        from zorivest_rpc.tools.own import own_handlers
+
+        settings, definitions = self.settings, self.audience.definitions
+        network = [spec.name for spec in definitions.tools if spec.network_bound]
+        roots = settings.import_root or self._default_roots()
+        pipeline = Pipeline(
+            self.audience,
+            self._backend_for,
+            Metrics(network_bound=network),
+            confirm=settings.confirm,
+            roots=ImportRoots(roots),
+        )
+        pipeline.use(
+            own_handlers(
+                self.audience,
+                self._backend_for,
+                run=pipeline.handler,
+                changed=self._list_changed,
+                metrics=pipeline.metrics,
+                issue=pipeline.confirmation.issue,
+                shape=pipeline.shown,
+                log_directory=os.path.join(settings.data_dir, "logs"),
+                environ=os.environ,
+            )
+        )
+        return pipeline
+
+    def resources(self) -> Shelf:
+        if self._resources is None:
+            from zorivest_rpc.tools.resources import Shelf
+
+            pipeline = self.pipeline()
+            self._resources = Shelf(
+                self._backend_for,
+                list_toolsets=pipeline.handler("list_available_toolsets"),
+                describe_toolset=pipeline.handler("describe_toolset"),
+                permit=pipeline.guard.check,
+                refusal=self.audience.refusal,
+            )
+        return self._resources
+
+    async def _complete(
+        self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
+    ) -> Completion | None:
+        if self._completions is None:
+            from zorivest_rpc.tools.completions import Completions
+
+            self._completions = Completions(
+                lambda asking: self.backends().of(asking.principal),
+                toolset_names(self.audience.definitions),
+                self.audience.refusal,
+            )
+        return await self._completions(session, kind, name, argument, value, others)
+
+    def _default_roots(self) -> tuple[str, ...]:
+        imports = os.path.join(self.settings.data_dir, "imports")
+        return (imports, os.getcwd()) if self.settings.command == "stdio" else (imports,)
+
+    def _list_changed(self, session: Session) -> None:
+        self.offer.changed(TOOLS, session)
+
+    def _instructions(self, session: Session) -> str:
+        audience = self.audience
+        profile = audience.profile(session)
+        listed = audience.listed(session)
+        categories = [
+            Category(
+                toolset.name,
+                toolset.description,
+                len(members(audience.definitions, toolset.name)),
+                audience.loaded(session, toolset.name),
+            )
+            for toolset in audience.definitions.toolsets
+        ]
+        return compose(
+            profile.mode,
+            categories,
+            listed=len(listed),
+            situation=Situation(
+                backend=self.settings.api_url or "embedded", read_only=audience.limits(session).read_only
+            ),
+            client=profile.title,
+            tool_limit=profile.traits.tool_limit,
+            confirms=asks_for_confirmation(profile, self.settings.confirm),  # type: ignore[arg-type]
+            fixed_list=session.revision.modern,
+            limit=profile.traits.instructions_limit,
+        )
+
+    # --- the backend
+
+    def backends(self) -> Backends:
+        if self._backends is None:
+            from zorivest_rpc.backend.auth import Keyring
+            from zorivest_rpc.backend.pool import Backends
+
+            self._keyring = Keyring()
+            self._backends = Backends(self._backend_of)
+        return self._backends
+
+    def _backend_for(self, call: Call) -> HttpBackend:
+        return self.backends().of(call.session.principal)
+
+    def _backend_of(self, principal: str) -> HttpBackend:
+        from zorivest_rpc.backend.http import HttpBackend
+
+        keyring = self._keyring
+        assert keyring is not None
+        key = self.own_key if principal == LOCAL else lambda: keyring.key_of(principal)
+        return HttpBackend(self.settings.api_url or self._embedded, key)
+
+    def own_key(self) -> str | None:
+        """The user's own key: from the environment, else the one that the embedded backend's first start stored."""
+        if self.settings.api_key or self.settings.api_url:
+            return self.settings.api_key
+        from pathlib import Path
+
+        from zorivest_rpc.embedded.locate import stored_key
+
+        return stored_key(Path(self.settings.data_dir), os.environ)
+
+    async def _embedded(self) -> str:
+        """Where the embedded backend of the data directory listens, started if nobody has yet."""
+        import asyncio
+        from pathlib import Path
+
+        from zorivest_rpc.embedded.locate import find_or_start
+
+        located = await asyncio.to_thread(find_or_start, Path(self.settings.data_dir))
+        return located.base_url
+
+    async def warm_up(self) -> None:
+        """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
+        try:
+            await self.backends().of(LOCAL).unlock()
+        except (ToolError, ConfigError, TimeoutError):
+            return
+
+    async def load_demo(self) -> str:
+        """The demo data of the embedded backend, loaded if it is not there yet."""
+        backend = self.backends().of(LOCAL)
+        status = (await backend.ask("GET", "/demo")).value
+        if status.get("loaded"):
+            return f"loaded already ({status['trades']} trades)"
+        answer = (await backend.ask("POST", "/demo", timeout=120.0)).value
+        return f"loaded ({answer['trades']} trades)"
+
+    async def authenticate(self, header: str | None) -> str | None:
+        """The principal of a bearer key that the backend knows; the key itself is kept only while its requests run."""
+        from zorivest_rpc.backend.auth import principal_of
+
+        key = bearer(header)
+        if key is None:
+            return None
+        try:
+            with self.holding(header):
+                await self.backends().of(principal_of(key)).unlock()
+        except ToolError as error:
+            if getattr(error, "status", 0) in (401, 403):
+                self.backends().drop(principal_of(key))
+                return None
+            # The backend is away or locked: the caller is who it is, and each call tells what is wrong.
+        return principal_of(key)
+
+    def holding(self, header: str | None) -> AbstractContextManager[None]:
+        """While this is open the key of a running request can be used to unlock again."""
+        return _holding(self, bearer(header))
+
+    async def close(self) -> None:
+        if self._backends is not None:
+            await self._backends.close()
+
+
+class _Prompts(PromptShelf):
+    """The journal's prompts, read when somebody asks for them."""
+
+    def listed(self, session: Session) -> Sequence[Prompt]:
+        return self._shelf().listed(session)
+
+    def find(self, session: Session, name: str) -> Prompt | None:
+        return self._shelf().find(session, name)
+
+    def _shelf(self) -> PromptShelf:
+        from zorivest_rpc.tools.prompts import shelf
+
+        return shelf()
+
+
+class _Resources(ResourceShelf):
+    """The journal's resources, built when somebody asks for them."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def listed(self, session: Session) -> Sequence[Resource]:
+        return self._journal.resources().listed(session)
+
+    def templates(self, session: Session) -> Sequence[Template]:
+        return self._journal.resources().templates(session)
+
+    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
+        return self._journal.resources().find(session, uri)
+
+
+@contextmanager
+def _holding(journal: Journal, key: str | None) -> Iterator[None]:
+    journal.backends()
+    if key is None or journal._keyring is None:
+        yield
+        return
+    with journal._keyring.holding(key):
+        yield
+
+
+def bearer(header: str | None) -> str | None:
+    scheme, _, given = (header or "").partition(" ")
+    return given.strip() or None if scheme.lower() == "bearer" else None
+
+
+def policy_of(settings: Settings, definitions: Definitions) -> Policy:
+    """What the operator said, checked against the catalogue; ConfigError names the nearest name."""
+    mode, warning = parse_mode(settings.client_mode)
+    if warning is not None:
+        import sys
+
+        print(f"zorivest-rpc: {warning}", file=sys.stderr)
+    known = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)}
+    for name in settings.exclude_tools:
+        if name not in known:
+            near = nearest(name, known)
+            raise ConfigError("--exclude-tools", f'no tool "{name}"' + (f'; did you mean "{near}"?' if near else ""))
+    return Policy(
+        toolsets=None if settings.toolsets_by_variable else settings.toolsets,
+        toolsets_variable=settings.toolsets if settings.toolsets_by_variable else None,
+        tools=settings.tools,
+        excluded=frozenset(settings.exclude_tools),
+        read_only=settings.read_only,
+        mode=mode,
+        config=_toolset_config(settings, definitions),
+        inside_claude_code=settings.inside_claude_code and settings.command == "stdio",
+    )
+
+
+def _toolset_config(settings: Settings, definitions: Definitions) -> ToolsetConfig:
+    """The named file, which must exist, or the one in the data directory, which may."""
+    path = settings.toolset_config or os.path.join(settings.data_dir, "toolset-config.json")
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        if settings.toolset_config:
+            raise ConfigError("ZORIVEST_TOOLSET_CONFIG", f"{path} does not exist") from None
+        return ToolsetConfig()
+    except OSError as exc:
+        raise ConfigError(path, exc.strerror or "cannot be read") from None
+    return decode_config(data, path, definitions)

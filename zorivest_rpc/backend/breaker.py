@@ -1,0 +1,55 @@
+"""A circuit breaker: while a backend is down, calls fail at once, and one of them from time to time has a look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["Breaker"]
+
+
+class Breaker:
+    """Opens after some failures in a row and stays open for a while that doubles with each failed look."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        failures: int = 5,
+        pause: float = 0.5,
+        longest: float = 15.0,
+    ) -> None:
+        self._clock = clock
+        self._most = failures
+        self._pause = pause
+        self._longest = longest
+        self._failures = 0
+        self._opens_again = 0.0
+        self._looking = False
+
+    def wait(self) -> float:
+        """0 if a request may go out now, else the seconds until one may."""
+        if self._failures < self._most:
+            return 0.0
+        left = self._opens_again - self._clock()
+        if left > 0:
+            return left
+        if self._looking:  # somebody is having a look: his answer decides for all
+            return self._pause
+        self._looking = True
+        return 0.0
+
+    def answered(self) -> None:
+        self._failures = 0
+        self._looking = False
+
+    def failed(self) -> None:
+        self._failures += 1
+        self._looking = False
+        beyond = self._failures - self._most
+        if beyond >= 0:
+            self._opens_again = self._clock() + min(self._longest, self._pause * 2.0 ** min(beyond, 16))
+
+    def gave_up(self) -> None:
+        """A request ended without telling anything about the backend, such as one that was cancelled."""
+        self._looking = False

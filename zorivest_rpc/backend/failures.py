@@ -1,0 +1,83 @@
+"""What to say when there is no answer, or one that cannot be used: what happened, to what, and what to do."""
+
+from __future__ import annotations
+
+from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown
+
+__all__ = ["known_to_be_down", "no_answer", "not_found_anywhere", "not_json", "too_large", "unreachable", "why"]
+
+
+def unreachable(base: str, exc: Exception) -> BackendUnreachable:
+    return BackendUnreachable(
+        f"The backend at {base} cannot be reached ({why(exc)}); nothing was sent. Check that it runs and that the API "
+        "URL is right; zorivest_diagnose shows what is known.",
+        next="Start the backend or correct the API URL.",
+    )
+
+
+def known_to_be_down(base: str, waits: float) -> BackendUnreachable:
+    return BackendUnreachable(
+        f"The backend at {base} did not answer the last requests; nothing was sent. It is tried again in "
+        f"{max(1, round(waits))} s.",
+        code="backend_down",
+        next="Wait, or start the backend.",
+    )
+
+
+def not_found_anywhere(reason: str) -> BackendUnreachable:
+    return BackendUnreachable(
+        f"There is no backend to ask: {reason.rstrip('.')}. Call again, or name one with --api-url.",
+        code="no_backend",
+        next="Call again, or name a backend with --api-url.",
+    )
+
+
+def no_answer(base: str, method: str, path: str, reason: str, *, unknown: bool) -> BackendUnreachable | OutcomeUnknown:
+    """`unknown`: it was sent, and it is not known whether it was done."""
+    what = f"{method} {path.partition('?')[0]}"
+    if unknown and method != "GET":
+        return OutcomeUnknown(
+            f"The backend did not answer {what} ({reason}). Whether it was done is unknown; it was not sent again.",
+            next="Check the stored data before you repeat the call.",
+        )
+    return BackendUnreachable(
+        f"The backend at {base} did not answer {what} ({reason}). Try again; zorivest_diagnose shows whether it is up.",
+        code="backend_timeout" if reason.startswith("within") else "backend_unreachable",
+        next="Try again.",
+    )
+
+
+def too_large(method: str, path: str, status: int, limit: int) -> BackendError:
+    though = "" if method == "GET" else f", though the backend said {status}"
+    return BackendError(
+        status,
+        f"The answer to {method} {path.partition('?')[0]} is larger than {limit} bytes and was not read{though}. Ask "
+        "for less: a smaller limit, a shorter period, one account.",
+        code="answer_too_large",
+        next="Ask for less.",
+    )
+
+
+def not_json(base: str, method: str, path: str, status: int, problem: str, request_id: str) -> BackendError:
+    return BackendError(
+        status,
+        f"{base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id}). Check "
+        "that the API URL names a Zorivest backend.",
+        code="not_json",
+        next="Check the API URL.",
+    )
+
+
+def why(exc: BaseException) -> str:
+    """A foreign exception in a few words."""
+    name = type(exc).__name__
+    if "Timeout" in name:
+        return "timed out"
+    if "DNS" in name:
+        return "the host name is unknown"
+    if "SSL" in name or "Certificate" in name:
+        return "TLS failed"
+    strerror = getattr(exc, "strerror", None) or getattr(getattr(exc, "os_error", None), "strerror", None)
+    if "Connector" in name:
+        return str(strerror or "no connection").lower()
+    return "the connection was lost" if not strerror else str(strerror).lower()

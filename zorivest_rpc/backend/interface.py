@@ -1,0 +1,85 @@
+"""What every backend offers, be it across HTTP, in another form, or a fake: one question, one reply.
+
+Whoever asks knows REST paths and values. Tokens, connections, retries and the texts of failures are the backend's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from zorivest_rpc.protocol.jsonrpc import Json
+
+__all__ = ["Auth", "Backend", "Form", "NotInline", "Reply", "Upload"]
+
+Auth: TypeAlias = Literal["needed", "if_any", "none"]
+"""Whether a request carries the session token: always, only if there happens to be one, or never."""
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """The file part of a form."""
+
+    field: str
+    filename: str
+    content_type: str
+    data: bytes
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A multipart body: text fields and one file."""
+
+    fields: dict[str, str]
+    upload: Upload
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A successful answer. `value` is its JSON, None where it was empty or asked for as raw bytes."""
+
+    status: int
+    value: Json = None
+    body: bytes = b""
+    content_type: str = ""
+    request_id: str = ""
+
+
+class NotInline(Exception):
+    """The guard's question was to travel along, but this backend does not take it; nothing was sent."""
+
+
+class Backend(Protocol):
+    """The Zorivest REST API as one principal sees it."""
+
+    @property
+    def base_url(self) -> str:
+        """Where it is, for people to read."""
+        ...
+
+    @property
+    def inline_guard(self) -> bool:
+        """Whether a request may carry the guard's question along, as far as is known now."""
+        ...
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Json] | None = None,
+        body: Json = UNSET,
+        form: Form | None = None,
+        raw: bool = False,
+        auth: Auth = "needed",
+        guard: bool = False,
+        repeatable: bool | None = None,
+        timeout: float | None = None,
+        key: str | None = None,
+    ) -> Reply:
+        """The reply to one request; `path` is percent-encoded and relative to the API's root.
+
+        `guard` puts the guard's question into the request and raises NotInline where that is not possible.
+        `repeatable` says that asking twice changes nothing more than asking once; by default only GET is so.
+        `key` names a write, so that both sides can tell a repetition from a second write.
+        Raises BackendError, BackendUnreachable, OutcomeUnknown or GuardLocked."""
+        ...

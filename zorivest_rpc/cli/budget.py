@@ -1,0 +1,53 @@
+"""`zorivest-rpc budget`: what the tool list costs a client, in tools, bytes and estimated tokens."""
+
+from __future__ import annotations
+
+from zorivest_rpc.app import Journal
+from zorivest_rpc.audience import sizes
+from zorivest_rpc.cli.terminal import Words, print_json, session_as, table
+
+__all__ = ["run"]
+
+_BYTES_PER_TOKEN = 4
+
+
+def run(argv: list[str]) -> int:
+    words = Words("budget", argv)
+    journal = Journal(words.settings)
+    names = [words.flags["--as"]] if "--as" in words.flags else ["claude-code", "vscode", "cursor"]
+    known = {client.id for client in journal.audience.definitions.clients.clients}
+    told = []
+    for name in names:
+        if len(names) > 1 and name not in known:
+            continue
+        session = session_as(journal, name)
+        listed, profile = journal.audience.listed(session), journal.audience.profile(session)
+        size = sizes(journal.audience, session, listed)
+        limit = profile.traits.tool_limit
+        told.append(
+            {
+                "client": profile.title,
+                "mode": str(profile.mode),
+                "tools": len(listed),
+                "bytes": size,
+                "estimated_tokens": size // _BYTES_PER_TOKEN,
+                "tool_limit": limit,
+                "share_of_limit": round(len(listed) / limit, 2) if limit else None,
+            }
+        )
+    if words.json:
+        print_json(told)
+        return 0
+    rows = [
+        [
+            str(each["client"]),
+            str(each["mode"]),
+            str(each["tools"]),
+            str(each["bytes"]),
+            str(each["estimated_tokens"]),
+            f"{each['share_of_limit']:.0%}" if each["share_of_limit"] else "no limit known",
+        ]
+        for each in told
+    ]
+    print(table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"]))
+    return 0

@@ -1,0 +1,97 @@
+"""What the commands for people share: their own few words, a session as a client would have it, tables, JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from zorivest_rpc.app import Journal
+from zorivest_rpc.config import parse
+from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.modes.detect import find_client, normalise
+from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.protocol.revisions import LATEST_LEGACY
+from zorivest_rpc.protocol.session import Phase, Session
+from zorivest_rpc.protocol.types import Implementation
+
+__all__ = ["WIDTH", "Words", "print_json", "session_as", "table"]
+
+WIDTH = 80
+
+
+class Words:
+    """A command line taken apart: `--json`, `--as CLIENT`, the command's own words, and the options of all."""
+
+    def __init__(self, command: str, argv: Sequence[str], own_flags: Iterable[str] = ()) -> None:
+        self.words: list[str] = []
+        self.flags: dict[str, str] = {}
+        rest: list[str] = []
+        waiting = list(argv)
+        own = {"--as", *own_flags}
+        while waiting:
+            word = waiting.pop(0)
+            name, equals, value = word.partition("=")
+            if word == "--json":
+                self.flags["--json"] = "yes"
+            elif name in own:
+                if not equals:
+                    if not waiting:
+                        raise ConfigError(name, "a value is missing")
+                    value = waiting.pop(0)
+                self.flags[name] = value
+            elif word.startswith("--"):
+                rest.append(word)
+                if not equals and waiting and word != "--read-only":
+                    rest.append(waiting.pop(0))
+            else:
+                self.words.append(word)
+        self.settings = parse(command, rest)
+
+    @property
+    def json(self) -> bool:
+        return "--json" in self.flags
+
+
+def session_as(journal: Journal, client: str | None) -> Session:
+    """A session as that client would have it; without a name, one that nobody knows."""
+    session = Session(LATEST_LEGACY, Phase.READY)
+    if client is None:
+        return session
+    table = journal.audience.definitions.clients
+    wanted = normalise(client)
+    for known in table.clients:
+        if known.id == wanted:
+            session.client = Implementation((*known.names, *known.prefixes)[0])
+            return session
+    if find_client(table, wanted) is None:
+        from zorivest_rpc.catalog.toolsets import nearest
+
+        near = nearest(client, [known.id for known in table.clients])
+        raise ConfigError("--as", f"no client {client!r}" + (f"; did you mean {near}?" if near else ""))
+    session.client = Implementation(client)
+    return session
+
+
+def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
+    """Columns that fit 80 characters; the last one is cut, never wrapped."""
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    left = WIDTH - sum(widths[:-1]) - 2 * (len(heads) - 1)
+    widths[-1] = max(8, min(widths[-1], left))
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell if len(cell) <= width else cell[: width - 1] + "…" for cell, width in zip(row, widths, strict=True)
+        ]
+        return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+    lines = [line(row) for row in rows]
+    head = line(heads)
+    if sys.stdout.isatty():
+        head = f"\x1b[1m{head}\x1b[0m"
+    return "\n".join([head, *lines])
+
+
+def print_json(value: Json) -> None:
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))

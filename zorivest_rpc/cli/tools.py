@@ -1,0 +1,187 @@
+"""`zorivest-rpc tools`: the catalogue and a call from the terminal, through the same path as a client's call."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from zorivest_rpc.app import Journal
+from zorivest_rpc.catalog.search import SearchIndex
+from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.catalog.toolsets import nearest
+from zorivest_rpc.cli.terminal import Words, print_json, session_as, table
+from zorivest_rpc.errors import ConfigError
+
+__all__ = ["run"]
+
+USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
+       zorivest-rpc tools show NAME [--as CLIENT] [--json]
+       zorivest-rpc tools call NAME [key=value …] [--json-args JSON] [--json]
+       zorivest-rpc tools search TEXT [--json]
+       zorivest-rpc tools why NAME [--as CLIENT] [--json]"""
+
+
+def run(argv: list[str]) -> int:
+    words = Words("tools", argv, ["--json-args"])
+    verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
+    commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
+    if verb not in commands or (verb != "list" and not rest):
+        print(USAGE, file=sys.stderr)
+        return 2
+    return commands[verb](Journal(words.settings), words, rest)
+
+
+def _spec(journal: Journal, name: str) -> ToolSpec:
+    spec = journal.audience.specs.get(name)
+    if spec is None:
+        near = nearest(name, journal.audience.specs)
+        raise ConfigError(name, "no such tool" + (f"; did you mean {near}?" if near else ""))
+    return spec
+
+
+def _list(journal: Journal, words: Words, rest: list[str]) -> int:
+    session = session_as(journal, words.flags.get("--as"))
+    listed = journal.audience.listed(session)
+    if words.json:
+        print_json([journal.audience.definition(session, spec) for spec in listed])
+        return 0
+    rows = [[spec.name, spec.toolset or "-", spec.description.minimal] for spec in listed]
+    print(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]))
+    profile = journal.audience.profile(session)
+    print(f"\n{len(listed)} tools as {profile.title} sees them ({profile.mode}: {profile.reason})")
+    return 0
+
+
+def _show(journal: Journal, words: Words, rest: list[str]) -> int:
+    spec = _spec(journal, rest[0])
+    definition = journal.audience.definition(session_as(journal, words.flags.get("--as")), spec)
+    if words.json:
+        print_json(definition)
+        return 0
+    print(f"{spec.name} ({', '.join(spec.toolsets) or 'always listed'})\n\n{spec.description.rich}\n")
+    required = set(spec.input_schema.get("required", ()))
+    rows = [
+        [name, str(schema.get("type", "")), "yes" if name in required else "", schema.get("description", "")]
+        for name, schema in spec.input_schema.get("properties", {}).items()
+    ]
+    print(table(rows, ["INPUT", "TYPE", "NEEDED", "MEANING"]) if rows else "Takes no input.")
+    hints = spec.annotations
+    facts = {
+        "reads only": hints.read_only_hint,
+        "destructive": hints.destructive_hint,
+        "guarded": spec.guarded,
+        "asks for confirmation": spec.confirm,
+    }
+    print("\n" + ", ".join(name for name, true in facts.items() if true))
+    return 0
+
+
+def _search(journal: Journal, words: Words, rest: list[str]) -> int:
+    found = SearchIndex(journal.audience.definitions.tools).words(" ".join(rest))[:10]
+    if words.json:
+        print_json([{"name": match.tool.name, "score": round(match.score, 3)} for match in found])
+    else:
+        rows = [[match.tool.name, match.tool.toolset, match.tool.description.minimal] for match in found]
+        print(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]) if rows else "Nothing matches.")
+    return 0 if found else 1
+
+
+def _why(journal: Journal, words: Words, rest: list[str]) -> int:
+    """From the same predicates that filter: there is no second opinion."""
+    spec = _spec(journal, rest[0])
+    audience, session = journal.audience, session_as(journal, words.flags.get("--as"))
+    listed = spec in audience.listed(session)
+    refusal = audience.limits(session).refusal(spec)
+    selection, profile = audience.selection(session), audience.profile(session)
+    told: dict[str, Any] = {
+        "tool": spec.name,
+        "listed": listed,
+        "callable": refusal is None,
+        "toolsets": list(spec.toolsets),
+        "chosen_toolsets": list(selection.toolsets),
+        "chosen_by": selection.source,
+        "mode": str(profile.mode),
+        "mode_because": profile.reason,
+    }
+    if refusal is not None:
+        told["refused"] = {"code": refusal[0], "reason": refusal[1]}
+    if words.json:
+        print_json(told)
+        return 0
+    print(
+        f"{spec.name} is {'listed' if listed else 'not listed'} and {'can' if refusal is None else 'cannot'} be called."
+    )
+    print(f"It belongs to {', '.join(spec.toolsets) or 'no toolset: it is always listed'}.")
+    print(f"Listed at start: {', '.join(selection.toolsets)} (from {selection.source}).")
+    if profile.implied.lists_all and not selection.requested:
+        print(f"Mode {profile.mode} lists everything, because {profile.reason}.")
+    if refusal is not None:
+        print(f"Refused: {refusal[1]}.")
+    elif not listed:
+        print(f"To list it: --toolsets {spec.toolset} or enable_toolset; call_tool runs it either way.")
+    return 0
+
+
+def _call(journal: Journal, words: Words, rest: list[str]) -> int:
+    spec = _spec(journal, rest[0])
+    return asyncio.run(
+        _call_once(journal, spec, _arguments(spec, rest[1:], words.flags.get("--json-args")), words.json)
+    )
+
+
+def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, Any]:
+    import json
+
+    try:
+        arguments = json.loads(text) if text else {}
+    except ValueError as exc:
+        raise ConfigError("--json-args", f"not JSON: {exc}") from None
+    if not isinstance(arguments, dict):
+        raise ConfigError("--json-args", "must be a JSON object")
+    properties = spec.input_schema.get("properties", {})
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(pair, "arguments are written key=value")
+        if properties.get(name, {}).get("type") == "string":
+            arguments[name] = value
+            continue
+        try:
+            arguments[name] = json.loads(value)
+        except ValueError:
+            arguments[name] = value
+    return arguments
+
+
+async def _call_once(journal: Journal, spec: ToolSpec, arguments: dict[str, Any], as_json: bool) -> int:
+    import orjson
+
+    from zorivest_rpc import __version__
+    from zorivest_rpc.server import Server
+    from zorivest_rpc.transports.memory import MemoryClient
+
+    client = MemoryClient(Server(journal.offer))
+    info = {"name": "zorivest-rpc-cli", "version": __version__}
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    client.send(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
+    client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    params = {"name": spec.name, "arguments": arguments}
+    client.send(orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+    while True:
+        answer = orjson.loads(await client.receive())
+        if answer.get("id") == 1:
+            break
+    await journal.close()
+    if "error" in answer:
+        print(f"zorivest-rpc: {answer['error']['message']}", file=sys.stderr)
+        return 1
+    result = answer["result"]
+    if as_json:
+        print_json(result)
+    elif "structuredContent" in result:
+        print_json(result["structuredContent"])
+    else:
+        for block in result["content"]:
+            print(block.get("text") or f"[{block['type']}]")
+    return 1 if result.get("isError") else 0

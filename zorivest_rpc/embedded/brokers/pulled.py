@@ -1,0 +1,112 @@
+"""What a broker's adapter works with and what it brings back: the same drafts that a file of that broker would give."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from ..imports.collect import Found, TradeCollector
+from ..imports.drafts import BrokerHints, BrokerImport, Limits, TradeDraft
+from ..imports.rows import RowRefused
+from ..imports.symbols import Symbol, parse_symbol
+from ..imports.values import BadValue
+from ..market.failures import Failure, Kind
+from ..market.outbound import Outbound, Reach
+
+__all__ = ["BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of"]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which fills: from `start` on and before `end`; None is everything."""
+
+    start: datetime | None
+    end: datetime | None
+    timezone: str
+    currency: str = "USD"
+
+
+class Position(msgspec.Struct, frozen=True):
+    symbol: str
+    quantity: Decimal
+    avg_price: Decimal | None
+    market_value: Decimal | None = None
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One batch of fills and where it came from; a file has a name."""
+
+    found: BrokerImport
+    file_name: str = ""
+
+
+class Pulled(msgspec.Struct, frozen=True):
+    """Everything one sync brought; `problems` are whole parts that could not be read."""
+
+    sources: tuple[Source, ...]
+    account_id: str | None = None
+    balance: Decimal | None = None
+    currency: str | None = None
+    positions: tuple[Position, ...] = ()
+    problems: tuple[str, ...] = ()
+    cursor: datetime | None = None
+
+
+class BrokerLink(msgspec.Struct, frozen=True):
+    """A way to one broker with its secrets in place."""
+
+    outbound: Outbound
+    reach: Reach
+    base: str
+    account_id: str | None = None
+    options: Mapping[str, str] = {}
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        return await self.outbound.json(self.reach, self.base, path, params=params or {})
+
+    def odd(self, what: str) -> Failure:
+        return Failure(self.reach.name, Kind.BAD_ANSWER, f"its {what} have an unexpected shape")
+
+
+def collect(
+    broker: str,
+    layout: str,
+    account_id: str,
+    wanted: Wanted,
+    rows: Iterable[Mapping[str, Any]],
+    read: Callable[[Mapping[str, Any]], TradeDraft | None],
+) -> BrokerImport:
+    """Read rows one by one: a row that is no trade is skipped, one that cannot be read is told, the rest are drafts."""
+    into = TradeCollector(
+        BrokerHints(account_id=account_id, broker=broker, timezone=wanted.timezone, currency=wanted.currency), Limits()
+    )
+    digest, size = hashlib.sha256(), 0
+    for row in rows:
+        data = msgspec.json.encode(row)
+        digest.update(data)
+        size += len(data)
+        try:
+            draft = read(row)
+        except RowRefused as exc:
+            into.refuse(None, exc.field, exc.message)
+            continue
+        if draft is None:
+            into.skip()
+        else:
+            into.add(draft)
+    found = Found(broker=broker, layout=layout, detected_by="api")
+    return into.finish(found, data_sha256=digest.hexdigest(), size=size, encoding="utf-8")
+
+
+def symbol_of(text: Any, moment: datetime) -> Symbol:
+    """A broker's symbol in normal form."""
+    if not isinstance(text, str):
+        raise RowRefused("symbol", "is missing")
+    try:
+        return parse_symbol(text, None, moment.date())
+    except BadValue as exc:
+        raise RowRefused("symbol", str(exc)) from None

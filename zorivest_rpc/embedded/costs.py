@@ -1,0 +1,150 @@
+"""What trading cost, summed by the database: charges by kind and broker, volume by routing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Connection, Float, case, func, select
+from sqlalchemy import cast as sql_cast
+
+from . import accounts as account_store
+from . import audit
+from .analytics.fees import Charge, FeeBreakdown, FeeType, fee_breakdown
+from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
+from .inputs import Page
+from .results import Scope, exact_sum, gross_pnl, joined, quote_is_usable, scaled, slipped
+from .tables import accounts, periodic_fees, trades, transaction_ledger
+
+__all__ = ["FEE_TYPES", "add_periodic", "breakdown", "listed_periodic", "routing"]
+
+FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
+
+_broker = func.coalesce(trades.c.broker, accounts.c.broker_id)
+
+
+def breakdown(conn: Connection, scope: Scope) -> tuple[FeeBreakdown, Decimal]:
+    """The fees of a scope and what its round trips earned before them."""
+    gross = gross_pnl(conn, scope)
+    charges = [*_itemised(conn, scope), *_totals(conn, scope), *_periodic(conn, scope)]
+    count = conn.execute(select(func.count()).select_from(trades).where(*scope.executed())).scalar_one()
+    period, account_id = scope.period.text, scope.account_id
+    return fee_breakdown(charges, trade_count=count, gross_pnl=gross, period=period, account_id=account_id), gross
+
+
+def _itemised(conn: Connection, scope: Scope) -> list[Charge]:
+    ledger = transaction_ledger.c
+    rows = conn.execute(
+        select(ledger.fee_type, _broker, ledger.is_estimated, *exact_sum(ledger.amount))
+        .select_from(transaction_ledger)
+        .join(trades, trades.c.exec_id == ledger.trade_exec_id)
+        .join(accounts, accounts.c.account_id == trades.c.account_id)
+        .where(*scope.executed())
+        .group_by(ledger.fee_type, _broker, ledger.is_estimated)
+    )
+    return [Charge(kind, joined(whole, part), broker, estimated) for kind, broker, estimated, whole, part in rows]
+
+
+def _totals(conn: Connection, scope: Scope) -> list[Charge]:
+    """Of trades without a ledger: the commission, and the fees as `other`."""
+    listed = select(transaction_ledger.c.trade_exec_id)
+    rows = conn.execute(
+        select(_broker, *exact_sum(trades.c.commission), *exact_sum(trades.c.fees))
+        .select_from(trades)
+        .join(accounts, accounts.c.account_id == trades.c.account_id)
+        .where(*scope.executed(), trades.c.exec_id.not_in(listed))
+        .group_by(_broker)
+    )
+    found = []
+    for broker, *sums in rows:
+        kinds: tuple[tuple[FeeType, Decimal], ...] = (("commission", joined(*sums[:2])), ("other", joined(*sums[2:])))
+        found += [Charge(kind, amount, broker) for kind, amount in kinds if amount]
+    return found
+
+
+def _periodic(conn: Connection, scope: Scope) -> list[Charge]:
+    """Fees of whole months count with the month's first day."""
+    fees = periodic_fees.c
+    query = select(fees.fee_type, accounts.c.broker_id, fees.amount).outerjoin(
+        accounts, accounts.c.account_id == fees.account_id
+    )
+    if scope.account_id is not None:
+        query = query.where(fees.account_id == scope.account_id)
+    if scope.period.start is not None:
+        query = query.where(fees.period_month + "-01" >= f"{scope.period.start:%Y-%m-%d}")
+    if scope.period.end is not None:
+        query = query.where(fees.period_month + "-01" < f"{scope.period.end:%Y-%m-%d}")
+    return [Charge(kind, amount, broker) for kind, broker, amount in conn.execute(query)]
+
+
+def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
+    """The estimate of what routing cost."""
+    usable = quote_is_usable()
+    price = sql_cast(scaled(trades.c.price), Float)
+    bps: ColumnElement[Any] = case((usable, sql_cast(slipped(), Float) / price * 10_000.0), else_=0.0)
+    rows = conn.execute(
+        select(
+            _broker,
+            func.count(),
+            *exact_sum(trades.c.notional),
+            func.coalesce(func.sum(case((usable, 1), else_=0)), 0),
+            func.coalesce(func.sum(bps), 0.0),
+        )
+        .select_from(trades)
+        .join(accounts, accounts.c.account_id == trades.c.account_id)
+        .where(*scope.executed())
+        .group_by(_broker)
+    )
+    volumes = []
+    for broker, count, whole, part, scored, slippage in rows:
+        kind, known = routing_of(broker)
+        volumes.append(
+            RoutingVolume(kind, count, joined(whole, part), scored, Decimal(repr(round(float(slippage), 6))), known)
+        )
+    days = scope.period.days or _days_traded(conn, scope, now)
+    return pfof_report(volumes, account_id=scope.account_id, period=scope.period.text, days=days)
+
+
+def _days_traded(conn: Connection, scope: Scope, now: datetime) -> int | None:
+    """An unbounded period has as many days as passed since its first execution."""
+    first = conn.execute(select(func.min(trades.c.time)).where(*scope.executed())).scalar()
+    return None if first is None else max(1, (now - cast(datetime, first)).days + 1)
+
+
+def add_periodic(
+    conn: Connection,
+    *,
+    account_id: str | None,
+    fee_type: str,
+    amount: Decimal,
+    month: str,
+    description: str,
+    actor: str,
+    source: str = "manual",
+) -> dict[str, Any]:
+    """A fee of a whole month: a data feed, a platform, margin interest."""
+    if account_id is not None:
+        account_store.require(conn, account_id)
+    row = {
+        "account_id": account_id,
+        "fee_type": fee_type,
+        "amount": amount,
+        "period_month": month,
+        "description": description,
+        "source": source,
+    }
+    added = conn.execute(periodic_fees.insert().values(**row).returning(periodic_fees.c.id)).scalar_one()
+    audit.record(conn, actor, "fee.record", "periodic_fee", str(added))
+    return {"id": added, **row}
+
+
+def listed_periodic(conn: Connection, page: Page) -> dict[str, Any]:
+    total = conn.execute(select(func.count()).select_from(periodic_fees)).scalar_one()
+    rows = conn.execute(
+        select(periodic_fees)
+        .order_by(periodic_fees.c.period_month.desc(), periodic_fees.c.id.desc())
+        .limit(page.limit)
+        .offset(page.offset)
+    ).mappings()
+    return page.envelope([dict(row) for row in rows], total)

@@ -1,0 +1,259 @@
+"""The demo data: loaded and removed as a whole, in one transaction, without touching what is the user's own.
+
+`python -m zorivest_rpc.embedded.demo load` and `remove` do the same from a terminal, through the running backend of
+the data directory or one that they start."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import io
+import json
+import os
+import sys
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import IntegrityError
+
+from . import accounts, bars, costs, demo_data, expiry, images, journal, mistake_log, plans, trades
+from .analytics.excursion import Bar
+from .demo_data import SOURCE, SYNTHETIC, Story
+from .pictures import Picture, prepare
+from .tables import accounts as account_table
+from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
+from .tables import trades as trade_table
+
+__all__ = ["chart", "load", "loaded", "main", "remove"]
+
+_ACTOR = "demo"
+_REPORTS = (
+    (demo_data.BREAKOUT, (5, 4), True, "confident", "Selling in thirds kept me in the move.", ["breakout", "momentum"]),
+    (demo_data.FLIP, (3, 3), False, "neutral", "The flip was not planned; it worked by luck.", ["mean_reversion"]),
+    (demo_data.STOPPED, (2, 1), False, "frustrated", "Bought the high and waited far too long.", ["breakout"]),
+)
+
+
+def loaded(conn: Connection) -> int:
+    """How many demo trades there are."""
+    return conn.execute(
+        select(func.count()).select_from(trade_table).where(trade_table.c.source == SOURCE)
+    ).scalar_one()
+
+
+def load(conn: Connection, story: Story, picture: Picture, now: datetime) -> dict[str, Any]:
+    """Write the story; a second time changes nothing."""
+    if loaded(conn):
+        return {"status": "already_loaded", "trades": loaded(conn)}
+    for account in demo_data.ACCOUNTS:
+        if accounts.find(conn, account["account_id"]) is None:
+            accounts.create(conn, {**account, "source": SOURCE}, _ACTOR)
+    for account_id, (first, last) in demo_data.BALANCES.items():
+        begin = datetime.combine(story.days[0], time(), UTC) - timedelta(days=1)
+        accounts.record_balance(conn, account_id, Decimal(first), begin, _ACTOR, SOURCE)
+        end = datetime.combine(story.days[-1], time(21), UTC)
+        accounts.record_balance(conn, account_id, Decimal(last), end, _ACTOR, SOURCE)
+    stored = sum(_bars(conn, symbol, found) for symbol, found in story.bars.items())
+    for draft in story.drafts:
+        trades.insert(conn, draft, actor=_ACTOR, auto_create=False)
+    expiry.settle(conn, now)
+    _write_about(conn, story, picture)
+    return {"status": "loaded", "trades": loaded(conn), "bars": stored, "accounts": len(demo_data.ACCOUNTS)}
+
+
+def _bars(conn: Connection, symbol: str, synthetic: tuple[Bar, ...]) -> int:
+    """Only where nothing is known: a real bar is never replaced by an invented one."""
+    known = set(
+        conn.execute(
+            select(price_bars.c.time).where(price_bars.c.symbol == symbol, price_bars.c.resolution == "1d")
+        ).scalars()
+    )
+    return bars.store(conn, symbol, "1d", [bar for bar in synthetic if bar.time not in known], SYNTHETIC)
+
+
+def _write_about(conn: Connection, story: Story, picture: Picture) -> None:
+    """Reports, a plan, mistakes, a picture, an entry and monthly fees."""
+    for fact, grades, followed, mood, lesson, tags in _REPORTS:
+        values = {
+            "setup_quality": grades[0],
+            "execution_quality": grades[1],
+            "followed_plan": followed,
+            "emotional_state": mood,
+            "lessons_learned": lesson,
+            "tags": tags,
+        }
+        journal.add_report(conn, story.exec_id(fact), values, _ACTOR)
+    _plan(conn, story)
+    for fact, category, cost, note in (
+        (demo_data.REVENGE, "revenge_trade", None, "Two and a half times the size, six minutes after a loss."),
+        (demo_data.OVERSIZED, "oversized", Decimal(450), "Half again the usual size at the top of the range."),
+        (demo_data.EARLY, "early_exit", Decimal(300), "Sold the first part on noise."),
+    ):
+        values = {"category": category, "estimated_cost": cost, "notes": note}
+        mistake_log.add(conn, story.exec_id(fact), values, _ACTOR)
+    images.attach(conn, "trade", story.exec_id(demo_data.BREAKOUT), picture, "NVDA, synthetic daily closes", _ACTOR)
+    journal.add_entry(
+        conn,
+        entry_id="DEMO-WEEK",
+        title="Weekly review",
+        body="Three trades in one morning on SPY, two of them not in the plan. Fewer, and smaller after a loss.",
+        entry_date=story.days[-1],
+        tags=["review"],
+        actor=_ACTOR,
+        source=SOURCE,
+    )
+    months = sorted({f"{day:%Y-%m}" for day in story.days})[-6:]
+    for month in months:
+        costs.add_periodic(
+            conn,
+            account_id=demo_data.BROKER,
+            fee_type="platform",
+            amount=Decimal("10.00"),
+            month=month,
+            description="Data feed",
+            actor=_ACTOR,
+            source=SOURCE,
+        )
+
+
+def _plan(conn: Connection, story: Story) -> None:
+    exec_id = story.exec_id(demo_data.PLANNED)
+    entry = trades.require(conn, exec_id)["price"]
+    cent = Decimal("0.01")
+    other = conn.execute(
+        select(trade_plans.c.id).where(
+            trade_plans.c.ticker == "SPY",
+            trade_plans.c.direction == "BOT",
+            trade_plans.c.status.in_(("draft", "active")),
+        )
+    ).first()
+    if other is not None:
+        return  # the user plans this very trade; theirs goes first
+    plan = plans.add(
+        conn,
+        {
+            "ticker": "SPY",
+            "direction": "BOT",
+            "conviction": "high",
+            "strategy_name": "trend_follow",
+            "strategy_description": "Buy the turn after the pullback, hold while the trend does.",
+            "entry_price": entry,
+            "stop_loss": (entry * Decimal("0.98")).quantize(cent),
+            "target_price": (entry * Decimal("1.04")).quantize(cent),
+            "entry_conditions": "Close above the prior day's high\nVolume above average",
+            "timeframe": "2-5 weeks",
+            "account_id": demo_data.BROKER,
+            "source": SOURCE,
+        },
+        _ACTOR,
+    )
+    plans.change(conn, plan["id"], {"status": "executed", "linked_trade_id": exec_id}, _ACTOR)
+
+
+def remove(conn: Connection) -> dict[str, Any]:
+    """Delete every demo row; an account that holds something of the user's own stays."""
+    ids = conn.execute(
+        select(trade_table.c.exec_id)
+        .where(trade_table.c.source == SOURCE)
+        .order_by(trade_table.c.time.desc(), trade_table.c.exec_id.desc())
+    ).scalars()
+    removed = 0
+    conn.execute(trade_plans.delete().where(trade_plans.c.source == SOURCE))
+    for exec_id in list(ids):
+        trades.delete(conn, exec_id, _ACTOR)
+        removed += 1
+    conn.execute(journal_entries.delete().where(journal_entries.c.source == SOURCE))
+    conn.execute(periodic_fees.delete().where(periodic_fees.c.source == SOURCE))
+    conn.execute(price_bars.delete().where(price_bars.c.source == SYNTHETIC))
+    conn.execute(balance_snapshots.delete().where(balance_snapshots.c.source == SOURCE))
+    kept = []
+    for account in demo_data.ACCOUNTS:
+        account_id = account["account_id"]
+        try:
+            with conn.begin_nested():
+                conn.execute(
+                    account_table.delete().where(
+                        account_table.c.account_id == account_id, account_table.c.source == SOURCE
+                    )
+                )
+        except IntegrityError:
+            kept.append(account_id)
+    return {"status": "removed" if removed else "nothing_to_remove", "trades": removed, "accounts_kept": kept}
+
+
+def chart(story: Story) -> Picture:
+    """A drawing of synthetic closes, as a screenshot would come; slow, so not on the event loop."""
+    from PIL import Image, ImageDraw
+
+    closes = [float(bar.close) for bar in story.bars["NVDA"][:120]]
+    width, height, low, high = 640, 360, min(closes), max(closes)
+    image = Image.new("RGB", (width, height), "white")
+    step = width / (len(closes) - 1)
+    points = [
+        (number * step, height - 20 - (close - low) / (high - low) * (height - 40))
+        for number, close in enumerate(closes)
+    ]
+    draw = ImageDraw.Draw(image)
+    draw.line(points, fill=(30, 90, 160), width=3)
+    draw.text((12, 10), "NVDA (synthetic)", fill=(60, 60, 60))
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return prepare(out.getvalue())
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
+    """`load` or `remove`, told on stdout; 1 with the reason on stderr."""
+    from zorivest_rpc.errors import ZorivestError
+
+    from .locate import find_or_start, stored_key
+    from .paths import default_data_dir
+
+    env = dict(os.environ) if environ is None else environ
+    parser = argparse.ArgumentParser(prog="zorivest-rpc demo", description="Load or remove the demo data.")
+    parser.add_argument("verb", choices=("load", "remove"))
+    parser.add_argument("--data-dir", type=Path, default=default_data_dir(env), help="default: %(default)s")
+    options = parser.parse_args(argv)
+    try:
+        found = find_or_start(options.data_dir, environ=env)
+        key = stored_key(options.data_dir, env)
+        if key is None:
+            raise ZorivestError("no API key for this journal is stored here; set ZORIVEST_API_KEY")
+        token = _ask(found.base_url, "POST", "/auth/unlock", {"api_key": key})["session_token"]
+        method = "POST" if options.verb == "load" else "DELETE"
+        answer = _ask(found.base_url, method, "/demo", None, token)
+    except (ZorivestError, OSError, http.client.HTTPException) as exc:
+        print(f"zorivest-rpc demo: {exc}", file=sys.stderr)
+        return 1
+    print(f"{answer['status'].replace('_', ' ')}: {answer['trades']} trades")
+    return 0
+
+
+def _ask(base_url: str, method: str, path: str, body: Any, token: str | None = None) -> Any:
+    from zorivest_rpc.errors import ZorivestError
+
+    url = urlsplit(base_url)
+    connection = http.client.HTTPConnection(url.hostname or "127.0.0.1", url.port, timeout=120)
+    try:
+        headers = {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        connection.request(method, url.path + path, json.dumps(body or {}), headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    finally:
+        connection.close()
+    if response.status >= 400:
+        raise ZorivestError(str(answer.get("detail", answer)))
+    return answer
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

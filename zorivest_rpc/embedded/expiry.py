@@ -1,0 +1,70 @@
+"""Options that nobody closed: after their last day, worthless ones get a closing trade at zero.
+
+An option ended worthless if the underlying's last stored price of its last days was out of the money. In the money it
+was exercised or assigned, which only the broker knows; without a stored price nobody knows. Those stay open and are
+shown with a flag."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, time, timedelta
+
+from sqlalchemy import ColumnElement, Connection, exists, select
+
+from . import bars, trades
+from .analytics.adjustments import settle_expired
+from .db import Database
+from .round_trip_store import episode_of
+from .symbols import parse_instrument
+from .tables import round_trips
+
+__all__ = ["settle", "settle_due"]
+
+_LAST_DAYS = timedelta(days=4)  # a long weekend before the last day is still its last known price
+_trips = round_trips.c
+
+
+async def settle_due(db: Database) -> None:
+    """Close what expired worthless; costs one indexed look while nothing is due."""
+    now = datetime.now(UTC)
+    if await db.read(lambda conn: bool(conn.execute(select(exists().where(*_due(now)))).scalar())):
+        await db.write(lambda conn: settle(conn, now))
+
+
+def settle(conn: Connection, now: datetime) -> int:
+    """Close every open option that ended worthless; how many there were."""
+    closed = 0
+    for row in conn.execute(select(round_trips).where(*_due(now)).order_by(_trips.id)).mappings().all():
+        what = parse_instrument(row["instrument"])
+        assert what.contract is not None  # only options have a last day
+        end = datetime.combine(what.contract.expiry + timedelta(days=1), time(), UTC)
+        price = bars.last_close(conn, what.underlying, end, end - _LAST_DAYS)
+        closing = settle_expired(episode_of(row), what.contract, price, now.date()).execution
+        if closing is None:
+            continue
+        opener = trades.require(conn, row["opened_by"])
+        draft = trades.Draft(
+            exec_id=_name(closing.exec_id),
+            time=closing.time,
+            instrument=closing.symbol,
+            what=what,
+            action="BOT" if closing.side == 1 else "SLD",
+            quantity=closing.quantity,
+            price=closing.price,
+            account_id=closing.account_id,
+            multiplier=closing.multiplier,
+            notes="Expired worthless.",
+            source="demo" if opener["source"] == "demo" else "expiry",
+        )
+        trades.insert(conn, draft, actor="backend", auto_create=False)
+        closed += 1
+    return closed
+
+
+def _name(wanted: str) -> str:
+    """An id that fits, as unlike any other as the one it stands for."""
+    return wanted if len(wanted) <= 128 else f"expired-{hashlib.sha256(wanted.encode()).hexdigest()}"
+
+
+def _due(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (_trips.expires_on < now.date(), _trips.expires_on.is_not(None), _trips.status != "closed")

@@ -1,0 +1,364 @@
+"""Drafts from broker files on their way into the journal: what is new is written, what is held is recognised.
+
+A whole file is one transaction. Trades are written by `trades.insert_many`, so round trips and whatever else follows
+from trades is in step when it ends. A draft equal to a held trade changes at most its fees."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import Connection, Select, func, select
+
+from . import accounts as account_store
+from . import audit, trades
+from .book_tables import import_batches
+from .columns import money, quantity
+from .imports import dedup
+from .imports.collect import outcome
+from .imports.dedup import HeldTrade, SortedTrades, sort_out_trades
+from .imports.drafts import BrokerImport, Limits, Note, RowError, TradeDraft
+from .inputs import Page
+from .symbols import AssetClass, Instrument, parse_instrument
+from .tables import trades as trade_table
+from .tables import transaction_ledger
+
+__all__ = [
+    "batches",
+    "date_range",
+    "listed_errors",
+    "listed_notes",
+    "new_batch_id",
+    "record_batch",
+    "same_file",
+    "store",
+]
+
+_LONGEST_ID = 128
+_LARGEST = Decimal(10**10)
+_AT_ONCE = 500
+_PREVIEW = 5
+_MOST_ERRORS = Limits().max_errors
+_NEAR = timedelta(seconds=dedup.LOOKALIKE_SECONDS)
+_held = trade_table.c
+_COLUMNS = ("exec_id", "account_id", "dedup_hash", "symbol", "time", "quantity", "price", "commission", "fees")
+
+
+def store(
+    conn: Connection,
+    found: BrokerImport,
+    *,
+    kind: str,
+    file_name: str,
+    actor: str,
+    auto_create: bool,
+    source: str = "import",
+    broker: str | None = None,
+) -> dict[str, Any]:
+    """Write what a file brings that the journal does not hold yet, and its batch; the answer to the caller.
+
+    `broker` is the connection that brought it, where there is one; a file names its own."""
+    drafts, refused = _storable(found.trades)
+    if drafts:
+        account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
+    batch_id = new_batch_id()
+    held, elsewhere = _held_trades(conn, found.account_id, drafts)
+    sorted_out = sort_out_trades(drafts, held.values())
+    trades.insert_many(conn, [_draft(draft, batch_id, source, broker) for draft in sorted_out.new])
+    updated = _update_fees(conn, sorted_out, held, actor)
+    warnings = [*found.warnings, *sorted_out.warnings]
+    if elsewhere:
+        warnings.append(Note(code="held_elsewhere", message=_elsewhere(elsewhere, found.account_id)))
+    if same_file(conn, found.account_id, found.file_sha256):
+        warnings.append(Note(code="same_file", message="This very file was imported before."))
+    errors = [*found.errors, *refused][:_MOST_ERRORS]
+    duplicates = len(sorted_out.duplicates) + found.repeated_rows
+    parsed_rows = max(found.parsed_rows - len(refused), 0)
+    answer: dict[str, Any] = {
+        "batch_id": batch_id,
+        "status": outcome(parsed_rows, found.error_rows + len(refused)).value,
+        "broker": found.broker,
+        "detected_by": found.detected_by,
+        "detected_format": found.detected_format,
+        "account_id": found.account_id,
+        "total_rows": found.total_rows,
+        "parsed_rows": parsed_rows,
+        "imported": len(sorted_out.new),
+        "duplicates_skipped": duplicates,
+        "fees_updated": updated,
+        "skipped_rows": found.skipped_rows,
+        "error_rows": found.error_rows + len(refused),
+        "errors": listed_errors(errors),
+        "warnings": listed_notes(warnings),
+        "date_range": date_range(found.date_from, found.date_to),
+        "symbols": sorted({draft.symbol for draft in drafts}),
+        "preview": [_shown(draft) for draft in drafts[:_PREVIEW]],
+    }
+    if found.confidence is not None:
+        answer["confidence"] = found.confidence
+    record_batch(
+        conn,
+        answer,
+        kind=kind,
+        file_name=file_name,
+        file_sha256=found.file_sha256,
+        duplicates=duplicates,
+        updated=updated,
+        broker=found.broker,
+        first_day=None if found.date_from is None else found.date_from.date(),
+        last_day=None if found.date_to is None else found.date_to.date(),
+        actor=actor,
+    )
+    return answer
+
+
+def new_batch_id() -> str:
+    return f"batch_{uuid.uuid4().hex}"
+
+
+def same_file(conn: Connection, account_id: str, digest: str) -> bool:
+    """Whether a file with these bytes has brought rows into the account before."""
+    return (
+        conn.execute(
+            select(import_batches.c.batch_id)
+            .where(
+                import_batches.c.account_id == account_id,
+                import_batches.c.file_sha256 == digest,
+                import_batches.c.status != "FAILED",
+            )
+            .limit(1)
+        ).first()
+        is not None
+    )
+
+
+def record_batch(conn: Connection, answer: Mapping[str, Any], *, kind: str, actor: str, **more: Any) -> None:
+    """Keep what an import answered."""
+    names = ("batch_id", "account_id", "status", "total_rows", "parsed_rows", "skipped_rows", "error_rows", "imported")
+    row = {name: answer[name] for name in names} | {
+        "kind": kind,
+        "detected_format": answer.get("detected_format", ""),
+        "errors": answer["errors"],
+        "warnings": answer["warnings"],
+        "created_at": datetime.now(UTC),
+        **more,
+    }
+    row["file_name"] = _file_name(row.get("file_name", ""))
+    conn.execute(import_batches.insert().values(**row))
+    audit.record(conn, actor, f"import.{kind}", "import_batch", row["batch_id"], imported=row["imported"])
+
+
+def batches(conn: Connection, page: Page) -> dict[str, Any]:
+    """The imports, newest first."""
+    total = conn.execute(select(func.count()).select_from(import_batches)).scalar_one()
+    rows = conn.execute(
+        select(import_batches)
+        .order_by(import_batches.c.created_at.desc(), import_batches.c.batch_id)
+        .limit(page.limit)
+        .offset(page.offset)
+    ).mappings()
+    return page.envelope([dict(row) for row in rows], total)
+
+
+def listed_errors(errors: Iterable[RowError]) -> list[dict[str, Any]]:
+    return [msgspec.structs.asdict(error) for error in errors]
+
+
+def listed_notes(notes: Iterable[Note]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in msgspec.structs.asdict(note).items() if value is not None} for note in notes
+    ]
+
+
+def date_range(first: Any, last: Any) -> dict[str, Any] | None:
+    return None if first is None or last is None else {"from": first.isoformat(), "to": last.isoformat()}
+
+
+def _storable(drafts: Sequence[TradeDraft]) -> tuple[list[TradeDraft], list[RowError]]:
+    """The drafts as the journal writes them: its symbols, its decimal places; and those no column holds."""
+    good: list[TradeDraft] = []
+    bad: list[RowError] = []
+    for draft in drafts:
+        problem = _unstorable(draft)
+        if problem is None:
+            good.append(_normal(draft))
+        else:
+            bad.append(RowError(row_number=draft.row_number, field=problem[0], message=problem[1]))
+    return good, bad
+
+
+def _unstorable(draft: TradeDraft) -> tuple[str, str] | None:
+    for name in ("quantity", "price", "multiplier", "commission", "fees"):
+        if abs(getattr(draft, name)) > _LARGEST:
+            return name, f"is above {_LARGEST}"
+    with localcontext(prec=60):
+        if draft.quantity * draft.price * draft.multiplier > trades.LARGEST_VALUE:
+            return "quantity", f"quantity times price is above {trades.LARGEST_VALUE}"
+    if quantity(draft.quantity) <= 0:
+        return "quantity", "is smaller than the journal's smallest unit"
+    return None
+
+
+def _normal(draft: TradeDraft) -> TradeDraft:
+    what = _instrument(draft)
+    size, price = quantity(draft.quantity), quantity(draft.price)
+    core: dict[str, Any] = {
+        "account_id": draft.account_id,
+        "symbol": what.symbol,
+        "exec_time": draft.exec_time,
+        "side": draft.side,
+        "quantity": size,
+        "price": price,
+    }
+    own = draft.exec_id.strip()
+    is_name = 0 < len(own) <= _LONGEST_ID and own.isprintable() and own not in (".", "..")
+    made = own if is_name else dedup.exec_id(broker=draft.broker, occurrence=draft.occurrence, **core)
+    return msgspec.structs.replace(
+        draft,
+        exec_id=made,
+        is_synthesised=draft.is_synthesised or not is_name,
+        symbol=what.symbol,
+        quantity=size,
+        price=price,
+        multiplier=quantity(draft.multiplier),
+        commission=money(draft.commission),
+        fees=money(draft.fees),
+        dedup_hash=dedup.fingerprint(**core),
+    )
+
+
+def _instrument(draft: TradeDraft) -> Instrument:
+    """What the file traded, under the journal's own spelling where that means the same."""
+    kind = cast(AssetClass, draft.asset_class.value)
+    try:
+        parsed = parse_instrument(draft.symbol)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.asset_class != kind:
+        return Instrument(draft.symbol, kind, draft.symbol, draft.multiplier)
+    return parsed._replace(multiplier=draft.multiplier)
+
+
+def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str | None = None) -> trades.Draft:
+    charges = tuple(
+        trades.Charge(fee.fee_type.value, money(fee.amount), fee.description) for fee in draft.ledger if fee.amount
+    )
+    adds_up = sum((charge.amount for charge in charges), Decimal(0)) == draft.commission + draft.fees
+    return trades.Draft(
+        exec_id=draft.exec_id,
+        time=draft.exec_time,
+        instrument=(draft.instrument.strip() or draft.symbol)[:128],
+        what=_instrument(draft),
+        action=draft.side.value,
+        quantity=draft.quantity,
+        price=draft.price,
+        account_id=draft.account_id,
+        commission=draft.commission,
+        fees=draft.fees,
+        realized_pnl=money(draft.realized_pnl) if draft.realized_pnl is not None else Decimal(0),
+        notes=_notes(draft),
+        multiplier=draft.multiplier,
+        order_id=(draft.order_id or "")[:_LONGEST_ID] or None,
+        broker=(broker or draft.broker)[:64],
+        source=source,
+        import_batch_id=batch_id,
+        charges=charges if adds_up else (),
+    )
+
+
+def _notes(draft: TradeDraft) -> str:
+    parts = [draft.notes]
+    if draft.strategy:
+        parts.append(f"Strategy: {draft.strategy}.")
+    parts += [f"{name} {value} by the broker." for name, value in (("MAE", draft.mae), ("MFE", draft.mfe)) if value]
+    return " ".join(part for part in parts if part)
+
+
+def _held_trades(
+    conn: Connection, account_id: str, drafts: Sequence[TradeDraft]
+) -> tuple[dict[str, HeldTrade], dict[str, int]]:
+    """The trades a file can meet: those of its account and time, and those that have one of its ids.
+
+    The second value counts, by account, ids that are taken in other accounts."""
+    if not drafts:
+        return {}, {}
+    times = [draft.exec_time for draft in drafts]
+    span = (
+        select(*(_held[name] for name in _COLUMNS))
+        .where(_held.account_id == account_id)
+        .where(_held.time >= min(times) - _NEAR, _held.time <= max(times) + _NEAR)
+    )
+    found: dict[str, HeldTrade] = {}
+    elsewhere: dict[str, int] = {}
+    for row in _rows(conn, span, [draft.exec_id for draft in drafts]):
+        if row["exec_id"] not in found and row["account_id"] != account_id:
+            elsewhere[row["account_id"]] = elsewhere.get(row["account_id"], 0) + 1
+        found[row["exec_id"]] = HeldTrade(
+            exec_id=row["exec_id"],
+            dedup_hash=row["dedup_hash"],
+            symbol=row["symbol"],
+            exec_time=row["time"],
+            quantity=row["quantity"],
+            price=row["price"],
+            commission=row["commission"],
+            fees=row["fees"],
+        )
+    return found, elsewhere
+
+
+def _rows(conn: Connection, span: Select[Any], ids: Sequence[str]) -> Iterator[Mapping[Any, Any]]:
+    yield from conn.execute(span).mappings()
+    columns = [_held[name] for name in _COLUMNS]
+    for at in range(0, len(ids), _AT_ONCE):
+        yield from conn.execute(select(*columns).where(_held.exec_id.in_(ids[at : at + _AT_ONCE]))).mappings()
+
+
+def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, HeldTrade], actor: str) -> int:
+    """Fees that a later file knows better. One without fees knows nothing, and one that only divides the same sum
+    in another way is no news; so files of two layouts do not overwrite each other in turn."""
+    updated = 0
+    for exec_id, draft in found.fee_updates:
+        before = held[exec_id]
+        total = draft.commission + draft.fees
+        if not total or total == before.commission + before.fees:
+            continue
+        changes = {"commission": draft.commission, "fees": draft.fees}
+        trades.change(conn, exec_id, changes, None, actor=actor, auto_create=False)
+        charges = _draft(draft, "").charges
+        if charges:
+            conn.execute(
+                transaction_ledger.insert(), [{"trade_exec_id": exec_id, **charge._asdict()} for charge in charges]
+            )
+        updated += 1
+    return updated
+
+
+def _elsewhere(counts: Mapping[str, int], account_id: str) -> str:
+    where = ", ".join(f"{count} in {account}" for account, count in sorted(counts.items()))
+    return f"Some executions are recorded in another account already ({where}); they were not added to {account_id}."
+
+
+def _file_name(name: str) -> str:
+    """The last part of what the caller called the file, for reading only."""
+    base = name.replace("\\", "/").rpartition("/")[2]
+    return "".join(char for char in base if char.isprintable())[:255]
+
+
+def _shown(draft: TradeDraft) -> dict[str, Any]:
+    return {
+        "exec_id": draft.exec_id,
+        "time": draft.exec_time,
+        "symbol": draft.symbol,
+        "asset_class": draft.asset_class.value,
+        "action": draft.side.value,
+        "quantity": draft.quantity,
+        "price": draft.price,
+        "commission": draft.commission,
+        "fees": draft.fees,
+        "currency": draft.currency,
+        "row_number": draft.row_number,
+    }

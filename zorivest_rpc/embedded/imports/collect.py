@@ -1,0 +1,197 @@
+"""Gathers what a broker file yields and closes it into one result: order, ids, counts and status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+import msgspec
+
+from zorivest_rpc.embedded.imports.dedup import exec_id, fingerprint
+from zorivest_rpc.embedded.imports.drafts import (
+    BrokerHints,
+    BrokerImport,
+    Fee,
+    FeeType,
+    Limits,
+    Note,
+    RowError,
+    Status,
+    TradeDraft,
+)
+from zorivest_rpc.embedded.imports.rows import Row, RowRefused, shown
+
+__all__ = ["Found", "TradeCollector", "costs", "outcome"]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recognised: whose file, which layout, and by what."""
+
+    broker: str
+    layout: str
+    detected_by: str
+
+
+def outcome(parsed: int, refused: int) -> Status:
+    if not refused:
+        return Status.SUCCESS
+    return Status.PARTIAL if parsed else Status.FAILED
+
+
+def costs(
+    commission: Decimal, extras: list[tuple[FeeType, Decimal, str]], currency: str
+) -> tuple[Decimal, Decimal, tuple[Fee, ...]]:
+    """Commission, the sum of the other fees, and one ledger row per cost that is not zero."""
+    rows = [(FeeType.COMMISSION, commission, "commission"), *extras]
+    ledger = tuple(
+        Fee(fee_type=kind, amount=amount, currency=currency, description=text) for kind, amount, text in rows if amount
+    )
+    return commission, sum((amount for _, amount, _ in extras), Decimal(0)), ledger
+
+
+class TradeCollector:
+    """Rows in file order go in; `finish` numbers, orders and counts them."""
+
+    def __init__(self, hints: BrokerHints, limits: Limits) -> None:
+        self.hints = hints
+        self._limits = limits
+        self._trades: list[TradeDraft] = []
+        self._errors: list[RowError] = []
+        self._notes: dict[str, Note] = {}
+        self._tallies: Counter[str] = Counter()
+        self.newest_first = False
+        self.parsed = 0
+        self.skipped = 0
+        self.refused = 0
+        self._repeated = 0
+
+    def add(self, *drafts: TradeDraft) -> None:
+        """The fills of one row."""
+        self.parsed += 1
+        self._trades.extend(drafts)
+
+    def skip(self, tally: str = "") -> None:
+        """A row that is no trade; a `tally` counts towards a warning."""
+        self.skipped += 1
+        if tally:
+            self._tallies[tally] += 1
+
+    def refuse(self, row: Row | None, field: str, message: str) -> None:
+        self.refused += 1
+        if len(self._errors) < self._limits.max_errors:
+            number, raw = (row.number, shown(row.raw)) if row else (None, "")
+            self._errors.append(RowError(row_number=number, field=field, message=message, raw_line=raw))
+
+    def refuse_row(self, row: Row, exc: RowRefused) -> None:
+        self.refuse(row, exc.field, exc.message)
+
+    def warn(self, code: str, message: str, row_number: int | None = None) -> None:
+        """The first warning of a code is kept; a file repeats itself."""
+        self._notes.setdefault(code, Note(code=code, message=message, row_number=row_number))
+
+    def account(self, stated: str, row_number: int | None = None) -> None:
+        """The account that the file names; the one the user named wins."""
+        if stated and stated.casefold() != self.hints.account_id.casefold():
+            text = f"The file names account {stated[:40]!r}; the rows go to {self.hints.account_id!r} as asked."
+            self.warn("account_mismatch", text, row_number)
+
+    def finish(
+        self, found: Found, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
+    ) -> BrokerImport:
+        trades = self._numbered(self._in_order())
+        total = self.parsed + self.skipped + self.refused
+        for tally, count in self._tallies.items():
+            self.warn(tally, _TALLIES.get(tally, "{n} rows were left out.").format(n=count))
+        if self._repeated:
+            self.warn("repeated_rows", f"{self._repeated} rows repeat the id and content of an earlier row.")
+        if not total:
+            self.warn("no_rows", "The file has a header but no rows.")
+        if self.refused > len(self._errors):
+            self.warn("more_errors", f"{self.refused - len(self._errors)} more rows were refused than are listed.")
+        if any(not trade.time_known for trade in trades):
+            self.warn("date_only", "Some rows give a day without a time; they are stored as noon of the import zone.")
+        if any(trade.identifier for trade in trades):
+            self.warn(
+                "unresolved_identifiers", "Some rows name a security by number; resolve_identifiers finds tickers."
+            )
+        return BrokerImport(
+            status=outcome(self.parsed, self.refused),
+            broker=found.broker,
+            detected_format=found.layout,
+            detected_by=found.detected_by,
+            account_id=self.hints.account_id,
+            file_sha256=data_sha256,
+            file_size=size,
+            encoding=encoding,
+            total_rows=total,
+            parsed_rows=self.parsed,
+            skipped_rows=self.skipped,
+            repeated_rows=self._repeated,
+            error_rows=self.refused,
+            trades=tuple(trades),
+            errors=tuple(self._errors),
+            warnings=tuple(self._notes.values()),
+            date_from=trades[0].exec_time if trades else None,
+            date_to=trades[-1].exec_time if trades else None,
+            symbols=tuple(sorted({trade.symbol for trade in trades})),
+            confidence=confidence,
+        )
+
+    def _in_order(self) -> list[TradeDraft]:
+        """Oldest first. A file that runs backwards is turned round first, for the order of rows with a day alone."""
+        trades = self._trades
+        if trades:
+            first, last = trades[0].exec_time, trades[-1].exec_time
+            if first > last or (first == last and self.newest_first):
+                trades = trades[::-1]
+        return sorted(trades, key=lambda trade: trade.exec_time)
+
+    def _numbered(self, trades: list[TradeDraft]) -> list[TradeDraft]:
+        seen_ids: dict[str, str] = {}
+        twins: Counter[str] = Counter()
+        result: list[TradeDraft] = []
+        for trade in trades:
+            key = _fingerprint(trade)
+            own = trade.exec_id
+            if own and own in seen_ids:
+                if seen_ids[own] == key:
+                    self._repeated += 1
+                    continue
+                own = ""  # an id that names two different fills names neither
+            if own:
+                seen_ids[own] = key
+            twins[key] += 1
+            made = own or exec_id(
+                broker=trade.broker,
+                account_id=trade.account_id,
+                symbol=trade.symbol,
+                exec_time=trade.exec_time,
+                side=trade.side,
+                quantity=trade.quantity,
+                price=trade.price,
+                occurrence=twins[key],
+            )
+            result.append(
+                msgspec.structs.replace(
+                    trade, exec_id=made, is_synthesised=not own, dedup_hash=key, occurrence=twins[key]
+                )
+            )
+        return result
+
+
+_TALLIES = {
+    "option_events_skipped": "{n} option expirations, assignments or exercises have no price and were left out.",
+    "cancelled_skipped": "{n} cancelled rows were left out.",
+    "not_filled_skipped": "{n} orders without a fill were left out.",
+}
+
+
+def _fingerprint(trade: TradeDraft) -> str:
+    return fingerprint(
+        account_id=trade.account_id,
+        symbol=trade.symbol,
+        exec_time=trade.exec_time,
+        side=trade.side,
+        quantity=trade.quantity,
+        price=trade.price,
+    )

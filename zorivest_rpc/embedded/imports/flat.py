@@ -1,0 +1,191 @@
+"""Reads a flat broker table, one fill per row, by a layout's roles."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+
+from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
+from zorivest_rpc.embedded.imports.drafts import AssetClass, Side, TradeDraft
+from zorivest_rpc.embedded.imports.identifiers import classify, normalise
+from zorivest_rpc.embedded.imports.layouts import ASSETS, Layout
+from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, squash, usable
+from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
+from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_side, plain_text
+
+__all__ = ["read_flat", "read_record"]
+
+_OPTION_EVENTS = re.compile(r"expir|assign|exercis", re.IGNORECASE)
+_PHRASE = re.compile(r"(?:you )?(bought|sold|buy|sell|bot|sld|reinvestment)\b", re.IGNORECASE)
+_FOOTER = re.compile(r"(?:transactions? |grand )?total\b|date downloaded|disclosure|\*\*\*", re.IGNORECASE)
+
+
+def read_flat(
+    rows: Iterable[Row], columns: Columns, layout: Layout, reading: Reading, *, broker: str, into: TradeCollector
+) -> None:
+    """Every row of a flat table becomes a fill, a skip or an error."""
+    for row in usable(rows, columns, into.refuse):
+        if _is_footer(row):
+            continue
+        record = Record(row, columns, reading)
+        try:
+            draft = read_record(record, layout, broker, into)
+        except RowRefused as exc:
+            into.refuse_row(row, exc)
+            continue
+        if draft:
+            into.add(draft)
+
+
+def _is_footer(row: Row) -> bool:
+    first = next(cell for cell in row.cells if cell)
+    return _FOOTER.match(first) is not None
+
+
+def read_record(record: Record, layout: Layout, broker: str, into: TradeCollector) -> TradeDraft | None:
+    """One fill, or None after telling `into` that the row is no trade."""
+    if layout.keep and squash(record.text(layout.keep[0])) not in layout.keep[1]:
+        into.skip(_skip_tally(record, layout))
+        return None
+    side = _side(record, layout, into)
+    if side is None:
+        return None
+    quantity = record.needed_decimal("quantity")
+    if not quantity:
+        raise RowRefused("quantity", "is zero")
+    moment, time_known = record.moment()
+    symbol = _symbol(record, moment.date())
+    price = _price(record, layout, symbol)
+    currency = _currency(record)
+    paid = _commission(record, layout)
+    extras = [(kind, _cost(record, role, layout), role.replace("_", " ")) for role, kind in layout.fees.items()]
+    commission, fees, ledger = costs(paid, extras, currency)
+    into.account(record.text("account"), record.row.number)
+    return TradeDraft(
+        row_number=record.row.number,
+        broker=broker,
+        account_id=into.hints.account_id,
+        exec_time=moment,
+        time_known=time_known,
+        instrument=plain_text(record.text("symbol"), 80),
+        symbol=symbol.text,
+        asset_class=symbol.asset_class,
+        side=side,
+        quantity=abs(quantity),
+        price=price,
+        multiplier=record.decimal("multiplier") or symbol.multiplier,
+        currency=currency,
+        commission=commission,
+        fees=fees,
+        ledger=ledger,
+        exec_id=_exec_id(record),
+        order_id=_id(record, "order_id") or None,
+        notes=plain_text(record.text("notes")),
+        identifier=_identifier(record),
+        raw_data=record.raw(),
+    )
+
+
+def _skip_tally(record: Record, layout: Layout) -> str:
+    words = " ".join(record.row.cells[:6])
+    if _OPTION_EVENTS.search(words):
+        return "option_events_skipped"
+    return "not_filled_skipped" if layout.keep and layout.keep[0] == "status" else ""
+
+
+def _side(record: Record, layout: Layout, into: TradeCollector) -> Side | None:
+    word = record.text("side")
+    side = parse_side(word)
+    if side or (side := _phrase(word, layout)):
+        return side
+    if word.lower() in BLANKS:  # no column, or an empty cell: the sign of the quantity says it
+        quantity = record.decimal("quantity")
+        if quantity is None and layout.skip_unknown_side:
+            into.skip()
+            return None
+        if not quantity:
+            raise RowRefused("quantity", "is missing" if quantity is None else "is zero")
+        if "side" in record.columns.roles and quantity > 0 and "+" not in record.text("quantity"):
+            raise RowRefused("side", "is missing")
+        return Side.BOT if quantity > 0 else Side.SLD
+    if layout.skip_unknown_side or _has_no_fill(record):
+        into.skip("option_events_skipped" if _OPTION_EVENTS.search(word) else "")
+        return None
+    raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
+
+
+def _phrase(word: str, layout: Layout) -> Side | None:
+    if layout.broker != "generic":
+        return None
+    match = _PHRASE.match(word)
+    return parse_side(match[1]) if match else None
+
+
+def _has_no_fill(record: Record) -> bool:
+    return not (record.decimal("quantity") and record.decimal("price") is not None)
+
+
+def _symbol(record: Record, near: dt.date) -> Symbol:
+    asset = _asset(record)
+    text = record.needed("symbol")
+    try:
+        strike, expiry, right = record.decimal("strike"), record.date("expiry"), record.text("right")
+        if strike is not None and expiry and right.lower() not in BLANKS:
+            return option(text, expiry, right, strike)
+        return parse_symbol(text, asset, near)
+    except BadValue as exc:
+        raise RowRefused("symbol", str(exc)) from None
+
+
+def _asset(record: Record) -> AssetClass | None:
+    return ASSETS.get(" ".join(record.text("asset").lower().split()))
+
+
+def _price(record: Record, layout: Layout, symbol: Symbol) -> Decimal:
+    if layout.price_times_multiplier and record.text("price").lower() in BLANKS and record.text("average"):
+        average = record.needed_decimal("average")  # money per contract, signed by the cash flow
+        return abs(average) / (record.decimal("multiplier") or symbol.multiplier)
+    price = record.needed_decimal("price")
+    if price < 0:
+        raise RowRefused("price", "is negative")
+    return price
+
+
+def _commission(record: Record, layout: Layout) -> Decimal:
+    if layout.broker == "ibkr":  # charges are negative there, so a positive amount is a rebate
+        return -(record.decimal("commission") or Decimal(0)) or Decimal(0)
+    return _cost(record, "commission", layout)
+
+
+def _cost(record: Record, role: str, layout: Layout) -> Decimal:
+    amount = record.decimal(role) or Decimal(0)
+    return amount if role in layout.signed else abs(amount)
+
+
+def _currency(record: Record) -> str:
+    try:
+        return currency_code(record.text("currency"), record.reading.currency)
+    except BadValue as exc:
+        raise RowRefused("currency", str(exc)) from None
+
+
+def _exec_id(record: Record) -> str:
+    """The broker's id of the fill, or its order's with the number of the fill."""
+    order, fill = _id(record, "order_id"), _id(record, "fill")
+    return _id(record, "exec_id") or (f"{order}-{fill}" if order and fill else "")
+
+
+def _id(record: Record, role: str) -> str:
+    value = record.text(role)
+    return "" if value.lower() in BLANKS else plain_text(value.lstrip("#"), 80)
+
+
+def _identifier(record: Record) -> tuple[str, str] | None:
+    """A security named by number: nine or more signs with a right check digit, which no ticker has."""
+    text = normalise(record.text("symbol"))
+    if len(text) < 9 or not any(char.isdigit() for char in text):
+        return None
+    kind = classify(text)
+    return (kind.value, text) if kind else None

@@ -1,0 +1,114 @@
+"""NinjaTrader's trade list: each row is a whole round trip and becomes two fills, the entry and the exit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from decimal import Decimal
+
+from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
+from zorivest_rpc.embedded.imports.drafts import Side, TradeDraft
+from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, usable
+from zorivest_rpc.embedded.imports.symbols import parse_symbol
+from zorivest_rpc.embedded.imports.values import BadValue, parse_side, plain_text
+
+__all__ = ["COLUMNS", "FINGERPRINT", "read_ninjatrader"]
+
+FINGERPRINT = ("trade#|tradenumber", "instrument", "account", "strategy", "entryprice", "exitprice")
+COLUMNS = {
+    "number": "trade#|tradenumber",
+    "instrument": "instrument",
+    "account": "account",
+    "strategy": "strategy",
+    "position": "marketpos|marketposition|direction",
+    "quantity": "quantity|qty",
+    "entry_price": "entryprice",
+    "exit_price": "exitprice",
+    "entry_time": "entrytime",
+    "exit_time": "exittime",
+    "profit": "profit",
+    "commission": "commission",
+    "mae": "mae",
+    "mfe": "mfe",
+}
+
+
+def read_ninjatrader(rows: Iterable[Row], columns: Columns, reading: Reading, into: TradeCollector) -> None:
+    """Two fills per row; a row of which either half is unreadable is refused whole."""
+    for row in usable(rows, columns, into.refuse):
+        try:
+            into.add(*_round_trip(Record(row, columns, reading), into))
+        except RowRefused as exc:
+            into.refuse_row(row, exc)
+
+
+def _round_trip(record: Record, into: TradeCollector) -> tuple[TradeDraft, TradeDraft]:
+    word = record.needed("position")
+    opening = parse_side(word)
+    if opening is None:
+        raise RowRefused("position", f"{plain_text(word, 40)!r} is neither long nor short")
+    quantity = record.needed_decimal("quantity")
+    if quantity <= 0:
+        raise RowRefused("quantity", "is not positive")
+    paid = abs(record.decimal("commission") or Decimal(0))
+    half = paid / 2
+    entered, left = record.moment_of("entry_time"), record.moment_of("exit_time")
+    if left < entered:
+        raise RowRefused("exit_time", "is before the entry")
+    into.account(record.text("account"), record.row.number)
+    entry = _fill(record, into, side=opening, moment=entered, price_role="entry_price", quantity=quantity, paid=half)
+    leave = _fill(
+        record,
+        into,
+        side=opening.opposite,
+        moment=left,
+        price_role="exit_price",
+        quantity=quantity,
+        paid=paid - half,
+    )
+    return entry, leave
+
+
+def _fill(
+    record: Record,
+    into: TradeCollector,
+    *,
+    side: Side,
+    moment: dt.datetime,
+    price_role: str,
+    quantity: Decimal,
+    paid: Decimal,
+) -> TradeDraft:
+    is_exit = price_role == "exit_price"
+    try:
+        symbol = parse_symbol(record.needed("instrument"), None, moment.date())
+    except BadValue as exc:
+        raise RowRefused("instrument", str(exc)) from None
+    price = record.needed_decimal(price_role)
+    if price < 0:
+        raise RowRefused(price_role, "is negative")
+    commission, fees, ledger = costs(paid, [], record.reading.currency)
+    number = plain_text(record.text("number"), 20)
+    return TradeDraft(
+        row_number=record.row.number,
+        broker="ninjatrader",
+        account_id=into.hints.account_id,
+        exec_time=moment,
+        instrument=plain_text(record.text("instrument"), 80),
+        symbol=symbol.text,
+        asset_class=symbol.asset_class,
+        side=side,
+        quantity=quantity,
+        price=price,
+        multiplier=symbol.multiplier,
+        currency=record.reading.currency,
+        commission=commission,
+        fees=fees,
+        ledger=ledger,
+        realized_pnl=record.decimal("profit") if is_exit else None,
+        notes=f"{'exit' if is_exit else 'entry'} of trade {number}" if number else "",
+        strategy=plain_text(record.text("strategy"), 80),
+        mae=record.decimal("mae") if is_exit else None,
+        mfe=record.decimal("mfe") if is_exit else None,
+        raw_data=record.raw(),
+    )

@@ -1,0 +1,92 @@
+"""SEC EDGAR: filings straight from the commission, free of charge and without a key.
+
+EDGAR wants to know who asks. The provider's key is that contact (an e-mail address), sent in the User-Agent; without
+one requests name this program alone and may be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..provider import Link, Provider
+from ..shapes import Filing, day, listed, mapped, plain
+
+__all__ = ["PROVIDER"]
+
+_ARCHIVE = "https://www.sec.gov/Archives/edgar/data"
+_COLUMNS = ("accessionNumber", "filingDate", "reportDate", "form", "primaryDocument")
+
+
+async def _cik(link: Link, ticker: str) -> int:
+    answer = await link.get("/files/company_tickers.json")
+    if not isinstance(answer, dict):
+        raise link.odd()
+    word = ticker.replace(".", "-").replace("/", "-")
+    for item in answer.values():
+        row = mapped(item)
+        if row.get("ticker") == word and isinstance(row.get("cik_str"), int):
+            return int(row["cik_str"])
+    raise link.unknown(ticker)
+
+
+async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) -> list[Filing]:
+    cik = await _cik(link, ticker)
+    answer = await link.get(f"/submissions/CIK{cik:010d}.json", host="data")
+    recent = mapped(answer, "filings", "recent")
+    if not isinstance(recent.get("accessionNumber"), list):
+        raise link.odd()
+    name = plain(mapped(answer).get("name"), 200) or ticker
+    found = []
+    for accession, filed, reported, form, document in _rows(recent):
+        if accession is None or (forms and str(form).upper() not in forms):
+            continue
+        folder = f"{_ARCHIVE}/{cik}/{accession.replace('-', '')}"
+        found.append(
+            Filing(
+                ticker=ticker,
+                company_name=name,
+                cik=f"{cik:010d}",
+                filing_type=form,
+                filing_date=day(filed),
+                report_date=day(reported),
+                accession_number=accession,
+                url=f"{folder}/{document}" if document else f"{folder}/",
+                provider=link.name,
+            )
+        )
+        if len(found) == limit:
+            break
+    return found
+
+
+def _rows(recent: dict[str, Any]) -> Iterator[tuple[str | None, ...]]:
+    """EDGAR sends columns; a column that is shorter than the first has nothing to say about the rest."""
+    columns = [listed(recent, name) for name in _COLUMNS]
+    for place in range(len(columns[0])):
+        yield tuple(plain(column[place], 200) if place < len(column) else None for column in columns)
+
+
+async def _test(link: Link) -> bool:
+    answer = await link.get("/files/company_tickers.json")
+    return "ticker" in mapped(next(iter(answer.values()), None)) if isinstance(answer, dict) else False
+
+
+def _headers(contact: str, secret: str) -> dict[str, str]:
+    return {"User-Agent": f"zorivest-rpc {contact or '(a trading journal run by its own user)'}"}
+
+
+PROVIDER = Provider(
+    name="SEC EDGAR",
+    slug="sec_edgar",
+    base="https://www.sec.gov",
+    hosts={"data": "https://data.sec.gov"},
+    signup_url="https://www.sec.gov/os/accessing-edgar-data",
+    rate_limit=300,
+    per_second=8,
+    data_types=("filings",),
+    requires_key=False,
+    headers=_headers,
+    aliases=("edgar", "sec"),
+    test=_test,
+    filings=filings,
+)

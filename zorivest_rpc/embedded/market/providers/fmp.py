@@ -1,0 +1,55 @@
+"""Financial Modeling Prep: search by name or symbol."""
+
+from __future__ import annotations
+
+from ..failures import Failure, Kind
+from ..provider import Link, Provider
+from ..shapes import Hit, mapped, plain
+
+__all__ = ["PROVIDER"]
+
+
+async def search(link: Link, query: str) -> list[Hit]:
+    answer = await link.get("/search", {"query": query, "limit": "20"})
+    if not isinstance(answer, list):
+        if said := mapped(answer).get("Error Message"):
+            raise link.failure(Kind.BAD_KEY, "it refuses this request", said)
+        raise link.odd()
+    return [
+        Hit(
+            symbol=symbol,
+            name=plain(item.get("name"), 200) or symbol,
+            exchange=plain(item.get("exchangeShortName") or item.get("stockExchange"), 64),
+            currency=plain(item.get("currency"), 8),
+            provider=link.name,
+        )
+        for item in map(mapped, answer)
+        if (symbol := plain(item.get("symbol"), 32))
+    ]
+
+
+async def _test(link: Link) -> bool:
+    """A profile; a 403 that speaks of a legacy endpoint comes from a valid key of a newer plan."""
+    try:
+        answer = await link.get("/profile/AAPL")
+    except Failure as failure:
+        if failure.kind is Kind.FORBIDDEN and "legacy" in failure.detail.lower():
+            return True
+        raise
+    if said := mapped(answer).get("Error Message"):
+        raise link.failure(Kind.BAD_KEY, "it does not accept the API key", said)
+    return isinstance(answer, list) and bool(answer)
+
+
+PROVIDER = Provider(
+    name="Financial Modeling Prep",
+    slug="fmp",
+    base="https://financialmodelingprep.com/api/v3",
+    signup_url="https://site.financialmodelingprep.com/register",
+    rate_limit=250,
+    data_types=("search",),
+    params=lambda key: {"apikey": key},
+    aliases=("financial_modeling_prep",),
+    test=_test,
+    search=search,
+)

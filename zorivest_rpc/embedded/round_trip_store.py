@@ -1,0 +1,337 @@
+"""Round trips in the database, kept in step with the trades they are made of.
+
+Every function here runs inside the transaction that changes the trades, so nobody ever sees one without the other. An
+execution later than everything in its position continues the open episode and reads only the lots it closes; one that
+lands in the past, or is changed or removed, drops the episodes from there on and matches them again.
+
+Rows are ordered by (time, exec_id) in SQL as `Execution.key` orders them in Python; both compare code points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
+
+from .analytics.money import ZERO
+from .analytics.round_trips import (
+    Change,
+    Episode,
+    Execution,
+    Fill,
+    Lot,
+    Matching,
+    ResumePoint,
+    RoundTrip,
+    advance,
+    replay,
+    resume_point,
+    round_trip,
+)
+from .columns import money
+from .symbols import parse_contract
+from .tables import excursion_metrics, round_trip_legs, round_trips, trades
+
+__all__ = ["added", "added_many", "changed", "episode_of", "execution_of", "removed", "shown", "trip_of"]
+
+_legs = round_trip_legs
+_NEXT_LOTS = (
+    select(_legs)
+    .where(_legs.c.round_trip_id == bindparam("id"), _legs.c.open_quantity > literal_column("0"))  # as its index says
+    .order_by(_legs.c.time, _legs.c.exec_id)
+)
+_LATEST = (
+    select(round_trips)
+    .where(round_trips.c.account_id == bindparam("account"), round_trips.c.instrument == bindparam("symbol"))
+    .order_by(
+        round_trips.c.last_at.desc(),
+        round_trips.c.last_by.desc(),
+        round_trips.c.opened_at.desc(),
+        round_trips.c.opened_by.desc(),
+    )
+    .limit(1)
+)
+_ADVANCE = round_trips.update().where(round_trips.c.id == bindparam("trip"))
+_FORGET = excursion_metrics.delete().where(excursion_metrics.c.round_trip_id == bindparam("trip"))
+_USE_LOT = (
+    _legs.update()
+    .where(_legs.c.round_trip_id == bindparam("trip"), _legs.c.exec_id == bindparam("entry"))
+    .values(open_quantity=bindparam("quantity_left"), open_fee=bindparam("fee_left"))
+)
+_ADD_TRIPS, _ADD_LEGS = round_trips.insert(), _legs.insert()
+_EXECUTION = (
+    "exec_id", "account_id", "symbol", "time", "action", "quantity", "price", "multiplier", "commission", "fees",
+)  # fmt: skip
+
+
+def execution_of(row: Mapping[Any, Any]) -> Execution:
+    """A row of `trades` as the matching sees it."""
+    return Execution(
+        row["exec_id"],
+        row["account_id"],
+        row["symbol"],
+        row["time"],
+        1 if row["action"] == "BOT" else -1,
+        row["quantity"],
+        row["price"],
+        row["multiplier"],
+        row["commission"] + row["fees"],
+    )
+
+
+def episode_of(row: Mapping[Any, Any]) -> Episode:
+    """A row of `round_trips` as the matching sees it."""
+    return Episode(
+        id=row["id"],
+        account_id=row["account_id"],
+        symbol=row["instrument"],
+        direction=1 if row["direction"] == "BOT" else -1,
+        multiplier=row["multiplier"],
+        opened_at=row["opened_at"],
+        opened_by=row["opened_by"],
+        opened_skip=row["opened_skip"],
+        last_at=row["last_at"],
+        last_by=row["last_by"],
+        entry_quantity=row["total_quantity"],
+        entry_value=row["entry_value"],
+        exit_quantity=row["exit_quantity"],
+        exit_value=row["exit_value"],
+        gross=row["gross"],
+        matched_fees=row["matched_fees"],
+        fees=row["total_commission"],
+    )
+
+
+def added(conn: Connection, execution: Execution) -> None:
+    """One more trade was inserted."""
+    found = conn.execute(_LATEST, {"account": execution.account_id, "symbol": execution.symbol}).mappings().first()
+    latest = None if found is None else episode_of(found)
+    if latest is not None and latest.last_key >= execution.key:
+        point = _point(conn, execution)
+        assert point is not None  # the latest episode is not before it
+        _replay(conn, execution, point)
+        return
+    current = latest if latest is not None and latest.open_quantity else None
+    change = advance(current, _lots(conn, current), execution)
+    _apply(conn, current, change, execution)
+
+
+def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
+    """Trades were inserted, all of them before this is called; a position is matched again at most once."""
+    positions: dict[tuple[str, str], list[Execution]] = {}
+    for execution in sorted(executions, key=lambda item: item.key):
+        positions.setdefault((execution.account_id, execution.symbol), []).append(execution)
+    for (account, symbol), new in positions.items():
+        latest = conn.execute(_LATEST, {"account": account, "symbol": symbol}).mappings().first()
+        if latest is not None and episode_of(latest).last_key >= new[0].key:
+            added(conn, new[0])  # replays from there on, and with it all that came after
+        elif latest is None:
+            _insert(conn, replay(new), {item.exec_id: item for item in new})
+        else:
+            for execution in new:
+                added(conn, execution)
+
+
+def removed(conn: Connection, execution: Execution) -> None:
+    """A trade is about to be deleted; call before its row goes, so that no leg refers to nothing."""
+    point = _point(conn, execution)
+    if point is not None:
+        _replay(conn, execution, point, without=execution.exec_id)
+
+
+def changed(conn: Connection, before: Execution, after: Execution) -> None:
+    """A trade was rewritten under its own id; call after its row changed."""
+    if before == after:
+        return
+    if (before.account_id, before.symbol) != (after.account_id, after.symbol):
+        removed(conn, before)
+        added(conn, after)
+        return
+    earlier = min(before, after, key=lambda item: item.key)
+    point = _point(conn, earlier)
+    assert point is not None  # the execution itself is in one of them
+    _replay(conn, after, point)
+
+
+def trip_of(conn: Connection, exec_id: str) -> Mapping[Any, Any] | None:
+    """The round trip that an execution belongs to; of a flip the one it closed."""
+    return (
+        conn.execute(
+            select(round_trips)
+            .join(_legs, _legs.c.round_trip_id == round_trips.c.id)
+            .where(_legs.c.exec_id == exec_id)
+            .order_by(round_trips.c.opened_at, round_trips.c.opened_by)
+            .limit(1)
+        )
+        .mappings()
+        .first()
+    )
+
+
+def shown(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) -> list[RoundTrip]:
+    """Rows of `round_trips` as an answer shows them, with the executions they are made of."""
+    found = list(rows)
+    ids: dict[str, dict[str, list[str]]] = {row["id"]: {"entry": [], "exit": []} for row in found}
+    if ids:
+        legs = conn.execute(
+            select(_legs.c.round_trip_id, _legs.c.exec_id, _legs.c.role)
+            .where(_legs.c.round_trip_id.in_(list(ids)))
+            .order_by(_legs.c.time, _legs.c.exec_id)
+        )
+        for trip_id, exec_id, role in legs:
+            ids[trip_id][role].append(exec_id)
+    return [
+        round_trip(episode_of(row), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
+        for row in found
+    ]
+
+
+def _flags(row: Mapping[Any, Any], today: datetime) -> tuple[str, ...]:
+    over = row["status"] != "closed" and row["expires_on"] is not None and row["expires_on"] < today.date()
+    return ("expired_unresolved",) if over else ()
+
+
+def _lots(conn: Connection, episode: Episode | None) -> Iterator[Lot]:
+    """The open lots, oldest first, fetched as they are asked for."""
+    if episode is None:
+        return
+    with conn.execute(_NEXT_LOTS, {"id": episode.id}) as found:
+        for row in found.mappings():
+            yield Lot(
+                row["exec_id"], row["time"], row["open_quantity"], row["price"], row["multiplier"], row["open_fee"]
+            )
+
+
+def _point(conn: Connection, execution: Execution) -> ResumePoint | None:
+    """Where the position of an execution must be matched again from."""
+    trips = round_trips.c
+    row = (
+        conn.execute(
+            select(round_trips)
+            .where(
+                trips.account_id == execution.account_id,
+                trips.instrument == execution.symbol,
+                _from(trips.last_at, trips.last_by, execution.key),
+            )
+            .order_by(trips.last_at, trips.last_by, trips.opened_at, trips.opened_by)
+            .limit(1)
+        )
+        .mappings()
+        .first()
+    )
+    return None if row is None else resume_point([episode_of(row)], execution.key)
+
+
+def _from(moment: ColumnElement[Any], name: ColumnElement[Any], key: tuple[datetime, str]) -> ColumnElement[bool]:
+    """At or after a place in history; the first condition alone lets an index be used."""
+    return and_(moment >= key[0], or_(moment > key[0], name >= key[1]))
+
+
+def _replay(conn: Connection, position: Execution, point: ResumePoint, without: str | None = None) -> None:
+    trips = round_trips.c
+    conn.execute(
+        round_trips.delete().where(
+            trips.account_id == position.account_id,
+            trips.instrument == position.symbol,
+            _from(trips.opened_at, trips.opened_by, point.key),
+        )
+    )
+    rows = conn.execute(
+        select(*(trades.c[name] for name in _EXECUTION))
+        .where(
+            trades.c.account_id == position.account_id,
+            trades.c.symbol == position.symbol,
+            _from(trades.c.time, trades.c.exec_id, point.key),
+        )
+        .order_by(trades.c.time, trades.c.exec_id)
+    ).mappings()
+    executions = [execution_of(row) for row in rows if row["exec_id"] != without]
+    skips = bool(executions) and executions[0].key == point.key
+    _insert(conn, replay(executions, point.skip if skips else ZERO), {item.exec_id: item for item in executions})
+
+
+def _insert(conn: Connection, matching: Matching, executions: Mapping[str, Execution]) -> None:
+    if not matching.episodes:
+        return
+    conn.execute(_ADD_TRIPS, [_row(episode) for episode in matching.episodes])
+    open_lots = {(trip, lot.exec_id): lot for trip, lots in matching.lots.items() for lot in lots}
+    conn.execute(
+        _ADD_LEGS,
+        [
+            _leg(fill, executions[fill.exec_id].multiplier, open_lots.get((fill.round_trip_id, fill.exec_id)))
+            for fill in matching.fills
+        ],
+    )
+
+
+def _apply(conn: Connection, current: Episode | None, change: Change, execution: Execution) -> None:
+    """What `advance` says, as rows."""
+    for episode in change.episodes:
+        row = _row(episode)
+        if current is not None and episode.id == current.id:
+            conn.execute(_FORGET, {"trip": episode.id})
+            conn.execute(_ADVANCE, {"trip": episode.id, **row})
+        else:
+            conn.execute(_ADD_TRIPS, row)
+    if current is not None and change.used:
+        conn.execute(
+            _USE_LOT,
+            [
+                {"trip": current.id, "entry": use.exec_id, "quantity_left": use.quantity_left, "fee_left": use.fee_left}
+                for use in change.used
+            ],
+        )
+    conn.execute(
+        _ADD_LEGS,
+        [_leg(fill, execution.multiplier, change.added if fill.role == "entry" else None) for fill in change.fills],
+    )
+
+
+def _leg(fill: Fill, multiplier: Decimal, lot: Lot | None) -> dict[str, Any]:
+    return {
+        "round_trip_id": fill.round_trip_id,
+        "exec_id": fill.exec_id,
+        "role": fill.role,
+        "time": fill.time,
+        "price": fill.price,
+        "multiplier": multiplier,
+        "quantity": fill.quantity,
+        "fee": fill.fee,
+        "realized": money(fill.realized),
+        "open_quantity": ZERO if lot is None else lot.quantity,
+        "open_fee": ZERO if lot is None else lot.fee,
+    }
+
+
+def _row(episode: Episode) -> dict[str, Any]:
+    view = round_trip(episode, (), ())
+    contract = parse_contract(episode.symbol)
+    return {
+        "id": episode.id,
+        "account_id": episode.account_id,
+        "instrument": episode.symbol,
+        "direction": view.direction,
+        "multiplier": episode.multiplier,
+        "entry_avg_price": view.entry_avg_price,
+        "exit_avg_price": view.exit_avg_price,
+        "total_quantity": episode.entry_quantity,
+        "exit_quantity": episode.exit_quantity,
+        "open_quantity": episode.open_quantity,
+        "realized_pnl": None if view.status == "open" else money(episode.realized),
+        "matched_fees": episode.matched_fees,
+        "total_commission": episode.fees,
+        "opened_at": episode.opened_at,
+        "opened_by": episode.opened_by,
+        "opened_skip": episode.opened_skip,
+        "last_at": episode.last_at,
+        "last_by": episode.last_by,
+        "closed_at": view.closed_at,
+        "status": view.status,
+        "holding_period_seconds": view.holding_period_seconds,
+        "expires_on": None if contract is None else contract.expiry,
+        "entry_value": episode.entry_value,
+        "exit_value": episode.exit_value,
+        "gross": episode.gross,
+    }

@@ -1,0 +1,197 @@
+"""`/analytics`: the edge, its steadiness, its risk, and single trades judged."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import cast
+
+from aiohttp import web
+from sqlalchemy import Connection, select
+
+from .. import judgement, results
+from ..analytics.answers import to_json
+from ..analytics.drawdown import drawdown
+from ..analytics.excursion import SPANS, Resolution
+from ..analytics.expectancy import Expectancy, expectancy
+from ..analytics.options import OptionFill, OptionsStrategy, detect
+from ..analytics.review import Review, review_trade, review_week, within_budget
+from ..analytics.sqn import sqn
+from ..analytics.strategies import breakdown
+from ..errors import BudgetExceeded, NotFound, Unavailable
+from ..expiry import settle_due
+from ..fields import Fields
+from ..inputs import aliased, page, period
+from ..results import Scope
+from ..routing import READ, WRITE, Ask, Route, reply
+from ..tables import trades
+
+__all__ = ["ROUTES"]
+
+_FREE = Decimal(0)
+"""What a review by rules costs, in cents."""
+
+
+async def show_expectancy(ask: Ask) -> web.StreamResponse:
+    scope = _scope(ask)
+    fields = Fields(ask.query)
+    strategy = fields.text("strategy", None, least=1, most=200)
+    fields.done()
+
+    def job(conn: Connection) -> Expectancy:
+        if strategy is None:
+            sums, streaks = results.moments(conn, scope), results.streaks(conn, scope)
+            slippage = results.average_slippage(conn, scope)
+        else:
+            (sums, streaks), slippage = results.of_strategy(conn, scope, strategy), None
+        return expectancy(
+            sums,
+            streaks=streaks,
+            avg_slippage=slippage,
+            period=scope.period.text,
+            account_id=scope.account_id,
+            strategy=strategy,
+        )
+
+    await settle_due(ask.db)
+    return reply(to_json(await ask.db.read(job)))
+
+
+async def show_drawdown(ask: Ask) -> web.StreamResponse:
+    """The simulation runs on worker threads; other requests are answered meanwhile."""
+    scope = _scope(ask)
+    fields = Fields(ask.query)
+    simulations = fields.integer("simulations", 10_000, least=100, most=100_000)
+    risk = fields.decimal("risk_pct", Decimal(1), above=0, most=100)
+    horizon = fields.integer("horizon", 100, least=1, most=1_000)
+    seed = fields.integer("seed", None, least=0, most=2**63 - 1)
+    fields.done()
+    await settle_due(ask.db)
+    found = await ask.db.read(lambda conn: results.results(conn, scope))
+    stopping = ask.backend.stop_requested
+
+    def checkpoint(done: int, wanted: int) -> None:
+        if stopping.is_set():  # a simulation does not hold up the end of the process
+            raise Unavailable("shutting_down", "The backend is ending; ask again.")
+
+    answer = await ask.backend.work(
+        "figures",
+        lambda: drawdown(
+            found,
+            simulations=simulations,
+            risk_pct=float(risk),
+            horizon=horizon,
+            seed=seed,
+            account_id=scope.account_id,
+            checkpoint=checkpoint,
+        ),
+    )
+    return reply(to_json(answer))
+
+
+async def show_sqn(ask: Ask) -> web.StreamResponse:
+    scope = _scope(ask)
+    await settle_due(ask.db)
+    sums, unit = await ask.db.read(lambda conn: results.risk_moments(conn, scope))
+    return reply(to_json(sqn(sums, unit, period=scope.period.text, account_id=scope.account_id)))
+
+
+async def strategy_breakdown(ask: Ask) -> web.StreamResponse:
+    scope = _scope(ask)
+    await settle_due(ask.db)
+    groups, everything = await ask.db.read(lambda conn: results.by_strategy(conn, scope))
+    return reply(to_json(breakdown(groups, everything, period=scope.period.text, account_id=scope.account_id)))
+
+
+async def execution_quality(ask: Ask) -> web.StreamResponse:
+    """Of one trade, or without `trade_id` a page of all."""
+    fields = Fields(aliased(ask.query, {"trade_exec_id": "trade_id"}))
+    exec_id = fields.text("trade_id", None, least=1, most=128)
+    account_id = fields.text("account_id", None, most=128)
+    wanted = page(fields, 50, 200)
+    fields.done()
+    if exec_id is not None:
+        return reply(to_json(await ask.db.read(lambda conn: judgement.score(conn, exec_id))))
+    answer = await ask.db.read(lambda conn: judgement.scored(conn, account_id, wanted))
+    answer["items"] = [to_json(mark) for mark in answer["items"]]
+    if not answer["total"]:
+        answer["hint"] = "No trades to score; record fills with create_trade."
+    return reply(answer)
+
+
+async def excursion(ask: Ask) -> web.StreamResponse:
+    exec_id = ask.path["exec_id"]
+    fields = Fields(await ask.json())
+    wanted = fields.choice("resolution", SPANS, None)
+    fields.done()
+    now = datetime.now(UTC)
+    await settle_due(ask.db)
+    found = await ask.db.write(lambda conn: judgement.enrich(conn, exec_id, cast(Resolution | None, wanted), now))
+    return reply(to_json(found))
+
+
+async def options_strategy(ask: Ask) -> web.StreamResponse:
+    """Reads only; asking twice is asking once."""
+    fields = Fields(await ask.json())
+    given = fields.texts("leg_exec_ids", least=2, most=100)
+    ids = list(dict.fromkeys(given))
+    if not fields.errors and len(ids) < 2:
+        fields.wrong("leg_exec_ids", "must name two different executions")
+    fields.done()
+
+    def job(conn: Connection) -> OptionsStrategy:
+        rows = conn.execute(select(trades).where(trades.c.exec_id.in_(ids))).mappings().all()
+        missing = [name for name in ids if name not in {row["exec_id"] for row in rows}]
+        if missing:
+            raise NotFound("trade", ", ".join(missing), "list_trades shows the recorded ones.")
+        return detect(
+            OptionFill(
+                row["exec_id"],
+                row["symbol"],
+                1 if row["action"] == "BOT" else -1,
+                row["quantity"],
+                row["price"],
+                row["multiplier"],
+            )
+            for row in rows
+        )
+
+    return reply(to_json(await ask.db.read(job)))
+
+
+async def ai_review(ask: Ask) -> web.StreamResponse:
+    """By rules: no network, no cost, so only a cap below nothing could refuse it."""
+    fields = Fields(aliased(await ask.json(), {"trade_id": "trade_exec_id"}))
+    exec_id = fields.text("trade_exec_id", least=1, most=128)
+    kind = fields.choice("review_type", ("single", "weekly"), "single")
+    cap = fields.decimal("budget_cap", None, least=0)
+    fields.done()
+    if not within_budget(_FREE, cap):
+        raise BudgetExceeded("budget_exceeded", f"The review would cost {_FREE} cents, more than the cap of {cap}.")
+
+    def job(conn: Connection) -> Review:
+        if kind == "single":
+            return review_trade(judgement.facts_of_trade(conn, exec_id), cap)
+        return review_week(judgement.facts_of_week(conn, exec_id), exec_id, cap)
+
+    await settle_due(ask.db)
+    return reply(to_json(await ask.db.read(job)))
+
+
+def _scope(ask: Ask) -> Scope:
+    fields = Fields(ask.query)
+    account_id = fields.text("account_id", None, most=128)
+    fields.done()
+    return Scope(account_id or None, period(ask.query, "all"))
+
+
+ROUTES = (
+    Route("GET", "/analytics/expectancy", READ, show_expectancy),
+    Route("GET", "/analytics/drawdown", READ, show_drawdown),
+    Route("GET", "/analytics/sqn", READ, show_sqn),
+    Route("GET", "/analytics/strategy-breakdown", READ, strategy_breakdown),
+    Route("GET", "/analytics/execution-quality", READ, execution_quality),
+    Route("POST", "/analytics/excursion/{exec_id}", WRITE, excursion),
+    Route("POST", "/analytics/options-strategy", READ, options_strategy),
+    Route("POST", "/analytics/ai-review", READ, ai_review),
+)

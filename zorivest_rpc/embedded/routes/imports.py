@@ -1,0 +1,67 @@
+"""`/import`: trades from files that brokers export, and what was imported when."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from .. import import_store
+from ..fields import Fields
+from ..imports.broker import import_broker_file
+from ..imports.broker_pdf import import_broker_pdf
+from ..imports.drafts import BrokerHints, BrokerImport
+from ..inputs import identifier, page
+from ..routing import READ, WRITE, Ask, Route, reply
+from ..uploads import BODY, Importer, form_with_file, read_file
+
+__all__ = ["ROUTES"]
+
+
+async def import_csv(ask: Ask) -> web.StreamResponse:
+    """CSV in any known layout, or the XML of a Flex query."""
+    return await _import(ask, import_broker_file, "broker_csv")
+
+
+async def import_pdf(ask: Ask) -> web.StreamResponse:
+    return await _import(ask, import_broker_pdf, "broker_pdf")
+
+
+async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind: str) -> web.StreamResponse:
+    actor = ask.session.actor
+    form, upload = await form_with_file(ask)
+    fields = Fields(form.fields)
+    account_id = identifier(fields, "account_id")
+    broker = fields.text("broker_hint", "auto", most=64)
+    fields.done()
+    settings = ask.backend.settings()
+    auto_create = await settings.value("accounts.auto_create")
+    hints = BrokerHints(
+        account_id=account_id,
+        broker=broker.strip() or "auto",
+        file_name=upload.filename,
+        timezone=await settings.value("import.timezone"),
+    )
+    found = await read_file(ask, importer, upload, hints)
+    return reply(
+        await ask.db.write(
+            lambda conn: import_store.store(
+                conn, found, kind=kind, file_name=upload.filename, actor=actor, auto_create=auto_create
+            )
+        )
+    )
+
+
+async def list_batches(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    wanted = page(fields, 20)
+    fields.done()
+    answer = await ask.db.read(lambda conn: import_store.batches(conn, wanted))
+    if not answer["total"]:
+        answer["hint"] = "Nothing was imported yet; import_broker_csv and import_bank_statement read files."
+    return reply(answer)
+
+
+ROUTES = (
+    Route("POST", "/import/csv", WRITE, import_csv, BODY),
+    Route("POST", "/import/pdf", WRITE, import_pdf, BODY),
+    Route("GET", "/import/batches", READ, list_batches),
+)

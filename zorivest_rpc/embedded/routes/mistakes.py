@@ -1,0 +1,67 @@
+"""`/mistakes`: tagging them and adding them up."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from sqlalchemy import Connection
+
+from .. import mistake_log, results
+from ..analytics.answers import to_json
+from ..analytics.mistakes import CATEGORIES, MistakeSummary, mistake_summary, parse_category
+from ..expiry import settle_due
+from ..fields import Fields
+from ..inputs import aliased, page, period
+from ..results import Scope
+from ..routing import READ, WRITE, Ask, Route, reply
+
+__all__ = ["ROUTES"]
+
+
+async def track(ask: Ask) -> web.StreamResponse:
+    actor = ask.session.actor
+    fields = Fields(aliased(await ask.json(), {"trade_id": "trade_exec_id"}))
+    exec_id = fields.text("trade_exec_id", least=1, most=128)
+    text = fields.text("category", least=1, most=64)
+    category = parse_category(text)
+    if text.strip() and category is None:
+        fields.wrong("category", f'"{text}" is none of {", ".join(CATEGORIES)}')
+    values = {
+        "category": category,
+        "estimated_cost": fields.decimal("estimated_cost", None, least=0),
+        "notes": fields.text("notes", ""),
+    }
+    fields.done()
+    return reply(await ask.db.write(lambda conn: mistake_log.add(conn, exec_id, values, actor)), 201)
+
+
+async def list_all(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    exec_id = fields.text("trade_id", None, least=1, most=128)
+    wanted = page(fields)
+    fields.done()
+    return reply(await ask.db.read(lambda conn: mistake_log.listed(conn, exec_id, wanted)))
+
+
+async def summary(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    account_id = fields.text("account_id", None, most=128)
+    fields.done()
+    scope = Scope(account_id or None, period(ask.query, "ytd"))
+
+    def job(conn: Connection) -> MistakeSummary:
+        return mistake_summary(
+            mistake_log.sums(conn, scope),
+            baseline=results.moments(conn, scope),
+            period=scope.period.text,
+            account_id=scope.account_id,
+        )
+
+    await settle_due(ask.db)
+    return reply(to_json(await ask.db.read(job)))
+
+
+ROUTES = (
+    Route("POST", "/mistakes", WRITE, track),
+    Route("GET", "/mistakes", READ, list_all),
+    Route("GET", "/mistakes/summary", READ, summary),
+)

@@ -1,0 +1,161 @@
+"""`/trades`: recording, finding, changing and deleting executions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from aiohttp import web
+
+from .. import trades
+from ..costs import FEE_TYPES
+from ..errors import Invalid
+from ..fields import Fields
+from ..inputs import identifier, page, period
+from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..symbols import Instrument, parse_instrument
+
+__all__ = ["ROUTES"]
+
+_MOST_CHARGES = 50
+
+
+async def create(ask: Ask) -> web.StreamResponse:
+    body = await ask.json()
+    draft = _draft(body)
+    actor = ask.session.actor
+    auto_create = await ask.backend.settings().value("accounts.auto_create")
+    shown, twin = await ask.db.write(lambda conn: trades.insert(conn, draft, actor=actor, auto_create=auto_create))
+    answer = {"status": "created", "exec_id": draft.exec_id, "trade": shown}
+    if twin is not None:
+        answer["possible_duplicate_of"] = twin
+    return reply(answer, 201)
+
+
+async def list_all(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    wanted = page(fields)
+    account_id = fields.text("account_id", None, most=128)
+    search = fields.text("search", None, most=200)
+    sort = fields.choice("sort", [sign + name for name in trades.SORTS for sign in ("", "-")], "-time")
+    fields.done()
+    span = period(ask.query, "all")
+    answer = await ask.db.read(
+        lambda conn: trades.listed(conn, wanted, account_id=account_id, search=search, sort=sort, period=span)
+    )
+    if not answer["total"]:
+        answer["hint"] = "No trades here; record fills with create_trade or load a statement with import_broker_csv."
+    return reply(answer)
+
+
+async def show(ask: Ask) -> web.StreamResponse:
+    exec_id = ask.path["exec_id"]
+    return reply(await ask.db.read(lambda conn: trades.shown(conn, exec_id)))
+
+
+async def change(ask: Ask) -> web.StreamResponse:
+    exec_id, actor = ask.path["exec_id"], ask.session.actor
+    fields = Fields(await ask.json())
+    wanted: dict[str, Any] = {
+        "notes": fields.text("notes", None),
+        "commission": fields.decimal("commission", None),
+        "fees": fields.decimal("fees", None),
+        "realized_pnl": fields.decimal("realized_pnl", None),
+        "time": fields.moment("time", None),
+        "instrument": fields.text("instrument", None, least=1, most=128),
+        "action": fields.choice("action", ("BOT", "SLD"), None),
+        "quantity": fields.decimal("quantity", None, above=0, places=8),
+        "price": fields.decimal("price", None, least=0, places=8),
+        "account_id": identifier(fields, "account_id", None),
+    }
+    what = None if wanted["instrument"] is None else _instrument(fields, wanted["instrument"])
+    fields.done()
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    auto_create = await ask.backend.settings().value("accounts.auto_create")
+    return reply(
+        await ask.db.write(
+            lambda conn: trades.change(conn, exec_id, changes, what, actor=actor, auto_create=auto_create)
+        )
+    )
+
+
+async def delete(ask: Ask) -> web.StreamResponse:
+    exec_id, actor = ask.path["exec_id"], ask.session.actor
+    await ask.db.write(lambda conn: trades.delete(conn, exec_id, actor))
+    return no_content()
+
+
+def _draft(body: dict[str, Any]) -> trades.Draft:
+    fields = Fields(body)
+    instrument = fields.text("instrument", least=1, most=128)
+    draft = trades.Draft(
+        exec_id=identifier(fields, "exec_id"),
+        time=fields.moment("time", datetime.now(UTC)),
+        instrument=instrument.strip(),
+        what=_instrument(fields, instrument),
+        action=fields.choice("action", ("BOT", "SLD")),
+        quantity=fields.decimal("quantity", above=0, places=8),
+        price=fields.decimal("price", least=0, places=8),
+        account_id=identifier(fields, "account_id"),
+        commission=fields.decimal("commission", Decimal(0)),
+        fees=fields.decimal("fees", Decimal(0)),
+        realized_pnl=fields.decimal("realized_pnl", Decimal(0)),
+        notes=fields.text("notes", ""),
+        multiplier=fields.decimal("multiplier", None, above=0, most=10**6, places=8),
+        order_id=fields.text("order_id", None, least=1, most=128),
+        broker=fields.text("broker", None, least=1, most=64),
+        nbbo_bid=fields.decimal("nbbo_bid", None, least=0, places=8),
+        nbbo_ask=fields.decimal("nbbo_ask", None, least=0, places=8),
+        charges=_charges(fields, body.get("ledger")),
+    )
+    if draft.charges and sum(charge.amount for charge in draft.charges) != draft.commission + draft.fees:
+        fields.wrong("ledger", "must add up to commission plus fees")
+    fields.done()
+    return draft
+
+
+def _instrument(fields: Fields, text: str) -> Instrument:
+    nothing = Instrument("", "EQUITY", "", Decimal(1))
+    if not text.strip():
+        return nothing
+    try:
+        found = parse_instrument(text)
+    except ValueError as exc:
+        fields.wrong("instrument", str(exc))
+        return nothing
+    if len(found.symbol) > 64 or len(found.underlying) > 32:
+        fields.wrong("instrument", "is too long for a symbol; at most 32 characters and the terms of an option")
+    return found
+
+
+def _charges(fields: Fields, ledger: Any) -> tuple[trades.Charge, ...]:
+    """The fees line by line, where a caller knows them."""
+    if ledger is None:
+        return ()
+    if not isinstance(ledger, list) or len(ledger) > _MOST_CHARGES:
+        fields.wrong("ledger", f"must be a list of at most {_MOST_CHARGES} fees")
+        return ()
+    charges = []
+    for line in ledger:
+        part = Fields(line if isinstance(line, dict) else {})
+        charges.append(
+            trades.Charge(
+                part.choice("fee_type", FEE_TYPES),
+                part.decimal("amount"),
+                part.text("description", "", most=500),
+                part.flag("is_estimated", False),
+            )
+        )
+        if part.errors:
+            fields.wrong("ledger", str(Invalid(part.errors).detail["errors"]))
+    return tuple(charges)
+
+
+ROUTES = (
+    Route("POST", "/trades", WRITE, create),
+    Route("GET", "/trades", READ, list_all),
+    Route("GET", "/trades/{exec_id}", READ, show),
+    Route("PUT", "/trades/{exec_id}", WRITE, change),
+    Route("DELETE", "/trades/{exec_id}", WRITE, delete),
+)

@@ -1,0 +1,224 @@
+"""Confirmation: a call that moves money or data runs only if somebody said so, once, for exactly this call.
+
+A client whose user can be asked is asked with a form. Any other has to fetch a token and repeat the call with it. A
+token is good for one minute and one call of one tool, in one session and for one tenant, and, where it was fetched with
+the arguments, for those arguments alone. Whether a client is asked at all is decided elsewhere and passed in.
+
+Checking and spending a token happens without waiting, so no two calls can spend the same one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Final
+
+import msgspec
+
+from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
+from zorivest_rpc.catalog.spec import ToolSpec, defaults
+from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
+from zorivest_rpc.protocol.jsonrpc import Json, dumps
+
+__all__ = ["ARGUMENT", "TOKEN_SECONDS", "Confirmation", "digest"]
+
+ARGUMENT: Final = "confirmation_token"
+TOKEN_SECONDS: Final = 60
+_REMEMBERED: Final = 600.0  # how long "expired" and "used" can be told from "unknown"
+_MOST: Final = 10_000
+_SHOWN: Final = 200
+_QUESTION: Final = "confirm-"
+
+
+class _Token(msgspec.Struct):
+    """What a token, or a question, is bound to; `arguments` is None where a token was fetched without them."""
+
+    action: str
+    tenant: str
+    session: str
+    arguments: str | None
+    issued: float
+    asked: bool = False  # a question that was put to the user, and no token
+    spent: bool = False
+
+    def same_as(self, other: _Token) -> bool:
+        bound = (self.action, self.tenant, self.session, self.arguments, self.asked)
+        return bound == (other.action, other.tenant, other.session, other.arguments, other.asked)
+
+
+def digest(spec: ToolSpec, arguments: Mapping[str, Json]) -> str:
+    """The arguments in one spelling: order, defaults and the form of a number make no difference."""
+    filled = {**defaults(spec), **arguments}
+    filled.pop(ARGUMENT, None)
+    return sha256(dumps(_canonical(filled))).hexdigest()
+
+
+def _canonical(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _canonical(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_canonical(entry) for entry in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def _session(call: Call) -> str:
+    """A session id where there is one, else the principal; on stdio neither, and the process is the session."""
+    return call.session.key or call.session.principal
+
+
+class Confirmation:
+    """The tokens in force, and the layer for the gated tools."""
+
+    def __init__(
+        self,
+        gated: Mapping[str, ToolSpec],
+        asks: Callable[[Call], bool],
+        *,
+        tenant: Callable[[Call], str] = lambda call: "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`gated` are the tools that can be confirmed; `asks` says whether this call's client is asked by us."""
+        self._gated = gated
+        self._asks = asks
+        self._tenant = tenant
+        self._clock = clock
+        self._tokens: dict[str, _Token] = {}
+
+    # --- the layer
+
+    async def __call__(self, call: Call, inner: Handler) -> Outcome:
+        if self._asks(call):
+            spec = self._gated[call.name]
+            question = _question(spec, call.arguments)
+            if call.can_ask(question):
+                self._ask(call, spec, question)
+            else:
+                self._spend(call, spec)
+        if ARGUMENT in call.arguments:
+            call.arguments = {name: value for name, value in call.arguments.items() if name != ARGUMENT}
+        return await inner(call)
+
+    def _ask(self, call: Call, spec: ToolSpec, question: Ask) -> None:
+        """Every question has a name of its own, bound like a token: a yes serves one call, the one it was given to."""
+        asked = _Token(call.name, self._tenant(call), _session(call), digest(spec, call.arguments), self._clock(), True)
+        for key, answer in call.answers.items():
+            held = self._tokens.get(_name(key)) if key.startswith(_QUESTION) else None
+            if held is None or not held.same_as(asked):
+                continue
+            if held.spent:
+                raise _refused(
+                    "used", "This confirmation has been used; it is good for one call.", "Call again to be asked again"
+                )
+            held.spent = True
+            content = answer.get("content")
+            if answer.get("action") == "accept" and isinstance(content, dict) and content.get("confirm") is True:
+                return
+            raise ConfirmationRequired(
+                f"The user did not confirm {call.name}; nothing was done. Repeat it only if the user asks for it.",
+                code="confirmation_declined",
+                next="Ask the user what to do instead.",
+            )
+        key = _QUESTION + token_urlsafe(12)
+        self._remember(key, asked)
+        call.need(key, question)
+
+    def _spend(self, call: Call, spec: ToolSpec) -> None:
+        name, given = call.name, call.arguments.get(ARGUMENT)
+        fetch = f'Call get_confirmation_token with action "{name}" and repeat the call with its token'
+        if not given:
+            raise ConfirmationRequired(
+                f"{name} needs a confirmation. Show the user what will be done; if they agree, call "
+                f'get_confirmation_token with action "{name}" and repeat the call with its token as {ARGUMENT} within '
+                f"{TOKEN_SECONDS} seconds.",
+                code="confirmation_missing",
+                next=fetch + ".",
+            )
+        token = self._tokens.get(_name(str(given)))
+        if token is None or token.asked:
+            raise _refused("unknown", "This confirmation token is not one of this server's.", fetch)
+        if token.session != _session(call) or token.tenant != self._tenant(call):
+            raise _refused("other_session", "This confirmation token was issued to another session.", fetch)
+        if token.spent:
+            raise _refused("used", "This confirmation token has been used; a token is good for one call.", fetch)
+        if self._clock() - token.issued >= TOKEN_SECONDS:
+            raise _refused("expired", f"This confirmation token is older than {TOKEN_SECONDS} seconds.", fetch)
+        if token.action != name:
+            raise _refused("other_arguments", f"This confirmation token is for {token.action}, not for {name}.", fetch)
+        if token.arguments is not None and token.arguments != digest(spec, call.arguments):
+            raise _refused("other_arguments", "This confirmation token was issued for other arguments.", fetch)
+        token.spent = True
+
+    # --- what get_confirmation_token does
+
+    async def issue(self, call: Call, backend: Backend) -> dict[str, Json]:
+        """A token for the action that this call of get_confirmation_token names.
+
+        The backend issues it, and we remember what it is bound to; a backend without that route leaves both to us."""
+        action, summary = call.arguments["action"], call.arguments["params_summary"]
+        spec = self._gated.get(action)
+        if spec is None:
+            raise ToolError(
+                f'"{action}" needs no confirmation token; only {", ".join(self._gated)} do. Call it directly.',
+                code="unknown_destructive_action",
+                next="Call the tool directly.",
+            )
+        arguments = call.arguments.get("arguments")
+        bound = None if arguments is None else digest(spec, arguments)
+        body = {"action": action, "params_summary": summary}
+        if bound is not None:
+            body["params_hash"] = bound
+        asked = self._clock()  # the minute begins when the backend's does, not when its answer arrives
+        try:
+            answer = (await backend.ask("POST", "/confirmation-tokens", body=body)).value
+        except BackendError as error:
+            if error.status != 404:
+                raise
+            answer = {"token": "ctk_" + token_urlsafe(16)}
+        token = answer.get("token") if isinstance(answer, dict) else None
+        if not isinstance(token, str) or not token:
+            raise BackendError(200, "The backend issued no confirmation token. Try again.", code="bad_answer")
+        self._remember(token, _Token(action, self._tenant(call), _session(call), bound, asked))
+        return {
+            "token": token,
+            "action": action,
+            "params_summary": summary,
+            "expires_in_seconds": TOKEN_SECONDS,
+            "instruction": f"Pass this token as the {ARGUMENT} parameter when calling {action}.",
+        }
+
+    def _remember(self, token: str, bound: _Token) -> None:
+        """Tokens are kept in the order of their issue, so the old ones are in front."""
+        tokens, now = self._tokens, self._clock()
+        while tokens:
+            first = next(iter(tokens))
+            if len(tokens) < _MOST and now - tokens[first].issued < _REMEMBERED:
+                break
+            del tokens[first]
+        tokens[_name(token)] = bound
+
+
+def _name(token: str) -> str:
+    """Tokens are looked up by their hash: a lookup's duration tells nothing, and a dump of memory gives none away."""
+    return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _refused(why: str, what: str, fetch: str) -> ConfirmationRequired:
+    advice = fetch + "."
+    return ConfirmationRequired(f"{what} Nothing was done. {advice}", code=f"confirmation_{why}", next=advice)
+
+
+def _question(spec: ToolSpec, arguments: Mapping[str, Json]) -> Ask:
+    shown = "; ".join(f"{name}: {_shown(value)}" for name, value in arguments.items() if name != ARGUMENT)
+    return form(
+        f"{spec.title}: {spec.description.minimal} " + (f"({shown}) " if shown else "") + "Go ahead?",
+        {"confirm": {"type": "boolean", "title": "Yes, do it", "description": f"Run {spec.name} now."}},
+    )
+
+
+def _shown(value: Json) -> str:
+    words = value if isinstance(value, str) else dumps(value).decode()
+    return words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"

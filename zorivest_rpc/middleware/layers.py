@@ -1,0 +1,35 @@
+"""The order of the layers around a tool, said once: metrics → guard → confirmation → handler.
+
+A layer that does not concern a tool is not in its chain, so there is nothing to skip while it runs."""
+
+from __future__ import annotations
+
+from zorivest_rpc.call import Handler, Middleware, chain
+from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.middleware.confirmation import Confirmation
+from zorivest_rpc.middleware.guard import Guard
+from zorivest_rpc.middleware.metrics import Metrics
+
+__all__ = ["around"]
+
+
+def around(
+    spec: ToolSpec,
+    handler: Handler,
+    *,
+    metrics: Metrics | None,
+    guard: Guard,
+    confirmation: Confirmation,
+    travelling: Handler | None = None,
+) -> Handler:
+    """The chain of one tool; `travelling` is its handler in the form that takes the guard's question along.
+
+    Without `metrics` for a tool whose work is another call that is measured itself."""
+    layers: list[Middleware] = [] if metrics is None else [metrics]
+    if spec.confirm:
+        if spec.guarded:
+            layers.append(guard.look(spec))
+        layers.append(confirmation)
+    if spec.guarded:
+        layers.append(guard.innermost(spec, travelling))
+    return chain(handler, *layers)

@@ -1,0 +1,88 @@
+"""What happens to a call of the journal: metrics, guard, confirmation, handler; the chain of each tool, built once.
+
+Imported with the first call, not at start: nothing of it is needed to say which tools there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from zorivest_rpc.audience import Audience
+from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.call import Call, Handler
+from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.middleware.confirmation import Confirmation
+from zorivest_rpc.middleware.guard import Guard
+from zorivest_rpc.middleware.layers import around
+from zorivest_rpc.middleware.metrics import Metrics
+from zorivest_rpc.modes.detect import asks_for_confirmation
+from zorivest_rpc.modes.present import concise, identifiers, kept_fields
+from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.tools.files import ImportRoots
+from zorivest_rpc.tools.rest import rest_handler
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """`python` are the handlers of the tools that have logic of their own, by the name their file gives."""
+
+    def __init__(
+        self,
+        audience: Audience,
+        backend_for: Callable[[Call], Backend],
+        metrics: Metrics,
+        *,
+        confirm: str,
+        roots: ImportRoots,
+    ) -> None:
+        self._audience = audience
+        self._backend_for = backend_for
+        self._roots = roots
+        self._confirm = confirm
+        self._ids = identifiers(audience.definitions.tools)
+        self._kept: dict[str, frozenset[str] | None] = {}
+        self._chains: dict[str, Handler] = {}
+        self._python: Mapping[str, Handler] = {}
+        self.metrics = metrics
+        self.guard = Guard(backend_for)
+        gated = {spec.name: spec for spec in audience.definitions.tools if spec.confirm}
+        self.confirmation = Confirmation(gated, self._asks)
+
+    def use(self, python: Mapping[str, Handler]) -> None:
+        self._python = python
+
+    def handler(self, name: str) -> Handler:
+        found = self._chains.get(name)
+        if found is None:
+            found = self._chains[name] = self._build(self._audience.specs[name])
+        return found
+
+    def _build(self, spec: ToolSpec) -> Handler:
+        """A layer that does not concern the tool is not in its chain."""
+        if spec.python is not None:
+            handler, travelling = self._python[spec.python], None
+        else:
+            handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
+            travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
+        return around(
+            spec,
+            handler,
+            metrics=None if spec.name == "call_tool" else self.metrics,  # the tool it calls is measured itself
+            guard=self.guard,
+            confirmation=self.confirmation,
+            travelling=travelling,
+        )
+
+    def _asks(self, call: Call) -> bool:
+        profile = self._audience.profile(call.session)
+        return asks_for_confirmation(profile, self._confirm, dispatched=call.dispatched)  # type: ignore[arg-type]
+
+    def shown(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
+        """In full or in brief, as this call's client is served."""
+        if self._audience.profile(call.session).results == "detailed":
+            return payload
+        kept = self._kept.get(call.name, ...)
+        if kept is ...:
+            kept = self._kept[call.name] = kept_fields(self._audience.specs[call.name], self._ids)
+        return concise(payload, kept)  # type: ignore[no-any-return]

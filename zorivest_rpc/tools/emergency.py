@@ -1,0 +1,58 @@
+"""The panic button and its release. Both stand outside the guard, and neither claims what the backend did not say."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zorivest_rpc.call import Call, Handler, Outcome
+from zorivest_rpc.errors import ToolError
+from zorivest_rpc.tools.kit import Kit, Written, bad_answer
+
+__all__ = ["Emergency"]
+
+_LONGEST_REASON: Final = 100  # characters that a backend stores with a lock
+_BOTH_WAYS: Final = "in the desktop app under Settings → MCP Guard, or with zorivest_emergency_unlock"
+
+
+class Emergency:
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"emergency_stop": self.stop, "emergency_unlock": self.unlock}
+
+    async def stop(self, call: Call) -> Outcome:
+        """Locking a locked guard changes nothing, so it is tried again where it got no answer."""
+        reason = self._kit.arguments(call)["reason"].strip()[:_LONGEST_REASON] or "agent_self_lock"
+        written = await self._kit.write(call, "POST", "/mcp-guard/lock", {"reason": reason}, repeatable=True)
+        if _locked(written, "/mcp-guard/lock") is not True:
+            raise ToolError(
+                "The backend took the request and still reports an unlocked guard; the tools are NOT stopped.",
+                code="still_unlocked",
+                next="Stop the backend, or lock it in the desktop app under Settings → MCP Guard.",
+            )
+        message = (
+            f"🔒 MCP guard locked (reason: {reason}). Every guarded tool is refused until somebody unlocks it: "
+            f"{_BOTH_WAYS}."
+        )
+        return self._kit.give(call, {"locked": True, "reason": reason}, message=message, receipt=written.receipt)
+
+    async def unlock(self, call: Call) -> Outcome:
+        """Sent once: a repetition could lift a lock that somebody set in between."""
+        written = await self._kit.write(call, "POST", "/mcp-guard/unlock")
+        if _locked(written, "/mcp-guard/unlock") is not False:
+            raise ToolError(
+                "The guard is still locked after the request to unlock it; guarded tools stay refused.",
+                code="still_locked",
+                next="Unlock it in the desktop app under Settings → MCP Guard; zorivest_diagnose shows its state.",
+            )
+        message = "🔓 MCP guard unlocked. Guarded tools work again; zorivest_emergency_stop locks them."
+        return self._kit.give(call, {"locked": False}, message=message, receipt=written.receipt)
+
+
+def _locked(written: Written, path: str) -> bool:
+    answer = written.reply.value
+    locked = answer.get("is_locked") if isinstance(answer, dict) else None
+    if not isinstance(locked, bool):
+        raise bad_answer(path, written.reply, "saying whether the guard is locked")
+    return locked

@@ -1,0 +1,122 @@
+"""Files that a tool may read: below the directories that the operator allowed, and nothing else.
+
+The name is resolved first, through every link, and judged then; what was opened is judged again, because a directory
+can be exchanged in between. Whether something exists outside the allowed directories is not told."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from zorivest_rpc.errors import FileRefused
+
+__all__ = ["ImportRoots", "LocalFile"]
+
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+class LocalFile(msgspec.Struct, frozen=True):
+    name: str
+    data: bytes
+
+
+class ImportRoots:
+    """The allowed directories and the size limit. Reading blocks, so it belongs on a thread."""
+
+    def __init__(self, roots: Iterable[str], limit: int = 50 * 1024 * 1024) -> None:
+        self.roots = tuple(os.path.realpath(os.path.expanduser(root)) for root in roots)
+        self._limit = limit
+
+    def read(self, path: str) -> LocalFile:
+        """The file at an absolute path, or at a path relative to one of the directories; FileRefused otherwise."""
+        if "\0" in path:
+            raise self._outside(path)
+        real = self._resolve(os.path.expanduser(path))
+        if real is None:
+            raise self._outside(path)
+        try:
+            handle = os.open(real, os.O_RDONLY | _NO_WAIT | _BINARY)
+        except FileNotFoundError:
+            raise FileRefused(
+                f'There is no file "{path}" below {self._allowed()}. Check the name, or move the file there.',
+                code="file_not_found",
+                next="Check the file name.",
+            ) from None
+        except OSError as exc:
+            raise self._unreadable(path, (exc.strerror or "cannot be opened").lower()) from None
+        try:
+            return LocalFile(os.path.basename(real), self._contents(handle, real, path))
+        except OSError as exc:
+            raise self._unreadable(path, (exc.strerror or "cannot be read").lower()) from None
+        finally:
+            os.close(handle)
+
+    def _resolve(self, path: str) -> str | None:
+        """The real path, if it lies below a root. Of a relative path the first that exists, else the first allowed."""
+        candidates = [path] if os.path.isabs(path) else [os.path.join(root, path) for root in self.roots]
+        allowed = [real for candidate in candidates if self._below(real := os.path.realpath(candidate))]
+        return next((real for real in allowed if os.path.lexists(real)), allowed[0] if allowed else None)
+
+    def _below(self, real: str) -> bool:
+        for root in self.roots:
+            try:
+                if real != root and os.path.commonpath((root, real)) == root:
+                    return True
+            except ValueError:  # another drive
+                continue
+        return False
+
+    def _contents(self, handle: int, real: str, path: str) -> bytes:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise self._unreadable(path, "it is not an ordinary file")
+        opened = self._opened(handle, real, facts)
+        if opened is None or not self._below(opened):
+            raise self._outside(path)
+        if facts.st_size > self._limit:
+            raise self._too_large(path, facts.st_size)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(self._limit + 1)
+        if len(data) > self._limit:  # it grew while it was read
+            raise self._too_large(path, len(data))
+        return data
+
+    def _opened(self, handle: int, real: str, facts: os.stat_result) -> str | None:
+        """The path of what was really opened, or None if it is not what was judged."""
+        if sys.platform == "linux":
+            try:
+                return os.readlink(f"/proc/self/fd/{handle}")
+            except OSError:
+                pass
+        now = os.path.realpath(real)
+        return now if os.path.samestat(os.stat(now), facts) else None
+
+    def _allowed(self) -> str:
+        return ", ".join(self.roots) or "no directory"
+
+    def _outside(self, path: str) -> FileRefused:
+        return FileRefused(
+            f'"{path}" is not in a directory that may be read. Allowed: {self._allowed()}. Move the file there, or '
+            "start the server with --import-root.",
+            code="file_outside_roots",
+            next="Move the file into an allowed directory.",
+        )
+
+    def _unreadable(self, path: str, why: str) -> FileRefused:
+        return FileRefused(
+            f'"{path}" cannot be read: {why}. Name an ordinary file below {self._allowed()}.',
+            code="file_unreadable",
+            next="Name an ordinary file.",
+        )
+
+    def _too_large(self, path: str, size: int) -> FileRefused:
+        return FileRefused(
+            f'"{path}" has {size} bytes, and at most {self._limit} are taken. Split the file.',
+            code="file_too_large",
+            next="Split the file.",
+        )

@@ -1,0 +1,131 @@
+"""What every tool with logic of its own is given: the backend of a call, the tool's own file, and the form of a result.
+
+A write goes through `write`: it carries a key, leaves a receipt, and a lost answer says with which tool to check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+from uuid import uuid4
+
+from msgspec import UNSET
+
+from zorivest_rpc.backend.interface import Reply
+from zorivest_rpc.call import Call, Outcome, fail, give
+from zorivest_rpc.catalog.spec import ToolSpec, defaults
+from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown, ToolError
+from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.tools.rest import RECEIPT_KEY, BackendFor, Shape
+
+__all__ = ["Kit", "Written", "bad_answer", "entries", "flagged", "segment"]
+
+
+class Written(NamedTuple):
+    """The answer to a write, and what accounts for it."""
+
+    reply: Reply
+    receipt: dict[str, Json]
+
+
+class Kit:
+    """`specs` are the tools by name; without `shape` every client is shown all of a payload."""
+
+    def __init__(
+        self,
+        backend_for: BackendFor,
+        specs: Mapping[str, ToolSpec],
+        *,
+        shape: Shape | None = None,
+        tenant: Callable[[Call], str] | None = None,
+    ) -> None:
+        self.backend_for = backend_for
+        self._specs = specs
+        self._shape = shape
+        self._tenant = tenant
+        self._defaults: dict[str, dict[str, Json]] = {}
+
+    def spec(self, call: Call) -> ToolSpec:
+        return self._specs[call.name]
+
+    def arguments(self, call: Call) -> dict[str, Json]:
+        """What was given, over the defaults of the tool's file."""
+        constant = self._defaults.get(call.name)
+        if constant is None:
+            constant = self._defaults[call.name] = defaults(self.spec(call))
+        return {**constant, **call.arguments}
+
+    async def write(
+        self, call: Call, method: str, path: str, body: Json = UNSET, *, repeatable: bool = False
+    ) -> Written:
+        """One request that changes something."""
+        spec, backend, key = self.spec(call), self.backend_for(call), uuid4().hex
+        try:
+            reply = await backend.ask(method, path, body=body, repeatable=repeatable, key=key)
+        except OutcomeUnknown as error:
+            check = (
+                f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
+            )
+            raise OutcomeUnknown(f"{error.text} {check or ''}".rstrip(), next=check) from None
+        receipt: dict[str, Json] = {
+            "changed": f"{method} {path}",
+            "status": reply.status,
+            "backend": backend.base_url,
+            "guard": "checked" if spec.guarded else "exempt",
+            "idempotency_key": key,
+            "request_id": reply.request_id,
+        }
+        tenant = "" if self._tenant is None else self._tenant(call)
+        if tenant:
+            receipt["tenant"] = tenant
+        return Written(reply, receipt)
+
+    def give(
+        self,
+        call: Call,
+        payload: dict[str, Json],
+        *,
+        message: str | None = None,
+        receipt: dict[str, Json] | None = None,
+    ) -> Outcome:
+        """A result as this client is shown it; `message` is for the model and always shown."""
+        shown = payload if self._shape is None else self._shape(call, payload)
+        outcome = give(shown if message is None else {**shown, "message": message})
+        if receipt is not None:
+            outcome.meta = {RECEIPT_KEY: receipt}
+        return outcome
+
+
+def flagged(payload: dict[str, Json], error: ToolError) -> Outcome:
+    """A failure that has more to say than a sentence: the object as it is, marked as the error that it reports."""
+    outcome = give(payload)
+    outcome.is_error = True
+    outcome.meta = fail(error).meta
+    return outcome
+
+
+def bad_answer(path: str, reply: Reply, expected: str) -> BackendError:
+    """The backend said yes and then something that cannot be used."""
+    return BackendError(
+        reply.status,
+        f"The backend answered {path} without {expected}. Its version may not fit this server's; zorivest_diagnose "
+        "shows it.",
+        code="bad_answer",
+        next="Compare the versions with zorivest_diagnose.",
+    )
+
+
+def entries(value: Json) -> list[dict[str, Json]]:
+    """The objects of a list that comes bare or as `items`; what is no object is left out."""
+    found = value.get("items") if isinstance(value, dict) else value
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
+def segment(name: str, value: str) -> str:
+    """One segment of a path. Dots alone would climb to another route, whatever their encoding."""
+    if value in ("", ".", ".."):
+        raise InvalidArguments(f'{name}: "{value}" is not an identifier. Give the exact one and call again.')
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError:
+        raise InvalidArguments(f"{name}: it is not valid Unicode. Give the exact identifier.") from None

@@ -1,0 +1,63 @@
+"""The explicit dict of the tools that have logic of their own: the name in a tool's file to its handler."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+
+from zorivest_rpc import __version__
+from zorivest_rpc.audience import Audience
+from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.call import Call, Handler
+from zorivest_rpc.middleware.metrics import Metrics
+from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.tools.accounts import AccountReview
+from zorivest_rpc.tools.desktop import Desktop, Processes, machine
+from zorivest_rpc.tools.diagnostics import Diagnostics
+from zorivest_rpc.tools.discovery import Discovery
+from zorivest_rpc.tools.emergency import Emergency
+from zorivest_rpc.tools.kit import Kit
+from zorivest_rpc.tools.rest import Shape
+from zorivest_rpc.tools.scheduling import Schedules
+from zorivest_rpc.tools.screenshots import Screenshots
+from zorivest_rpc.tools.service import Service
+from zorivest_rpc.tools.settings import LogSettings
+from zorivest_rpc.tools.tokens import Issue, Tokens
+
+__all__ = ["own_handlers"]
+
+
+def own_handlers(
+    audience: Audience,
+    backend_for: Callable[[Call], Backend],
+    *,
+    run: Callable[[str], Handler],
+    changed: Callable[[Session], None],
+    metrics: Metrics,
+    issue: Issue,
+    shape: Shape,
+    log_directory: str,
+    environ: Mapping[str, str],
+) -> dict[str, Handler]:
+    """`run` gives the chain of any tool by name, for the one that calls others."""
+    kit = Kit(backend_for, audience.specs, shape=shape)
+    here = os.path.dirname(os.path.abspath(__file__))
+    on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
+    runtime = f"Python {platform.python_version()}"
+    return {
+        **Discovery(audience, changed, run).handlers(),
+        **Diagnostics(
+            kit, metrics.summary, metrics.uptime_minutes, audience.profile, version=__version__, runtime=runtime
+        ).handlers(),
+        **Service(kit, log_directory).handlers(),
+        **Desktop(kit, on, Processes(environ)).handlers(),
+        **Emergency(kit).handlers(),
+        **LogSettings(kit).handlers(),
+        **Screenshots(kit).handlers(),
+        **AccountReview(kit).handlers(),
+        **Schedules(kit).handlers(),
+        **Tokens(kit, issue).handlers(),
+    }
