@@ -171,7 +171,7 @@ async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: C
     bad = step("bad", "fetch", {"provider": "nowhere", "data_type": "quote"})
     strict = await run(admin, await create_approved(bad, query("SELECT 1"), name="Strict"))
     assert strict["status"] == "failed"
-    assert 'Step "bad" failed: The market data provider "nowhere" is not connected' in strict["error"]
+    assert 'Step "bad" failed: No market-data provider "nowhere"' in strict["error"]
     assert [one["status"] for one in strict["steps"]] == ["failed", "skipped"]
     for name, change in (("A", {"on_error": "log_and_continue"}), ("B", {"required": False})):
         lenient = await run(admin, await create_approved({**bad, **change}, query("SELECT 1"), name=name))
@@ -180,7 +180,14 @@ async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: C
         assert [one["status"] for one in lenient["steps"]] == ["failed", "success"]
 
 
-async def test_retries_back_off_and_count(create_approved: Create, admin: Caller, engine: Scheduling) -> None:
+async def test_retries_back_off_and_count(
+    create_approved: Create, admin: Caller, engine: Scheduling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(request: FetchRequest) -> Fetched:
+        raise StepFailed("not today")
+
+    assert engine._open is not None
+    monkeypatch.setattr(engine._open, "fetch", never)
     retry = {"max_attempts": 3, "backoff_factor": 2, "jitter": False}
     bad = step("bad", "fetch", {"provider": "x", "data_type": "quote"}, on_error="retry_then_fail", retry=retry)
     done = await run(admin, await create_approved(bad))
