@@ -81,6 +81,10 @@ async def test_a_report_is_stored_rendered_and_written_to_a_file(
     assert "System default" in page
     assert "<svg" in page
     assert (directory.reports / name).stat().st_mode & 0o777 == 0o600
+    deeds = select(audit_log.c.action).where(audit_log.c.resource_id == done["run_id"]).order_by(audit_log.c.id)
+    assert await backend.database().read(lambda conn: conn.execute(deeds).scalars().all()) == [
+        *("pipeline.run", "report.query", "report.query", "report.render", "report.send", "pipeline.complete")
+    ]
     stored = await backend.database().read(lambda conn: conn.execute(select(report_versions)).mappings().all())
     assert [(row["version"], row["data_json"]["total"]["rows"]) for row in stored] == [(1, [[1]])]
 

@@ -154,9 +154,9 @@ def answer(conn: Any, statement: dict[str, Any], seconds: float) -> str:
 
 
 def main() -> int:
+    restrict()
     request = json.load(sys.stdin)
     conn = connect(request["path"], request["key"], request["views"])
-    restrict()
     sys.stdout.write("\n")
     sys.stdout.flush()
     for statement in request["statements"]:
