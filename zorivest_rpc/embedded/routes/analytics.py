@@ -126,8 +126,7 @@ async def excursion(ask: Ask) -> web.StreamResponse:
     fields.done()
     now = datetime.now(UTC)
     await settle_due(ask.db)
-    found = await ask.db.write(lambda conn: judgement.enrich(conn, exec_id, cast(Resolution | None, wanted), now))
-    return reply(to_json(found))
+    return reply(to_json(await judgement.enrich(ask.db, exec_id, cast(Resolution | None, wanted), now)))
 
 
 async def options_strategy(ask: Ask) -> web.StreamResponse:
