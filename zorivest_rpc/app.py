@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience, Policy
@@ -20,7 +20,7 @@ from zorivest_rpc.catalog.spec import Definitions
 from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError, ToolError
+from zorivest_rpc.errors import BackendError, ConfigError, ToolError
 from zorivest_rpc.modes.detect import asks_for_confirmation, parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "policy_of"]
 
+T = TypeVar("T")
+
+_FRESH = 60.0  # seconds for which the guard's state, once seen, is worth telling
+_ENDED_KEYS = ("key_revoked", "key_expired")
+_MOST_KNOWN = 1024  # principals whose keys were good once, and whose guards were seen
 LOCAL = ""  # the principal of a client that needs no key of its own: stdio, or a loopback server without one
 
 
@@ -44,6 +49,10 @@ class Journal:
 
     def __init__(self, settings: Settings, schemas: str | None = None) -> None:
         definitions = load(schemas)
+        if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
+            from zorivest_rpc.backend.http import normalise
+
+            normalise(settings.api_url)
         self.settings = settings
         self.audience = Audience(definitions, policy_of(settings, definitions))
         self.started = time.monotonic()
@@ -52,6 +61,9 @@ class Journal:
         self._keyring: Keyring | None = None
         self._resources: Shelf | None = None
         self._completions: Completions | None = None
+        self._proven: dict[str, None] = {}
+        self._guards: dict[str, tuple[bool, float]] = {}
+        self._looked: dict[str, float] = {}
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -97,6 +109,7 @@ class Journal:
             Metrics(network_bound=network),
             confirm=settings.confirm,
             roots=ImportRoots(roots),
+            seen=self._guard_seen,
         )
         pipeline.use(
             own_handlers(
@@ -107,6 +120,7 @@ class Journal:
                 metrics=pipeline.metrics,
                 issue=pipeline.confirmation.issue,
                 shape=pipeline.shown,
+                seen=self._guard_seen,
                 log_directory=os.path.join(settings.data_dir, "logs"),
                 environ=os.environ,
             )
@@ -165,7 +179,9 @@ class Journal:
             categories,
             listed=len(listed),
             situation=Situation(
-                backend=self.settings.api_url or "embedded", read_only=audience.limits(session).read_only
+                backend=self.settings.api_url or "embedded",
+                locked=self._locked(session.principal),
+                read_only=audience.limits(session).read_only,
             ),
             client=profile.title,
             tool_limit=profile.traits.tool_limit,
@@ -222,6 +238,8 @@ class Journal:
             await self.backends().of(LOCAL).unlock()
         except (ToolError, ConfigError, TimeoutError):
             return
+        with suppress(ToolError):
+            await self._look(LOCAL)
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""
@@ -233,21 +251,60 @@ class Journal:
         return f"loaded ({answer['trades']} trades)"
 
     async def authenticate(self, header: str | None) -> str | None:
-        """The principal of a bearer key that the backend knows; the key itself is kept only while its requests run."""
+        """The principal of a bearer key that the backend knows; the key itself is kept only while its requests run.
+
+        While the backend cannot be asked, only who was somebody before is somebody."""
         from zorivest_rpc.backend.auth import principal_of
 
         key = bearer(header)
         if key is None:
             return None
+        principal = principal_of(key)
         try:
             with self.holding(header):
-                await self.backends().of(principal_of(key)).unlock()
+                await self.backends().of(principal).unlock()
+                await self._look(principal)
         except ToolError as error:
             if getattr(error, "status", 0) in (401, 403):
-                self.backends().drop(principal_of(key))
+                self._proven.pop(principal, None)
+                self.backends().drop(principal)
                 return None
-            # The backend is away or locked: the caller is who it is, and each call tells what is wrong.
-        return principal_of(key)
+            if principal not in self._proven:
+                self.backends().drop(principal)
+                raise _cannot_be_checked(error) from None
+        else:
+            _note(self._proven, principal, None)
+        return principal
+
+    # --- what is known of the guard, for the instructions
+
+    async def _look(self, principal: str) -> None:
+        """At most once a minute. It is no reason to fail, except for a key that is none any more."""
+        looked = self._looked.get(principal)
+        if looked is not None and time.monotonic() - looked < _FRESH:
+            return
+        _note(self._looked, principal, time.monotonic())
+        backend = self.backends().of(principal)
+        try:
+            await backend.ask("GET", "/service/status", timeout=2.0)  # the guard's state is open to all, this is not
+            status = (await backend.ask("GET", "/mcp-guard/status", timeout=2.0)).value
+        except BackendError as error:
+            if error.reported in _ENDED_KEYS:
+                backend.lock()
+                raise
+            return
+        except (ToolError, ConfigError, TimeoutError):
+            return
+        locked = status.get("is_locked") if isinstance(status, dict) else None
+        if isinstance(locked, bool):
+            _note(self._guards, principal, (locked, time.monotonic()))
+
+    def _guard_seen(self, call: Call, locked: bool) -> None:
+        _note(self._guards, call.session.principal, (locked, time.monotonic()))
+
+    def _locked(self, principal: str) -> bool | None:
+        seen = self._guards.get(principal)
+        return seen[0] if seen is not None and time.monotonic() - seen[1] < _FRESH else None
 
     def holding(self, header: str | None) -> AbstractContextManager[None]:
         """While this is open the key of a running request can be used to unlock again."""
@@ -298,6 +355,22 @@ def _holding(journal: Journal, key: str | None) -> Iterator[None]:
         return
     with journal._keyring.holding(key):
         yield
+
+
+def _note(known: dict[str, T], principal: str, value: T) -> None:
+    known.pop(principal, None)
+    if len(known) >= _MOST_KNOWN:
+        del known[next(iter(known))]
+    known[principal] = value
+
+
+def _cannot_be_checked(error: ToolError) -> Exception:
+    from zorivest_rpc.errors import ProtocolError
+    from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR
+    from zorivest_rpc.transports.streamable import Refused
+
+    words = f"the key cannot be checked now. {error.text}"
+    return Refused(503, ProtocolError(INTERNAL_ERROR, words), (("Retry-After", "5"),))
 
 
 def bearer(header: str | None) -> str | None:

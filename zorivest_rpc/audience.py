@@ -16,6 +16,7 @@ from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.toolsets import (
     Selection,
     ToolsetConfig,
+    always_loaded,
     choose,
     first_list,
     is_eager,
@@ -31,6 +32,7 @@ from zorivest_rpc.protocol.session import Session
 __all__ = ["Audience", "Limits", "Policy"]
 
 _MOST_REMEMBERED: Final = 256
+_LONGEST_HEADER: Final = 512  # characters of a narrowing header that a session id has room for
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -48,7 +50,9 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What binds a session; `only` and `toolsets` come from request headers and are None where those say nothing."""
+    """What binds a session; `only` and `toolsets` come from request headers and are None where those say nothing.
+
+    What is always loaded stays: the brake, the diagnosis and the tokens are no matter of taste."""
 
     excluded: frozenset[str] = frozenset()
     read_only: bool = False
@@ -65,7 +69,10 @@ class Limits(msgspec.Struct, frozen=True):
             inside = self.toolsets is not None and not self.toolsets.isdisjoint(spec.toolsets)
             named = self.only is not None and spec.name in self.only
             if not inside and not named:
-                return "narrowed", "this connection narrowed its tools with X-MCP-Toolsets or X-MCP-Tools"
+                return "narrowed", (
+                    "this connection narrowed its tools with X-MCP-Toolsets or X-MCP-Tools "
+                    f"(headers of {_LONGEST_HEADER} characters or more close everything)"
+                )
         return None
 
 
@@ -123,15 +130,21 @@ class Audience:
         return found
 
     def _narrowed(self, asked: tuple[str, ...]) -> Limits:
-        """Headers can only narrow: an unknown name narrows to nothing rather than opening anything."""
+        """Headers can only narrow: an unknown name narrows to nothing rather than opening anything, and a header that
+        is too long to be kept with the session closes everything rather than losing a name."""
         toolsets, tools, excluded, read_only = (*asked, "", "", "", "")[:4]
+        if any(len(text) >= _LONGEST_HEADER for text in asked):
+            return Limits(self.policy.excluded, True, frozenset(), frozenset())
         wanted = _names(toolsets)
         if "all" in wanted:
             wanted = frozenset(toolset_names(self.definitions))
+        if "default" in wanted:
+            wanted |= {toolset.name for toolset in self.definitions.toolsets if toolset.default}
+        narrows = bool(toolsets.strip() or tools.strip())
         return Limits(
             self.policy.excluded | _names(excluded),
-            self.policy.read_only or read_only.strip().lower() in ("1", "true", "yes", "on"),
-            wanted if toolsets.strip() else None,
+            self.policy.read_only or read_only.strip().lower() not in ("", "0", "false", "no", "off"),
+            wanted | set(always_loaded(self.definitions)) if narrows else None,
             _names(tools) if tools.strip() else None,
         )
 
@@ -196,14 +209,11 @@ class Audience:
         return found
 
     def loaded(self, session: Session, toolset: str) -> bool:
-        """Whether every tool of the toolset that may be called is in the session's list."""
-        listed = {spec.name for spec in self.listed(session)}
+        """Whether every tool of the toolset that may be called is in the session's list; one without any is not."""
         limits = self.limits(session)
-        return all(
-            spec.name in listed
-            for spec in self.definitions.tools
-            if toolset in spec.toolsets and limits.refusal(spec) is None
-        )
+        allowed = [spec for spec in self.definitions.tools if toolset in spec.toolsets and limits.refusal(spec) is None]
+        listed = {spec.name for spec in self.listed(session)}
+        return bool(allowed) and all(spec.name in listed for spec in allowed)
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         limits = self.limits(session)

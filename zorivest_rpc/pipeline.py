@@ -25,7 +25,8 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """`python` are the handlers of the tools that have logic of their own, by the name their file gives."""
+    """`use` takes the handlers of the tools that have logic of their own, by the name their file gives; `seen` is told
+    what the guard's answers say about its lock."""
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Pipeline:
         *,
         confirm: str,
         roots: ImportRoots,
+        seen: Callable[[Call, bool], None] = lambda call, locked: None,
     ) -> None:
         self._audience = audience
         self._backend_for = backend_for
@@ -45,7 +47,7 @@ class Pipeline:
         self._chains: dict[str, Handler] = {}
         self._python: Mapping[str, Handler] = {}
         self.metrics = metrics
-        self.guard = Guard(backend_for)
+        self.guard = Guard(backend_for, seen)
         gated = {spec.name: spec for spec in audience.definitions.tools if spec.confirm}
         self.confirmation = Confirmation(gated, self._asks)
 

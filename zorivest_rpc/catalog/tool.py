@@ -100,10 +100,11 @@ class Tool:
         if check is None:
             check = self._checks["inputSchema"] = _compile(self.definition["inputSchema"])
         try:
-            if not check(arguments):
-                raise InvalidArguments(self._explain(arguments))
+            fits = check(arguments)
         except ValueError:  # the validator goes 255 levels down and no further
             raise InvalidArguments(f"Invalid arguments for {self.name}: nested too deeply.") from None
+        if not fits:
+            self._refuse(arguments)
 
     def check_output(self, structured: Json) -> str | None:
         """What is wrong with a result that is about to be sent, or None."""
@@ -117,9 +118,19 @@ class Tool:
             return None
         return "; ".join(_problems(schema, structured))
 
-    def _explain(self, arguments: dict[str, Json]) -> str:
-        problems = "; ".join(_problems(self.definition["inputSchema"], arguments))
-        return f"Invalid arguments for {self.name}: {problems}. See the tool's input schema and call again."
+    def _refuse(self, arguments: dict[str, Json]) -> None:
+        """The judge has the last word, so that what is told is what it says."""
+        from zorivest_rpc.catalog.explain import example, problems
+
+        schema = self.definition["inputSchema"]
+        found = problems(schema, arguments)
+        if not found:
+            return
+        fitting = example(schema, arguments)
+        advice = "See the tool's input schema and call again."
+        if fitting:
+            advice = f"A call of the right form, with your own values: {fitting}"
+        raise InvalidArguments(f"Invalid arguments for {self.name}: {'; '.join(found)}. {advice}", next=advice)
 
 
 def _compile(schema: Json) -> Callable[[Json], bool]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 from zorivest_rpc.app import Journal
 from zorivest_rpc.audience import sizes
-from zorivest_rpc.cli.terminal import Words, print_json, session_as, table
+from zorivest_rpc.cli.terminal import Words, print_json, say, session_as, table, wants_help
 
 __all__ = ["run"]
 
 _BYTES_PER_TOKEN = 4
 
 
+USAGE = "usage: zorivest-rpc budget [--as CLIENT] [--json]"
+
+
 def run(argv: list[str]) -> int:
+    if wants_help("budget", argv, USAGE):
+        return 0
     words = Words("budget", argv)
+    if words.words:
+        print(USAGE, file=sys.stderr)
+        return 2
     journal = Journal(words.settings)
     names = [words.flags["--as"]] if "--as" in words.flags else ["claude-code", "vscode", "cursor"]
     known = {client.id for client in journal.audience.definitions.clients.clients}
@@ -49,5 +59,5 @@ def run(argv: list[str]) -> int:
         ]
         for each in told
     ]
-    print(table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"]))
+    say(table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"]))
     return 0

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.config import parse
+from zorivest_rpc.config import parse, usage
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.modes.detect import find_client, normalise
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -14,7 +14,7 @@ from zorivest_rpc.protocol.revisions import LATEST_LEGACY
 from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Implementation
 
-__all__ = ["WIDTH", "Words", "print_json", "session_as", "table"]
+__all__ = ["WIDTH", "Words", "paragraph", "print_json", "say", "session_as", "table", "wants_help"]
 
 WIDTH = 80
 
@@ -94,4 +94,29 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
 def print_json(value: Json) -> None:
     import json
 
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def say(text: str) -> None:
+    """One print for all of it; a reader that has seen enough (`| head`) is no failure of ours."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+
+
+def paragraph(text: str) -> str:
+    from textwrap import fill
+
+    return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def wants_help(command: str, words: Sequence[str], forms: str) -> bool:
+    """Whether help was asked for; then it has been given."""
+    if "--help" not in words and "-h" not in words:
+        return False
+    say(f"{forms}\n\n{usage(command).partition(chr(10))[2].strip(chr(10))}")
+    return True

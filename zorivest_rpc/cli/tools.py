@@ -10,19 +10,21 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.catalog.toolsets import nearest
-from zorivest_rpc.cli.terminal import Words, print_json, session_as, table
+from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
 
 __all__ = ["run"]
 
 USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
        zorivest-rpc tools show NAME [--as CLIENT] [--json]
-       zorivest-rpc tools call NAME [key=value …] [--json-args JSON] [--json]
-       zorivest-rpc tools search TEXT [--json]
+       zorivest-rpc tools call NAME [key=value …] [--json-args JSON] [--as CLIENT] [--json]
+       zorivest-rpc tools search TEXT [--as CLIENT] [--json]
        zorivest-rpc tools why NAME [--as CLIENT] [--json]"""
 
 
 def run(argv: list[str]) -> int:
+    if wants_help("tools", argv, USAGE):
+        return 0
     words = Words("tools", argv, ["--json-args"])
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
@@ -47,9 +49,9 @@ def _list(journal: Journal, words: Words, rest: list[str]) -> int:
         print_json([journal.audience.definition(session, spec) for spec in listed])
         return 0
     rows = [[spec.name, spec.toolset or "-", spec.description.minimal] for spec in listed]
-    print(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]))
     profile = journal.audience.profile(session)
-    print(f"\n{len(listed)} tools as {profile.title} sees them ({profile.mode}: {profile.reason})")
+    seen = paragraph(f"{len(listed)} tools as {profile.title} sees them ({profile.mode}: {profile.reason})")
+    say(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]) + "\n\n" + seen)
     return 0
 
 
@@ -59,13 +61,13 @@ def _show(journal: Journal, words: Words, rest: list[str]) -> int:
     if words.json:
         print_json(definition)
         return 0
-    print(f"{spec.name} ({', '.join(spec.toolsets) or 'always listed'})\n\n{spec.description.rich}\n")
+    told = [f"{spec.name} ({', '.join(spec.toolsets) or 'always listed'})", paragraph(spec.description.rich)]
     required = set(spec.input_schema.get("required", ()))
     rows = [
         [name, str(schema.get("type", "")), "yes" if name in required else "", schema.get("description", "")]
         for name, schema in spec.input_schema.get("properties", {}).items()
     ]
-    print(table(rows, ["INPUT", "TYPE", "NEEDED", "MEANING"]) if rows else "Takes no input.")
+    told.append(table(rows, ["INPUT", "TYPE", "NEEDED", "MEANING"]) if rows else "Takes no input.")
     hints = spec.annotations
     facts = {
         "reads only": hints.read_only_hint,
@@ -73,17 +75,27 @@ def _show(journal: Journal, words: Words, rest: list[str]) -> int:
         "guarded": spec.guarded,
         "asks for confirmation": spec.confirm,
     }
-    print("\n" + ", ".join(name for name, true in facts.items() if true))
+    told.append(", ".join(name for name, true in facts.items() if true))
+    say("\n\n".join(part for part in told if part))
     return 0
 
 
 def _search(journal: Journal, words: Words, rest: list[str]) -> int:
-    found = SearchIndex(journal.audience.definitions.tools).words(" ".join(rest))[:10]
+    """Within the limits, as tool_search does it."""
+    session = session_as(journal, words.flags.get("--as"))
+    limits, listed = journal.audience.limits(session), journal.audience.listed(session)
+    index = SearchIndex(journal.audience.definitions.tools)
+    found = [match for match in index.words(" ".join(rest)) if limits.refusal(match.tool) is None][:10]
     if words.json:
-        print_json([{"name": match.tool.name, "score": round(match.score, 3)} for match in found])
+        print_json(
+            [
+                {"name": match.tool.name, "score": round(match.score, 3), "listed": match.tool in listed}
+                for match in found
+            ]
+        )
     else:
         rows = [[match.tool.name, match.tool.toolset, match.tool.description.minimal] for match in found]
-        print(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]) if rows else "Nothing matches.")
+        say(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]) if rows else "Nothing matches.")
     return 0 if found else 1
 
 
@@ -109,25 +121,28 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     if words.json:
         print_json(told)
         return 0
-    print(
-        f"{spec.name} is {'listed' if listed else 'not listed'} and {'can' if refusal is None else 'cannot'} be called."
-    )
-    print(f"It belongs to {', '.join(spec.toolsets) or 'no toolset: it is always listed'}.")
-    print(f"Listed at start: {', '.join(selection.toolsets)} (from {selection.source}).")
+    seen, runs = "listed" if listed else "not listed", "can" if refusal is None else "cannot"
+    lines = [
+        f"{spec.name} is {seen} and {runs} be called.",
+        f"It belongs to {', '.join(spec.toolsets) or 'no toolset: it is always listed'}.",
+        f"Listed at start: {', '.join(selection.toolsets)} (from {selection.source}).",
+    ]
     if profile.implied.lists_all and not selection.requested:
-        print(f"Mode {profile.mode} lists everything, because {profile.reason}.")
+        lines.append(f"Mode {profile.mode} lists everything, because {profile.reason}.")
     if refusal is not None:
-        print(f"Refused: {refusal[1]}.")
+        lines.append(f"Refused: {refusal[1]}.")
     elif not listed:
-        print(f"To list it: --toolsets {spec.toolset} or enable_toolset; call_tool runs it either way.")
+        lines.append(f"To list it: --toolsets {spec.toolset} or enable_toolset; call_tool runs it either way.")
+    say("\n".join(map(paragraph, lines)))
     return 0
 
 
 def _call(journal: Journal, words: Words, rest: list[str]) -> int:
     spec = _spec(journal, rest[0])
-    return asyncio.run(
-        _call_once(journal, spec, _arguments(spec, rest[1:], words.flags.get("--json-args")), words.json)
-    )
+    client = session_as(journal, words.flags.get("--as")).client
+    arguments = _arguments(spec, rest[1:], words.flags.get("--json-args"))
+    name = "zorivest-rpc-cli" if client is None else client.name
+    return asyncio.run(_call_once(journal, spec, arguments, name, words.json))
 
 
 def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, Any]:
@@ -154,7 +169,9 @@ def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, 
     return arguments
 
 
-async def _call_once(journal: Journal, spec: ToolSpec, arguments: dict[str, Any], as_json: bool) -> int:
+async def _call_once(
+    journal: Journal, spec: ToolSpec, arguments: dict[str, Any], client_name: str, as_json: bool
+) -> int:
     import orjson
 
     from zorivest_rpc import __version__
@@ -162,7 +179,7 @@ async def _call_once(journal: Journal, spec: ToolSpec, arguments: dict[str, Any]
     from zorivest_rpc.transports.memory import MemoryClient
 
     client = MemoryClient(Server(journal.offer))
-    info = {"name": "zorivest-rpc-cli", "version": __version__}
+    info = {"name": client_name, "version": __version__}
     opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
     client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
@@ -182,6 +199,5 @@ async def _call_once(journal: Journal, spec: ToolSpec, arguments: dict[str, Any]
     elif "structuredContent" in result:
         print_json(result["structuredContent"])
     else:
-        for block in result["content"]:
-            print(block.get("text") or f"[{block['type']}]")
+        say("\n".join(block.get("text") or f"[{block['type']}]" for block in result["content"]))
     return 1 if result.get("isError") else 0

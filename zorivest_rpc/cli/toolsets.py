@@ -6,17 +6,26 @@ import sys
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.audience import sizes
+from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
-from zorivest_rpc.cli.terminal import Words, print_json, session_as, table
+from zorivest_rpc.cli.terminal import Words, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.protocol.session import Session
 
 __all__ = ["run"]
 
 
+USAGE = """usage: zorivest-rpc toolsets list [--as CLIENT] [--json]
+       zorivest-rpc toolsets show NAME [--as CLIENT] [--json]"""
+
+
 def run(argv: list[str]) -> int:
+    if wants_help("toolsets", argv, USAGE):
+        return 0
     words = Words("toolsets", argv)
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
-        print("usage: zorivest-rpc toolsets list | show NAME [--as CLIENT] [--json]", file=sys.stderr)
+        print(USAGE, file=sys.stderr)
         return 2
     journal = Journal(words.settings)
     session = session_as(journal, words.flags.get("--as"))
@@ -28,9 +37,11 @@ def run(argv: list[str]) -> int:
             raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
         tools = members(definitions, name)
         if words.json:
-            print_json([{"name": spec.name, "description": spec.description.minimal} for spec in tools])
+            print_json([_described(journal, session, spec) for spec in tools])
         else:
-            print(table([[spec.name, spec.description.minimal] for spec in tools], ["TOOL", "WHAT IT DOES"]))
+            listed = journal.audience.listed(session)
+            rows = [[spec.name, "yes" if spec in listed else "", spec.description.minimal] for spec in tools]
+            say(table(rows, ["TOOL", "LISTED", "WHAT IT DOES"]))
         return 0
     told = [
         {
@@ -55,5 +66,14 @@ def run(argv: list[str]) -> int:
             ]
             for each in told
         ]
-        print(table(rows, ["TOOLSET", "TOOLS", "LISTED", "BYTES", "COVERS"]))
+        say(table(rows, ["TOOLSET", "TOOLS", "LISTED", "BYTES", "COVERS"]))
     return 0
+
+
+def _described(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Json]:
+    return {
+        "name": spec.name,
+        "description": spec.description.minimal,
+        "listed": spec in journal.audience.listed(session),
+        "bytes": sizes(journal.audience, session, [spec]),
+    }

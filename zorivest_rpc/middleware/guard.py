@@ -27,8 +27,10 @@ _SECONDS = 10.0
 
 
 class Guard:
-    def __init__(self, backend_for: BackendFor) -> None:
+    def __init__(self, backend_for: BackendFor, seen: Callable[[Call, bool], None] = lambda call, locked: None) -> None:
+        """`seen` is told whether the guard was found locked; nothing here depends on it."""
         self._backend_for = backend_for
+        self._seen = seen
 
     def layer(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
         """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along.
@@ -49,6 +51,10 @@ class Guard:
                     return await travelling(call)
                 except NotInline:
                     pass
+                except GuardLocked as refused:
+                    if refused.code == "guard_blocked":
+                        self._seen(call, True)
+                    raise
             return await asks(call, inner)
 
         return sends_along
@@ -78,6 +84,7 @@ class Guard:
                     raise GuardLocked.unasked(error.text) from None
                 status = None
             if isinstance(status, dict) and status.get("is_locked"):
+                self._seen(call, True)
                 raise GuardLocked(str(status.get("lock_reason") or "locked"))
             return await inner(call)
 
@@ -100,7 +107,9 @@ class Guard:
             raise GuardLocked.unasked(error.text) from None
         verdict = reply.value
         if isinstance(verdict, dict) and verdict.get("allowed") is True:
+            self._seen(call, False)
             return
         if isinstance(verdict, dict) and verdict.get("allowed") is False:
+            self._seen(call, True)
             raise GuardLocked(str(verdict.get("reason") or "locked"))
         raise GuardLocked.unasked("Its answer could not be understood.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from zorivest_rpc.call import Call, Handler, Outcome
@@ -15,8 +16,10 @@ _BOTH_WAYS: Final = "in the desktop app under Settings → MCP Guard, or with zo
 
 
 class Emergency:
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Kit, seen: Callable[[Call, bool], None] = lambda call, locked: None) -> None:
+        """`seen` is told what became of the lock."""
         self._kit = kit
+        self._seen = seen
 
     def handlers(self) -> dict[str, Handler]:
         return {"emergency_stop": self.stop, "emergency_unlock": self.unlock}
@@ -31,6 +34,7 @@ class Emergency:
                 code="still_unlocked",
                 next="Stop the backend, or lock it in the desktop app under Settings → MCP Guard.",
             )
+        self._seen(call, True)
         message = (
             f"🔒 MCP guard locked (reason: {reason}). Every guarded tool is refused until somebody unlocks it: "
             f"{_BOTH_WAYS}."
@@ -46,6 +50,7 @@ class Emergency:
                 code="still_locked",
                 next="Unlock it in the desktop app under Settings → MCP Guard; zorivest_diagnose shows its state.",
             )
+        self._seen(call, False)
         message = "🔓 MCP guard unlocked. Guarded tools work again; zorivest_emergency_stop locks them."
         return self._kit.give(call, {"locked": False}, message=message, receipt=written.receipt)
 

@@ -39,6 +39,7 @@ def own_handlers(
     metrics: Metrics,
     issue: Issue,
     shape: Shape,
+    seen: Callable[[Call, bool], None],
     log_directory: str,
     environ: Mapping[str, str],
 ) -> dict[str, Handler]:
@@ -54,7 +55,7 @@ def own_handlers(
         ).handlers(),
         **Service(kit, log_directory).handlers(),
         **Desktop(kit, on, Processes(environ)).handlers(),
-        **Emergency(kit).handlers(),
+        **Emergency(kit, seen).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),
         **AccountReview(kit).handlers(),

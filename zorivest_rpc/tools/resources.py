@@ -6,14 +6,15 @@ resource, and where the guard would stop the tool it stops the reading."""
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from zorivest_rpc.call import Call, Handler
-from zorivest_rpc.errors import BackendError, ToolError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ProtocolError, ToolError
 from zorivest_rpc.offer import Resource, ResourceShelf, Template
 from zorivest_rpc.protocol.content import Block
-from zorivest_rpc.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.tools.diagnostics import guard_state, without_credentials
 from zorivest_rpc.tools.kit import bad_answer
@@ -125,9 +126,10 @@ class Shelf(ResourceShelf):
 
     async def _from_backend(self, call: Call, path: str, kind: type) -> list[Block]:
         await self._permit(call)
-        reply = await self._backend_for(call).ask("GET", path)
-        if not isinstance(reply.value, kind):
-            raise bad_answer(path, reply, "an object" if kind is dict else "a list")
+        with _server_side():
+            reply = await self._backend_for(call).ask("GET", path)
+            if not isinstance(reply.value, kind):
+                raise bad_answer(path, reply, "an object" if kind is dict else "a list")
         return _json(call, reply.value)
 
     async def _toolsets(self, call: Call) -> list[Block]:
@@ -159,13 +161,23 @@ class Shelf(ResourceShelf):
         if not (image_id.isascii() and image_id.isdigit() and len(image_id) <= 18):
             raise KeyError(call.name)
         await self._permit(call)
-        try:
-            picture = await fetch(self._backend_for(call), int(image_id))
-        except BackendError as error:
-            if error.code == "not_found":
-                raise KeyError(call.name) from None
-            raise
+        with _server_side():
+            try:
+                picture = await fetch(self._backend_for(call), int(image_id))
+            except BackendError as error:
+                if error.code == "not_found":
+                    raise KeyError(call.name) from None
+                raise
         return [{"uri": call.name, "mimeType": picture.mime_type, "blob": b64encode(picture.data).decode()}]
+
+
+@contextmanager
+def _server_side() -> Iterator[None]:
+    """A backend that fails is no fault of the URI that was asked for."""
+    try:
+        yield
+    except (BackendError, BackendUnreachable) as error:
+        raise ProtocolError(INTERNAL_ERROR, error.text) from None
 
 
 def _about(title: str, description: str) -> dict[str, Json]:

@@ -1,0 +1,107 @@
+"""The headers of a request narrow what its client sees and may call, and never widen it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.product.conftest import refusal_of
+from tests.product.http import serving
+
+ALWAYS = 11 + 4 + 2  # core, discovery and the two meta-tools
+
+
+async def test_a_session_keeps_what_its_initialize_asked_for(data_dir: Path) -> None:
+    async with serving(data_dir, "--toolsets", "all") as served:
+        narrow = await served.open(X_MCP_Toolsets="tax")
+        names = await narrow.names()
+        assert len(names) == ALWAYS + 8
+        assert refusal_of(await narrow.call("list_trades"))["code"] == "narrowed"
+        assert "zorivest_emergency_stop" in names, "the brake is always there"
+        assert await narrow.names(X_MCP_Toolsets="all") == names, "a later header of the legacy era says nothing"
+        assert len(await (await served.open()).names()) == 70
+
+
+async def test_what_a_session_asked_for_survives_a_restart(data_dir: Path, tmp_path: Path) -> None:
+    async with serving(data_dir, state=tmp_path) as served:
+        session = await served.open(X_MCP_Exclude_Tools="get_settings, list_trades", X_MCP_Readonly="true")
+        before = await session.names()
+        await session.call("enable_toolset", toolset_name="tax")
+        loaded = await session.names()
+    async with serving(data_dir, state=tmp_path) as again:
+        after = session.on(again)
+        assert await after.names() == loaded
+        assert set(before) < set(loaded)
+        assert "record_quarterly_tax_payment" not in loaded
+        assert refusal_of(await after.call("get_settings"))["code"] == "excluded"
+        assert refusal_of(await after.call("update_settings", settings={"ui.theme": "dark"}))["code"] == "read_only"
+
+
+async def test_a_modern_request_is_narrowed_by_its_own_headers_alone(data_dir: Path) -> None:
+    async with serving(data_dir, "--toolsets", "all") as served:
+        listed = await served.modern("tools/list", {}, X_MCP_Tools="list_trades,get_tax_lots")
+        names = [tool["name"] for tool in listed["tools"]]
+        assert len(names) == ALWAYS + 2
+        assert {"list_trades", "get_tax_lots"} < set(names)
+        assert len((await served.modern("tools/list", {}))["tools"]) == 70
+        calling = {"name": "get_sqn", "arguments": {}}
+        assert refusal_of(await served.modern("tools/call", calling, X_MCP_Tools="list_trades"))["code"] == "narrowed"
+        through = {"name": "call_tool", "arguments": {"name": "get_sqn", "arguments": {}}}
+        assert refusal_of(await served.modern("tools/call", through, X_MCP_Tools="list_trades"))["code"] == "narrowed"
+
+
+async def test_toolsets_and_tools_together_are_one_wish(data_dir: Path) -> None:
+    async with serving(data_dir, "--toolsets", "all") as served:
+        listed = await served.modern("tools/list", {}, X_MCP_Toolsets="behavioral", X_MCP_Tools="list_trades")
+        assert len(listed["tools"]) == ALWAYS + 3 + 1
+
+
+async def test_headers_never_widen(data_dir: Path) -> None:
+    async with serving(data_dir, "--read-only", "--exclude-tools", "get_settings", "--toolsets", "tax") as served:
+        plain = {tool["name"] for tool in (await served.modern("tools/list", {}))["tools"]}
+        wide = await served.modern(
+            "tools/list", {}, X_MCP_Toolsets="all", X_MCP_Tools="create_trade,get_settings", X_MCP_Readonly="false"
+        )
+        assert {tool["name"] for tool in wide["tools"]} == plain
+        for name, code in (("create_trade", "read_only"), ("get_settings", "excluded")):
+            result = await served.modern(
+                "tools/call", {"name": name, "arguments": {}}, X_MCP_Tools=name, X_MCP_Readonly="0"
+            )
+            assert refusal_of(result)["code"] == code
+
+
+@pytest.mark.parametrize("value", ["no-such-toolset", "TAXES", ",", " , x"])
+async def test_an_unknown_name_opens_nothing(data_dir: Path, value: str) -> None:
+    async with serving(data_dir, "--toolsets", "all") as served:
+        listed = await served.modern("tools/list", {}, X_MCP_Toolsets=value)
+        assert len(listed["tools"]) == ALWAYS
+
+
+async def test_default_and_all_mean_what_they_mean_elsewhere(data_dir: Path) -> None:
+    async with serving(data_dir, "--toolsets", "all") as served:
+        assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="default"))["tools"]) == 38
+        assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="all"))["tools"]) == 70
+
+
+async def test_a_header_too_long_to_keep_closes_instead_of_losing_names(data_dir: Path) -> None:
+    excluded = ",".join(["no_such_tool"] * 50 + ["get_settings"])
+    async with serving(data_dir) as served:
+        session = await served.open(X_MCP_Exclude_Tools=excluded)
+        assert await session.names() == ["tool_search", "call_tool"]
+        assert refusal_of(await session.call("get_settings"))["code"] == "narrowed"
+
+
+async def test_search_describing_and_loading_stay_within_the_limits(data_dir: Path) -> None:
+    async with serving(data_dir) as served:
+        session = await served.open(X_MCP_Toolsets="behavioral")
+        found = (await session.call("tool_search", query="tax lots", limit=20))["structuredContent"]
+        assert not [match for match in found["matches"] if match["toolset"] == "tax"]
+        assert refusal_of(await session.call("enable_toolset", toolset_name="tax"))["code"] == "narrowed"
+        described = (await session.call("describe_toolset", toolset_name="tax"))["structuredContent"]
+        assert all("refused" in tool for tool in described["tools"])
+
+
+async def test_the_instructions_say_that_a_session_may_only_read(data_dir: Path) -> None:
+    async with serving(data_dir) as served:
+        assert "may only read" in (await served.open(X_MCP_Readonly="1")).opened["instructions"]
