@@ -38,7 +38,7 @@ LAYERS = (
     ("server",),
     ("connection",),
     ("transports", "console"),
-    ("showcase", "app"),
+    ("showcase", "app", "clients"),
     ("cli",),
     ("__main__",),
 )

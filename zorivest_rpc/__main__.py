@@ -12,6 +12,9 @@ COMMANDS = {
     "tools": "list | show NAME | call NAME [k=v…] | search TEXT | why NAME",
     "toolsets": "list | show NAME: the groups, with counts and sizes",
     "budget": "what the tool list costs a client",
+    "install": "CLIENT: write our entry into a client's configuration file",
+    "uninstall": "CLIENT: take it out again",
+    "doctor": "what is wrong with this set-up, and what to do about it",
     "backend": "run the embedded backend in the foreground",
     "demo": "load | remove the demo data of the embedded backend",
     "approve": "approve a scheduled policy, as only a person at a terminal can",
@@ -26,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     if words and words[0] in ("-h", "--help", "help"):
         print("usage: zorivest-rpc [command] [options]\n")
         for name, does in COMMANDS.items():
-            print(f"  {name:8} {does}")
+            print(f"  {name:9} {does}")
         print("\nzorivest-rpc COMMAND --help lists its options.")
         return 0
     if command not in COMMANDS:

@@ -28,6 +28,7 @@ PUBLISHED = {
     5: "0835597ad7c002ca",
     6: "4439f792436e0d6d",
     7: "aa056c8d50891761",
+    8: "5ff8d5dda3f5ce16",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

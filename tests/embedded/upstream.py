@@ -10,6 +10,11 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from zorivest_rpc.embedded.brokers.sync import ADDRESSES
+from zorivest_rpc.embedded.market.providers import PROVIDERS
+
+NOWHERE = "http://127.0.0.1:9"  # the port of a service that nobody runs
+
 Maker = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -88,3 +93,10 @@ async def start(upstream: Upstream) -> TestServer:
     await server.start_server(access_log=None)
     upstream.address = f"http://127.0.0.1:{server.port}"
     return server
+
+
+def addresses(base: str) -> dict[str, str]:
+    """Every provider and broker below one address."""
+    names = [provider.slug for provider in PROVIDERS]
+    names += [f"{provider.slug}_{host}" for provider in PROVIDERS for host in provider.hosts]
+    return {name: f"{base}/{name}" for name in (*names, *(name for name, _ in ADDRESSES.values()))}

@@ -25,6 +25,7 @@ def main(argv: list[str]) -> int:
         api_key=os.environ.get("ZORIVEST_API_KEY") or None,
         use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off",
         detached=arguments.detached,
+        demo=arguments.demo,
     )
     try:
         return asyncio.run(run(options, _say))
@@ -66,6 +67,12 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         type=_seconds,
         default=environ.get("ZORIVEST_IDLE_EXIT", "0"),
         help="end after so many seconds without use, 0 for never (ZORIVEST_IDLE_EXIT; default: %(default)s)",
+    )
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        default=environ.get("ZORIVEST_DEMO") in ("1", "true", "yes"),
+        help="load the demo data first, if it is not there (ZORIVEST_DEMO=1)",
     )
     parser.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
     return parser

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from . import audit
+from .analytics.money import cents
 from .errors import Conflict, Forbidden, Invalid, NotFound
 from .tables import accounts, balance_snapshots, round_trips, trades
 
@@ -142,7 +143,7 @@ def shown(conn: Connection, account_id: str) -> dict[str, Any]:
         "trade_count": count,
         "round_trip_count": trip[0],
         "win_rate": round(trip[2] / trip[1], 6) if trip[1] else 0,
-        "total_realized_pnl": trip[3] or 0,
+        "total_realized_pnl": cents(trip[3] or Decimal(0)),
     }
 
 

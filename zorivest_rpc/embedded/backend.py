@@ -74,7 +74,9 @@ class Embedded:
         self._file_lock = FileLock(directory.database_lock)
         self._changing = asyncio.Lock()
         self._logging = asyncio.Lock()
-        self._workers = {kind: ThreadPoolExecutor(WORKERS, f"zorivest-{kind}") for kind in ("figures", "pictures")}
+        self._workers = {
+            kind: ThreadPoolExecutor(WORKERS, f"zorivest-{kind}") for kind in ("figures", "pictures", "files")
+        }
 
     @classmethod
     def create(
@@ -207,7 +209,7 @@ class Embedded:
             rotation = await settings.value("logging.rotation_mb")
             self.logs.configure(levels, rotation, await settings.value("logging.backup_count"))
 
-    async def work(self, kind: Literal["figures", "pictures"], job: Callable[[], T]) -> T:
+    async def work(self, kind: Literal["figures", "pictures", "files"], job: Callable[[], T]) -> T:
         """Run a long job on threads of its kind: neither the loop, the database nor the other kind waits for it."""
         return await asyncio.get_running_loop().run_in_executor(self._workers[kind], job)
 

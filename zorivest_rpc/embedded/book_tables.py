@@ -33,6 +33,7 @@ __all__ = [
     "SINCE",
     "bank_transactions",
     "import_batches",
+    "order_trades",
     "prepare",
     "tax_lots",
     "tax_payments",
@@ -232,3 +233,8 @@ def prepare(conn: Connection, now: datetime) -> None:
                 f"CREATE TRIGGER {name} AFTER {event} ON trades FOR EACH ROW {when} EXECUTE FUNCTION {name}()"
             )
     conn.exec_driver_sql("INSERT INTO tax_pending (exec_id, underlying) SELECT exec_id, underlying FROM trades")
+
+
+def order_trades(conn: Connection, now: datetime) -> None:
+    """The order in which the lots of one underlying are replayed, over all accounts."""
+    conn.exec_driver_sql("CREATE INDEX ix_trades_underlying ON trades (underlying, time, exec_id)")

@@ -11,13 +11,14 @@ from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
 from . import audit
-from .analytics.fees import Charge, FeeBreakdown, FeeType, fee_breakdown
+from . import trades as trade_store
+from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, fee_breakdown
 from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
 from .inputs import Page
 from .results import Scope, exact_sum, gross_pnl, joined, quote_is_usable, scaled, slipped
 from .tables import accounts, periodic_fees, trades, transaction_ledger
 
-__all__ = ["FEE_TYPES", "add_periodic", "breakdown", "listed_periodic", "routing"]
+__all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing"]
 
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
 
@@ -110,6 +111,32 @@ def _days_traded(conn: Connection, scope: Scope, now: datetime) -> int | None:
     """An unbounded period has as many days as passed since its first execution."""
     first = conn.execute(select(func.min(trades.c.time)).where(*scope.executed())).scalar()
     return None if first is None else max(1, (now - cast(datetime, first)).days + 1)
+
+
+def ledger_of(conn: Connection, exec_id: str) -> list[dict[str, Any]]:
+    """What one trade cost, line by line; without a ledger its commission, and its fees as `other`."""
+    trade = trade_store.require(conn, exec_id)
+    ledger = transaction_ledger.c
+    lines = conn.execute(
+        select(ledger.fee_type, ledger.amount, ledger.currency, ledger.description, ledger.is_estimated)
+        .where(ledger.trade_exec_id == exec_id)
+        .order_by(ledger.id)
+    ).mappings()
+    found = [dict(line) for line in lines]
+    if found:
+        return found
+    currency = account_store.require(conn, trade["account_id"])["currency"]
+    totals = charges_of(TradeCharges(trade["commission"], trade["fees"]))
+    return [
+        {
+            "fee_type": charge.fee_type,
+            "amount": charge.amount,
+            "currency": currency,
+            "description": "",
+            "is_estimated": charge.is_estimated,
+        }
+        for charge in totals
+    ]
 
 
 def add_periodic(

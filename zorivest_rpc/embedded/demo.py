@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sys
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from sqlalchemy.exc import IntegrityError
 
 from . import accounts, bars, costs, demo_data, expiry, images, journal, mistake_log, plans, trades
 from .analytics.excursion import Bar
+from .backend import Embedded
 from .demo_data import SOURCE, SYNTHETIC, Story
 from .pictures import Picture, prepare
 from .tables import accounts as account_table
 from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
 from .tables import trades as trade_table
 
-__all__ = ["chart", "load", "loaded", "main", "remove"]
+__all__ = ["chart", "load", "load_into", "loaded", "main", "remove"]
 
 _ACTOR = "demo"
 _REPORTS = (
@@ -185,6 +186,14 @@ def remove(conn: Connection) -> dict[str, Any]:
     return {"status": "removed" if removed else "nothing_to_remove", "trades": removed, "accounts_kept": kept}
 
 
+async def load_into(backend: Embedded) -> dict[str, Any]:
+    """Tell the story that ends today and write it into an open backend."""
+    now = datetime.now(UTC)
+    story = await backend.work("figures", lambda: demo_data.tell(now.date()))
+    picture = await backend.work("pictures", lambda: chart(story))
+    return await backend.database().write(lambda conn: load(conn, story, picture, now))
+
+
 def chart(story: Story) -> Picture:
     """A drawing of synthetic closes, as a screenshot would come; slow, so not on the event loop."""
     from PIL import Image, ImageDraw
@@ -203,10 +212,6 @@ def chart(story: Story) -> Picture:
     out = io.BytesIO()
     image.save(out, "PNG")
     return prepare(out.getvalue())
-
-
-def today() -> date:
-    return datetime.now(UTC).date()
 
 
 def main(argv: list[str], environ: dict[str, str] | None = None) -> int:

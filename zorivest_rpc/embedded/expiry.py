@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime, time, timedelta
 
-from sqlalchemy import ColumnElement, Connection, exists, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from . import bars, trades
 from .analytics.adjustments import settle_expired
@@ -25,15 +25,23 @@ _trips = round_trips.c
 
 
 async def settle_due(db: Database) -> None:
-    """Close what expired worthless; costs one indexed look while nothing is due."""
+    """Close what expired worthless; costs one indexed look while nothing is due, and a write only if there is one."""
     now = datetime.now(UTC)
-    if await db.read(lambda conn: bool(conn.execute(select(exists().where(*_due(now)))).scalar())):
+    if await db.read(lambda conn: bool(_closings(conn, now))):
         await db.write(lambda conn: settle(conn, now))
 
 
 def settle(conn: Connection, now: datetime) -> int:
     """Close every open option that ended worthless; how many there were."""
-    closed = 0
+    drafts = _closings(conn, now)
+    for draft in drafts:
+        trades.insert(conn, draft, actor="backend", auto_create=False)
+    return len(drafts)
+
+
+def _closings(conn: Connection, now: datetime) -> list[trades.Draft]:
+    """The trades at zero that are due."""
+    found = []
     for row in conn.execute(select(round_trips).where(*_due(now)).order_by(_trips.id)).mappings().all():
         what = parse_instrument(row["instrument"])
         assert what.contract is not None  # only options have a last day
@@ -43,22 +51,22 @@ def settle(conn: Connection, now: datetime) -> int:
         if closing is None:
             continue
         opener = trades.require(conn, row["opened_by"])
-        draft = trades.Draft(
-            exec_id=_name(closing.exec_id),
-            time=closing.time,
-            instrument=closing.symbol,
-            what=what,
-            action="BOT" if closing.side == 1 else "SLD",
-            quantity=closing.quantity,
-            price=closing.price,
-            account_id=closing.account_id,
-            multiplier=closing.multiplier,
-            notes="Expired worthless.",
-            source="demo" if opener["source"] == "demo" else "expiry",
+        found.append(
+            trades.Draft(
+                exec_id=_name(closing.exec_id),
+                time=closing.time,
+                instrument=closing.symbol,
+                what=what,
+                action="BOT" if closing.side == 1 else "SLD",
+                quantity=closing.quantity,
+                price=closing.price,
+                account_id=closing.account_id,
+                multiplier=closing.multiplier,
+                notes="Expired worthless.",
+                source="demo" if opener["source"] == "demo" else "expiry",
+            )
         )
-        trades.insert(conn, draft, actor="backend", auto_create=False)
-        closed += 1
-    return closed
+    return found
 
 
 def _name(wanted: str) -> str:

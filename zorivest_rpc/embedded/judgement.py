@@ -16,6 +16,8 @@ from .analytics.excursion import Excursion, Resolution, best_resolution, excursi
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
 from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
+from .analytics.round_trips import Episode
+from .db import Database
 from .errors import NotFound, Unavailable
 from .inputs import Page
 from .period import Period
@@ -41,11 +43,19 @@ _PAST = 50
 _MOST_IN_A_WEEK = 200
 
 
-def enrich(conn: Connection, exec_id: str, wanted: Resolution | None, now: datetime) -> Excursion:
-    """Compute the excursion of the round trip an execution belongs to, and keep it; 503 where no bar covers it."""
+async def enrich(db: Database, exec_id: str, wanted: Resolution | None, now: datetime) -> Excursion:
+    """Compute the excursion of the round trip an execution belongs to, and keep it; 503 where no bar covers it.
+
+    Bars are read beside the writer; if the round trip changed meanwhile, the figure is not of it and made again."""
+    while True:
+        found, episode = await db.read(lambda conn: _measure(conn, exec_id, wanted, now))
+        if await db.write(lambda conn: _keep(conn, found, episode)):  # noqa: B023  awaited before the next turn
+            return found
+
+
+def _measure(conn: Connection, exec_id: str, wanted: Resolution | None, now: datetime) -> tuple[Excursion, Episode]:
     trades.require(conn, exec_id)
-    row = _trip(conn, exec_id)
-    episode = episode_of(row)
+    episode = episode_of(_trip(conn, exec_id))
     start, end = held_window(episode, now)
     here = bars.available(conn, episode.symbol, start, end)
     resolution = best_resolution(wanted or wanted_resolution(end - start), here)
@@ -59,10 +69,18 @@ def enrich(conn: Connection, exec_id: str, wanted: Resolution | None, now: datet
             f"No price bars of {episode.symbol} are stored for {start:%Y-%m-%d} to {end:%Y-%m-%d}, "
             "so how far the price went cannot be known. Nothing was stored.",
         )
+    return found, episode
+
+
+def _keep(conn: Connection, found: Excursion, episode: Episode) -> bool:
+    """Store the figure if its round trip is still what it was measured on."""
+    row = round_trip_store.trip_of(conn, found.trade_exec_id)
+    if row is None or episode_of(row) != episode:
+        return False
     kept = {name: getattr(found, name) for name in excursion_metrics.columns.keys()}  # noqa: SIM118
-    conn.execute(excursion_metrics.delete().where(excursion_metrics.c.trade_exec_id == exec_id))
+    conn.execute(excursion_metrics.delete().where(excursion_metrics.c.trade_exec_id == found.trade_exec_id))
     conn.execute(excursion_metrics.insert().values(**kept))
-    return found
+    return True
 
 
 def score(conn: Connection, exec_id: str) -> ExecutionQuality:

@@ -67,6 +67,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(book_tables.SINCE, "books", book_tables.prepare),
     Version(market_tables.SINCE, "market", None),
     Version(scheduling_tables.SINCE, "scheduling", None),
+    Version(8, "lots in order", book_tables.order_trades),
 )
 
 CURRENT = VERSIONS[-1].number

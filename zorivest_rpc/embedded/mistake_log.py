@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 
 from . import audit, trades
 from .analytics.mistakes import Mistake, MistakeSums, cost_of, sums_of
+from .analytics.money import cents
 from .inputs import Page
 from .results import Scope
 from .tables import mistake_entries, round_trip_legs, round_trips
@@ -75,7 +76,7 @@ def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
         "id": row["id"],
         "trade_id": row["trade_id"],
         "category": row["category"],
-        "estimated_cost": None if source == "unknown" else cost,
+        "estimated_cost": None if source == "unknown" else cents(cost),
         "cost_source": source,
         "notes": row["notes"],
         "auto_detected": row["auto_detected"],

@@ -8,7 +8,6 @@ All of this is slow; it belongs into a worker thread."""
 from __future__ import annotations
 
 import io
-import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import Invalid, Unavailable
@@ -73,16 +72,15 @@ def _decoded(data: bytes, kind: str) -> Image:
     except ImportError:
         raise Unavailable("image_codec_missing", "Pillow is not installed, so images cannot be read.") from None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the size is checked here, by our own limit
-            with Image.open(io.BytesIO(data), formats=[kind]) as opened:
-                _check_size(*opened.size)
-                opened.load()
-                upright = ImageOps.exif_transpose(opened)
-                alpha = upright.has_transparency_data
-                return upright.convert("RGBA" if alpha else "RGB")
+        with Image.open(io.BytesIO(data), formats=[kind]) as opened:
+            _check_size(*opened.size)
+            opened.load()
+            upright = ImageOps.exif_transpose(opened)
+            return upright.convert("RGBA" if upright.has_transparency_data else "RGB")
     except Invalid:
         raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Invalid({"file": ["has more pixels than can be decoded"]}, "image_too_large") from None
     except Exception:  # a broken file can make a decoder raise anything
         raise Invalid({"file": ["is damaged: it cannot be decoded"]}, "not_an_image") from None
 

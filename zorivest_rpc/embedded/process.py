@@ -23,6 +23,7 @@ from .app import API_PREFIX, create_app
 from .backend import Embedded
 from .crypto import is_api_key, new_api_key
 from .db import cipher_driver
+from .demo import load_into
 from .errors import Corrupt, Refusal
 from .filelock import FileLock
 from .keystore import read_key, store_key
@@ -49,6 +50,7 @@ class Options:
     api_key: str | None = None
     use_keyring: bool = True
     detached: bool = False
+    demo: bool = False
 
 
 async def run(options: Options, say: Callable[[str], None]) -> int:
@@ -75,6 +77,9 @@ async def run(options: Options, say: Callable[[str], None]) -> int:
 
 async def _run_backend(backend: Embedded, options: Options, say: Callable[[str], None]) -> int:
     await _auto_unlock(backend, options)
+    if options.demo and not backend.locked:
+        loaded = await load_into(backend)
+        say(f"demo data: {loaded['trades']} trades, {loaded['status'].replace('_', ' ')}")
     try:
         listener = _listen(options.port)
     except OSError as exc:

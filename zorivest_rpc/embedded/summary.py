@@ -6,16 +6,18 @@ adds its counters to `COUNTERS`; until it exists its count is truly zero."""
 from __future__ import annotations
 
 import hashlib
+from decimal import Decimal
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Select, func, select
 
+from .book_tables import tax_profiles
 from .brokers.configs import brokers_configured
 from .db import Database
 from .market.connections import providers_configured
 from .scheduling.tables import policies
-from .tables import accounts, images, mistake_entries, round_trips, trade_plans, trade_reports, trades
+from .tables import accounts, images, mistake_entries, round_trip_legs, round_trips, trade_plans, trade_reports, trades
 
 __all__ = ["COUNTERS", "Summary"]
 
@@ -23,9 +25,10 @@ COUNTERS: dict[str, Select[int] | None] = {
     "trades": select(func.count()).select_from(trades),
     "round_trips_closed": select(func.count()).select_from(round_trips).where(round_trips.c.status == "closed"),
     "accounts": select(func.count()).select_from(accounts).where(accounts.c.is_system.is_(False)),
-    "lots_open": None,
-    "lots": None,
-    "tax_profiles": None,
+    # tax lots are made when somebody asks; what they will be made of is known before: entries, and those still open
+    "lots_open": select(func.count()).select_from(round_trip_legs).where(round_trip_legs.c.open_quantity > Decimal(0)),
+    "lots": select(func.count()).select_from(round_trip_legs).where(round_trip_legs.c.role == "entry"),
+    "tax_profiles": select(func.count()).select_from(tax_profiles),
     "mistakes": select(func.count()).select_from(mistake_entries),
     "policies": select(func.count()).select_from(policies),
     "brokers_configured": brokers_configured(),

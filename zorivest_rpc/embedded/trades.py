@@ -17,6 +17,7 @@ from sqlalchemy.exc import StatementError
 
 from . import accounts as account_store
 from . import audit, round_trip_store
+from .analytics.money import cents
 from .columns import money
 from .errors import Conflict, Invalid, NotFound
 from .inputs import Page
@@ -287,7 +288,8 @@ def _unlink(conn: Connection, kind: str, name: str) -> None:
 
 
 def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {**row, "has_report": bool(row["has_report"])}
+    earned = row["computed_pnl"]
+    return {**row, "has_report": bool(row["has_report"]), "computed_pnl": None if earned is None else cents(earned)}
 
 
 def _row(draft: Draft) -> dict[str, Any]:

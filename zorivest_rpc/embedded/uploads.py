@@ -47,12 +47,15 @@ async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
 
 async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra) -> T_co:
     """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn."""
+    ending = ask.backend.stop_requested
 
     def job() -> T_co:
         deadline = time.monotonic() + SECONDS
         try:
-            return importer(upload.data, hints, limits=LIMITS, expired=lambda: time.monotonic() > deadline)
+            return importer(
+                upload.data, hints, limits=LIMITS, expired=lambda: ending.is_set() or time.monotonic() > deadline
+            )
         except ImportRefused as exc:
             raise RefusedFile(exc) from None
 
-    return await ask.backend.work("figures", job)
+    return await ask.backend.work("files", job)

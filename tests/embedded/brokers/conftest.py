@@ -10,11 +10,9 @@ import pytest
 
 from tests.embedded.conftest import Caller
 from tests.embedded.market.conftest import Time
-from tests.embedded.upstream import Upstream, start
+from tests.embedded.upstream import Upstream, addresses, start
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.market.outbound import Outbound
-
-ADDRESSES = ("alpaca", "alpaca_paper", "tradier", "tradier_sandbox", "ibkr_flex")
 
 
 @pytest.fixture
@@ -34,8 +32,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 async def owner(backend: Embedded, upstream: Upstream, time: Time, admin: Caller) -> AsyncIterator[Caller]:
     """An admin of a backend that asks the local server."""
     await backend.outbound.close()
-    addresses = {name: f"{upstream.address}/{name}" for name in ADDRESSES}
-    backend.outbound = Outbound(addresses, clock=time.clock, sleep=time.sleep, now=time.now)
+    backend.outbound = Outbound(addresses(upstream.address), clock=time.clock, sleep=time.sleep, now=time.now)
     yield admin
     await backend.outbound.close()
 

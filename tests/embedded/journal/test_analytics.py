@@ -223,6 +223,11 @@ async def test_fees_add_up_by_kind_and_broker(journal: Journal) -> None:
     ledger = [{"fee_type": "commission", "amount": 1}, {"fee_type": "regulatory", "amount": 0.5, "is_estimated": True}]
     await journal.buy(10, 100, commission=1, fees=0.5, ledger=ledger)
     await journal.sell(10, 110, commission=2, fees=0.25, broker="lightspeed")
+    lines = await journal.get("/trades/E0001/fees")
+    assert ([line["fee_type"] for line in lines["items"]], lines["total_fees"]) == (["commission", "regulatory"], 1.5)
+    lines = await journal.get("/trades/E0002/fees")
+    assert [(line["fee_type"], line["amount"]) for line in lines["items"]] == [("commission", 2), ("other", 0.25)]
+    await journal.refused(404, "GET", "/trades/none/fees")
     fee = {"fee_type": "platform", "amount": 10, "period_month": "2026-03", "account_id": "A1"}
     await journal.expect(201, "POST", "/fees/periodic", fee)
     found = await journal.get("/fees/summary", params={"period": "2026-03"})
@@ -322,29 +327,22 @@ async def test_mistakes_are_summed_by_category_and_month(journal: Journal) -> No
     assert (await journal.get("/mistakes/summary", params={"period": "2025"}))["total_mistakes"] == 0
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/analytics/expectancy",
-        "/analytics/drawdown",
-        "/analytics/sqn",
-        "/analytics/strategy-breakdown",
-        "/analytics/execution-quality",
-        "/analytics/cost-of-free",
-        "/fees/summary",
-        "/mistakes/summary",
-        "/round-trips",
-        "/trades",
-    ],
+SUMMARIES = (
+    *("/analytics/expectancy", "/analytics/drawdown", "/analytics/sqn", "/analytics/strategy-breakdown"),
+    *("/analytics/execution-quality", "/analytics/cost-of-free", "/fees/summary", "/mistakes/summary"),
+    *("/round-trips", "/trades"),
 )
-async def test_over_nothing_there_are_zeros_and_a_hint(journal: Journal, path: str) -> None:
-    found = await journal.get(path)
-    assert found["hint"]
-    numbers = [value for name, value in found.items() if isinstance(value, int | float) and name not in _SETTINGS]
-    assert not any(numbers)
-    if path not in ("/analytics/drawdown", "/analytics/execution-quality"):
-        refused = await journal.refused(422, "GET", path, params={"period": "'; DROP TABLE trades"})
-        assert "period" in refused["detail"]["errors"]
+
+
+async def test_over_nothing_there_are_zeros_and_a_hint(journal: Journal) -> None:
+    for path in SUMMARIES:
+        found = await journal.get(path)
+        assert found["hint"]
+        numbers = [value for name, value in found.items() if isinstance(value, int | float) and name not in _SETTINGS]
+        assert not any(numbers), path
+        if path != "/analytics/execution-quality":
+            refused = await journal.refused(422, "GET", path, params={"period": "'; DROP TABLE trades"})
+            assert "period" in refused["detail"]["errors"]
 
 
 _SETTINGS = {"limit", "low_sample", "horizon", "risk_pct", "seed", "insufficient_data"}

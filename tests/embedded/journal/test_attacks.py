@@ -32,9 +32,13 @@ async def counts(backend: Embedded) -> dict[str, int]:
     )
 
 
-@pytest.mark.parametrize("word", INJECTIONS)
-async def test_sql_in_any_place_is_only_text(journal: Journal, backend: Embedded, word: str) -> None:
+async def test_sql_in_any_place_is_only_text(journal: Journal, backend: Embedded) -> None:
     await journal.buy(1, 1)
+    for word in INJECTIONS:
+        await inject(journal, backend, word)
+
+
+async def inject(journal: Journal, backend: Embedded, word: str) -> None:
     before = await counts(backend)
     quoted = URL.build(path=word).raw_path.replace("/", "%2F")
     for path in ("/trades/{}", "/trades/{}/report", "/round-trips/{}", "/journal/{}", "/accounts/{}", "/images/{}"):
@@ -55,29 +59,29 @@ async def test_sql_in_any_place_is_only_text(journal: Journal, backend: Embedded
     assert [item["exec_id"] for item in (await journal.get("/trades", params={"search": word}))["items"]] == [word]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b'"text"',
-        b"null",
-        b"\xff\xfe",
-        b'{"exec_id": "\\ud800", "instrument": "SPY"}',
-        b"[" * 100_000,
-        b'{"a":' * 50_000,
-        b'{"quantity": 1e999999999}',
-        b'{"quantity": 1e999999999, "setup_quality": 1e999999999, "limit": 1e999999999}',
-        b'{"quantity": ' + b"9" * 5_000 + b"}",
-        b'{"exec_id": NaN}',
-    ],
+MALFORMED = (
+    b"",
+    b"{",
+    b"[]",
+    b'"text"',
+    b"null",
+    b"\xff\xfe",
+    b'{"exec_id": "\\ud800", "instrument": "SPY"}',
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'{"quantity": 1e999999999}',
+    b'{"quantity": 1e999999999, "setup_quality": 1e999999999, "limit": 1e999999999}',
+    b'{"quantity": ' + b"9" * 5_000 + b"}",
+    b'{"exec_id": NaN}',
 )
+
+
 @pytest.mark.parametrize("path", ["/trades", "/mistakes", "/analytics/options-strategy", "/market-data/bars"])
-async def test_a_malformed_body_is_a_422_everywhere(journal: Journal, path: str, body: bytes) -> None:
-    response = await journal.ask("POST", path, data=body, headers={"Content-Type": "application/json"})
-    assert response.status == 422
-    assert (await response.json())["error"] in ("invalid_json", "validation_error")
+async def test_a_malformed_body_is_a_422_everywhere(journal: Journal, path: str) -> None:
+    for body in MALFORMED:
+        response = await journal.ask("POST", path, data=body, headers={"Content-Type": "application/json"})
+        assert response.status == 422, body[:50]
+        assert (await response.json())["error"] in ("invalid_json", "validation_error")
 
 
 async def test_an_oversized_body_is_refused(journal: Journal) -> None:

@@ -113,30 +113,30 @@ def bomb(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("size", [(16_383, 16_383), (16_384, 10), (10, 20_000), (2**31 - 1, 2**31 - 1)])
 async def test_a_bomb_is_refused_by_its_header(journal: Journal, size: tuple[int, int]) -> None:
     refused = await journal.refused(422, "POST", "/trades/E0001/images", data=form(bomb(*size)))
-    assert refused["error"] in ("image_too_large", "not_an_image")
+    assert refused["error"] == "image_too_large"
     assert (await journal.get("/mcp/state-summary"))["counters"]["images"] == 0
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"hello",
-        b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
-        b"%PDF-1.7",
-        b"\x89PNG\r\n\x1a\n",
-        b"\x89PNG\r\n\x1a\n" + b"\0" * 100,
-        b"\xff\xd8\xff" + b"\0" * 100,
-        b"GIF89a" + b"\xff" * 20,
-        b"RIFF\x10\0\0\0WEBPVP8 ",
-        b"RIFF\x10\0\0\0WAVEfmt ",
-        b"BM" + b"\0" * 100,
-        b"II*\0" + b"\0" * 100,
-    ],
+NO_PICTURES = (
+    b"",
+    b"hello",
+    b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+    b"%PDF-1.7",
+    b"\x89PNG\r\n\x1a\n",
+    b"\x89PNG\r\n\x1a\n" + b"\0" * 100,
+    b"\xff\xd8\xff" + b"\0" * 100,
+    b"GIF89a" + b"\xff" * 20,
+    b"RIFF\x10\0\0\0WEBPVP8 ",
+    b"RIFF\x10\0\0\0WAVEfmt ",
+    b"BM" + b"\0" * 100,
+    b"II*\0" + b"\0" * 100,
 )
-async def test_what_is_no_picture_is_refused(journal: Journal, data: bytes) -> None:
-    refused = await journal.refused(422, "POST", "/trades/E0001/images", data=form(data))
-    assert refused["error"] == "not_an_image"
+
+
+async def test_what_is_no_picture_is_refused(journal: Journal) -> None:
+    for data in NO_PICTURES:
+        refused = await journal.refused(422, "POST", "/trades/E0001/images", data=form(data))
+        assert refused["error"] == "not_an_image"
 
 
 async def test_a_cut_off_picture_is_refused(journal: Journal) -> None:

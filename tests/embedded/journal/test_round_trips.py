@@ -113,6 +113,37 @@ def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any],
     engine.dispose()
 
 
+def test_one_more_trade_takes_the_same_statements_whatever_came_before() -> None:
+    engine = create_engine("sqlite://")
+    statements: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def count(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    def record(conn: Connection, number: int) -> list[str]:
+        statements.clear()
+        draft = trades.Draft(
+            exec_id=f"E{number:04d}",
+            time=START + timedelta(minutes=number),
+            instrument="SPY",
+            what=parse_instrument("SPY"),
+            action="BOT" if number % 3 else "SLD",
+            quantity=Decimal(2),
+            price=Decimal(5),
+            account_id="A1",
+        )
+        trades.insert(conn, draft, actor="test", auto_create=True)
+        return list(statements)
+
+    with engine.begin() as conn:
+        migrate(conn)
+        seen = {number: record(conn, number) for number in range(1, 302)}
+    engine.dispose()
+    assert seen[4] == seen[10] == seen[301]  # an entry into an open position
+    assert seen[6] == seen[12] == seen[300]  # an exit
+
+
 async def test_a_round_trip_shows_averages_and_result(journal: Journal) -> None:
     # (13-10)*100 + (13-12)*50 = 350
     await journal.buy(100, 10)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from yarl import URL
 
 from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded import trades
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.errors import Conflict
+from zorivest_rpc.embedded.imports import dedup
+from zorivest_rpc.embedded.symbols import parse_instrument
 
-from .conftest import Journal
+from .conftest import START, Journal
 
 TRADE = {"exec_id": "X1", "instrument": "SPY", "action": "BOT", "quantity": 10, "price": 500.25, "account_id": "A1"}
 
@@ -59,36 +68,34 @@ async def test_a_fill_that_looks_the_same_is_taken_and_told(journal: Journal) ->
     assert "possible_duplicate_of" not in later
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"exec_id": ""}, "exec_id"),
-        ({"exec_id": ".."}, "exec_id"),
-        ({"exec_id": "a\nb"}, "exec_id"),
-        ({"exec_id": "x" * 129}, "exec_id"),
-        ({"instrument": "  "}, "instrument"),
-        ({"instrument": "AAPL 261320 C 200"}, "instrument"),
-        ({"instrument": "X" * 100}, "instrument"),
-        ({"action": "HOLD"}, "action"),
-        ({"quantity": 0}, "quantity"),
-        ({"quantity": -5}, "quantity"),
-        ({"quantity": True}, "quantity"),
-        ({"quantity": "1e400"}, "quantity"),
-        ({"quantity": 0.123456789}, "quantity"),
-        ({"price": -0.01}, "price"),
-        ({"price": "NaN"}, "price"),
-        ({"quantity": 9_999_999_999, "price": 9_999_999_999}, "quantity"),
-        ({"account_id": ""}, "account_id"),
-        ({"time": "yesterday"}, "time"),
-        ({"ledger": [{"fee_type": "bribe", "amount": 1}]}, "ledger"),
-        ({"commission": 1, "ledger": [{"fee_type": "exchange", "amount": 0.5}]}, "ledger"),
-    ],
+WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"exec_id": ""}, "exec_id"),
+    ({"exec_id": ".."}, "exec_id"),
+    ({"exec_id": "a\nb"}, "exec_id"),
+    ({"exec_id": "x" * 129}, "exec_id"),
+    ({"instrument": "  "}, "instrument"),
+    ({"instrument": "AAPL 261320 C 200"}, "instrument"),
+    ({"instrument": "X" * 100}, "instrument"),
+    ({"action": "HOLD"}, "action"),
+    ({"quantity": 0}, "quantity"),
+    ({"quantity": -5}, "quantity"),
+    ({"quantity": True}, "quantity"),
+    ({"quantity": "1e400"}, "quantity"),
+    ({"quantity": 0.123456789}, "quantity"),
+    ({"price": -0.01}, "price"),
+    ({"price": "NaN"}, "price"),
+    ({"quantity": 9_999_999_999, "price": 9_999_999_999}, "quantity"),
+    ({"account_id": ""}, "account_id"),
+    ({"time": "yesterday"}, "time"),
+    ({"ledger": [{"fee_type": "bribe", "amount": 1}]}, "ledger"),
+    ({"commission": 1, "ledger": [{"fee_type": "exchange", "amount": 0.5}]}, "ledger"),
 )
-async def test_a_wrong_field_is_named_and_nothing_is_written(
-    journal: Journal, change: dict[str, Any], field: str
-) -> None:
-    refused = await journal.refused(422, "POST", "/trades", {**TRADE, **change})
-    assert field in refused["detail"]["errors"]
+
+
+async def test_a_wrong_field_is_named_and_nothing_is_written(journal: Journal) -> None:
+    for change, field in WRONG:
+        refused = await journal.refused(422, "POST", "/trades", {**TRADE, **change})
+        assert field in refused["detail"]["errors"], change
     assert (await journal.get("/trades"))["total"] == 0
     assert await journal.get("/accounts") == []
 
@@ -132,21 +139,12 @@ async def test_a_list_is_paged_sorted_searched_and_cut_to_a_period(journal: Jour
     )
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"limit": "0"},
-        {"limit": "1001"},
-        {"limit": "x"},
-        {"offset": "-1"},
-        {"offset": "9" * 30},
-        {"sort": "notes"},
-        {"sort": "price; DROP TABLE trades"},
-        {"period": "ever"},
-    ],
-)
-async def test_a_list_refuses_what_it_cannot_do(journal: Journal, query: dict[str, str]) -> None:
-    await journal.refused(422, "GET", "/trades", params=query)
+async def test_a_list_refuses_what_it_cannot_do(journal: Journal) -> None:
+    for query in (
+        *({"limit": "0"}, {"limit": "1001"}, {"limit": "x"}, {"offset": "-1"}, {"offset": "9" * 30}),
+        *({"sort": "notes"}, {"sort": "price; DROP TABLE trades"}, {"period": "ever"}),
+    ):
+        await journal.refused(422, "GET", "/trades", params=query)
 
 
 async def test_an_empty_list_says_how_to_fill_it(journal: Journal) -> None:
@@ -182,10 +180,6 @@ async def test_a_deleted_trade_takes_everything_that_hangs_on_it(journal: Journa
 async def test_ids_with_every_kind_of_sign_find_their_trade(journal: Journal) -> None:
     for name in ("a/b", "a b", "ü{x}", "1%2F2", "'; DROP TABLE trades;--", "../../etc/passwd", "?#&"):
         await journal.buy(1, 1, exec_id=name)
-        from urllib.parse import quote
-
-        from yarl import URL
-
         path = "/trades/" + quote(name, safe="")
         response = await journal.caller.client.request(
             "GET", URL("/api/v1" + path, encoded=True), headers={"Authorization": f"Bearer {journal.caller.token}"}
@@ -218,6 +212,35 @@ async def test_a_reader_reads_and_does_not_write(
         assert (await reader.refused(403, method, path, body))["error"] == "role_too_low"
     writer = Journal(await with_role("read-write"))
     await writer.expect(201, "POST", "/trades", TRADE)
+
+
+def test_an_import_knows_a_trade_by_the_same_fingerprint() -> None:
+    """Both sides make the key by themselves; the same fill must come to the same one."""
+    quantity, price = Decimal("10.50"), Decimal("99.9900")
+    imported = dedup.fingerprint(
+        account_id="A1", symbol="SPY", exec_time=START, side="BOT", quantity=quantity, price=price
+    )
+    assert trades.fingerprint("SPY", "BOT", Decimal("10.5"), Decimal("99.99"), "A1", START) == imported
+
+
+async def test_a_made_up_id_with_a_known_fingerprint_is_refused(journal: Journal, backend: Embedded) -> None:
+    await journal.buy(10, 5)
+    row = await journal.get("/trades/E0001")
+    draft = trades.Draft(
+        exec_id="imp_1",
+        time=datetime.fromisoformat(row["time"]),
+        instrument="SPY",
+        what=parse_instrument("SPY"),
+        action="BOT",
+        quantity=Decimal(10),
+        price=Decimal(5),
+        account_id="A1",
+    )
+    with pytest.raises(Conflict) as refused:
+        await backend.database().write(
+            lambda conn: trades.insert(conn, draft, actor="test", auto_create=True, synthesised=True)
+        )
+    assert (refused.value.extra["match"], refused.value.extra["existing"]["exec_id"]) == ("fingerprint", "E0001")
 
 
 async def test_a_caller_without_a_session_learns_nothing(journal: Journal, anybody: Caller) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tests.embedded.conftest import Caller
-from tests.embedded.upstream import Upstream, start
+from tests.embedded.upstream import Upstream, addresses, start
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.market.outbound import Outbound
-from zorivest_rpc.embedded.market.providers import PROVIDERS
 
 OPEN_MARKET = datetime(2026, 3, 10, 15, 0, tzinfo=UTC)  # a Tuesday, eleven o'clock in New York
 
@@ -34,13 +33,6 @@ class Time:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.passed += seconds
-
-
-def addresses(base: str) -> dict[str, str]:
-    found = {provider.slug: f"{base}/{provider.slug}" for provider in PROVIDERS}
-    for provider in PROVIDERS:
-        found |= {f"{provider.slug}_{host}": f"{base}/{provider.slug}_{host}" for host in provider.hosts}
-    return found
 
 
 @pytest.fixture

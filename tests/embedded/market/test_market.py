@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.embedded.conftest import Caller
+from tests.embedded.conftest import CHEAP, Caller
 from tests.embedded.market import shapes
-from tests.embedded.market.conftest import Time, addresses
-from tests.embedded.upstream import Sequence, Upstream, raw, status
+from tests.embedded.market.conftest import Time
+from tests.embedded.upstream import Sequence, Upstream, addresses, raw, status
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.market.outbound import Outbound, load_addresses, safe_address
+from zorivest_rpc.embedded.paths import DataDir
 
 Connect = Callable[..., Any]
 
@@ -378,3 +379,29 @@ def test_other_addresses_come_from_a_file_of_the_owner(tmp_path: Path) -> None:
     for bad in ('{"yahoo": "http://example.com"}', "[", '{"yahoo": 1}'):
         file.write_text(bad)
         assert load_addresses(file) == {}
+
+
+async def test_a_backend_reads_the_addresses_of_its_directory(directory: DataDir, api_key: str) -> None:
+    directory.create().addresses.write_text('{"yahoo": "http://localhost:1"}')
+    backend = Embedded.create(directory, api_key, key_source="file", driver=None, kdf=CHEAP)
+    try:
+        assert backend.outbound.address("yahoo", "https://example.com") == "http://localhost:1"
+        assert backend.outbound.address("finnhub", "https://example.com") == "https://example.com"
+    finally:
+        await backend.close()
+
+
+async def test_a_question_has_one_time_for_all_providers(
+    market: Caller, upstream: Upstream, time: Time, connect: Connect
+) -> None:
+    await connect("finnhub")
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        time.passed += 25
+        return web.json_response({}, status=400)
+
+    upstream.answers |= {YAHOO: slow, FINNHUB: shapes.FINNHUB_QUOTE}
+    refused = await market.expect(503, "GET", QUOTE)
+    reasons = {row["provider"]: row["reason"] for row in refused["tried"]}
+    assert (reasons["Yahoo Finance"], reasons["Finnhub"]) == ("bad_answer", "out_of_time")
+    assert upstream.paths() == [YAHOO]

@@ -13,6 +13,9 @@ import pytest
 from tests.embedded.conftest import Caller
 from tests.embedded.imports import writers
 from tests.embedded.imports.writers import NEW_YORK, Contract, Fill
+from zorivest_rpc.embedded import uploads
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.imports.drafts import Limits
 
 from .conftest import Books, form
 
@@ -86,6 +89,32 @@ async def test_the_same_trades_in_two_layouts_are_there_once(books: Books, first
     second = await books.csv(order[1])
     assert (second["imported"], second["duplicates_skipped"], second["fees_updated"]) == (0, 5, 0)
     assert await books.contents() == before
+
+
+@pytest.mark.parametrize("first", ["days", "times"])
+async def test_a_file_with_days_alone_meets_the_one_with_times(books: Books, first: str) -> None:
+    same = [*FILLS, FILLS[0]]  # one of them filled twice
+    files = {"days": writers.schwab(same), "times": writers.webull(same)}
+    order = [files.pop(first), *files.values()]
+    assert (await books.csv(order[0]))["imported"] == 6
+    before = await books.contents()
+    for data in (order[1], order[0], order[1]):
+        again = await books.csv(data)
+        assert (again["imported"], again["duplicates_skipped"]) == (0, 6)
+    assert await books.contents() == before
+
+
+async def test_a_day_file_brings_the_fills_that_the_other_did_not_have(books: Books) -> None:
+    await books.csv(writers.webull(FILLS[:1]))
+    answer = await books.csv(writers.schwab([FILLS[0], FILLS[0], FILLS[1]]))
+    assert (answer["imported"], answer["duplicates_skipped"]) == (2, 1)
+    twice = await books.csv(writers.schwab([FILLS[0], FILLS[0], FILLS[1]]))
+    assert (twice["imported"], twice["duplicates_skipped"]) == (0, 3)
+
+
+async def test_equal_fills_at_different_times_of_a_day_are_different(books: Books) -> None:
+    await books.csv(writers.webull([fill(0, 100, "500.25")]))
+    assert (await books.csv(writers.webull([fill(30, 100, "500.25")])))["imported"] == 1
 
 
 async def test_an_overlapping_file_brings_only_its_new_rows(books: Books) -> None:
@@ -259,3 +288,61 @@ async def test_importing_needs_a_key_that_may_write(with_role: Callable[[str], A
     assert "import_broker_csv" in empty["hint"]
     writer = await with_role("read-write")
     await writer.expect(200, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))
+
+
+async def test_a_file_above_the_limit_is_refused_before_it_is_read(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "LIMITS", Limits(max_bytes=2000))
+    refused = await books.refused(413, "POST", "/import/csv", data=form(b"x" * 2001, account_id="A1"))
+    assert refused["error"] == "too_large"
+    monkeypatch.setattr(uploads, "LIMITS", Limits(max_rows=2))
+    refused = await books.refused(413, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))
+    assert refused["error"] == "too_many_rows"
+    assert await books.get("/accounts") == []
+
+
+async def test_a_file_that_takes_too_long_is_given_up(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "SECONDS", -1.0)
+    refused = await books.refused(422, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))
+    assert refused["error"] == "deadline_exceeded"
+    assert await books.trades() == []
+
+
+async def test_reading_gives_way_when_the_backend_ends(books: Books, backend: Embedded) -> None:
+    backend.stop_requested.set()
+    refused = await books.refused(422, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))
+    assert refused["error"] == "deadline_exceeded"
+    assert await books.trades() == []
+
+
+async def test_hostile_names_are_names_and_nothing_else(books: Books) -> None:
+    body = form(writers.webull(FILLS[:1]), "../../etc/passwd\u202e.csv", account_id="A1")
+    await books.expect(200, "POST", "/import/csv", data=body)
+    (batch,) = (await books.get("/import/batches"))["items"]
+    assert "/" not in batch["file_name"]
+    assert batch["file_name"].isprintable()
+    for name in ("a\nb", "..", "x" * 129, " "):
+        await books.refused(422, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id=name))
+    hint = form(writers.webull(FILLS), account_id="A1", broker_hint="no such broker")
+    await books.refused(422, "POST", "/import/csv", data=hint)
+
+
+async def test_ids_of_a_broker_that_no_row_can_carry_are_replaced(books: Books) -> None:
+    data = writers.flex_xml(FILLS[:1], with_ids=True).replace(b'tradeID="5000"', b'tradeID="' + b"9" * 300 + b'"')
+    assert (await books.csv(data))["imported"] == 1
+    (trade,) = await books.trades()
+    assert len(trade["exec_id"]) <= 128
+    assert (await books.csv(data))["imported"] == 0
+
+
+async def test_questions_are_answered_while_files_come_in(books: Books) -> None:
+    days = [fill(minute, 10, f"{500 + minute}.00", is_buy=minute % 2 == 0) for minute in range(50)]
+    parts = [writers.webull(days[at : at + 10]) for at in range(0, 50, 10)]
+    jobs = [books.csv(part) for part in parts]
+    asks = [books.get("/tax/lots", params={"status": "all"}) for _ in range(5)]
+    results = await asyncio.gather(*jobs, *asks)
+    assert sum(answer["imported"] for answer in results[:5]) == 50
+    # every second fill sells what the one before it bought: 25 lots, all closed
+    lots = await books.get("/tax/lots", params={"status": "all"})
+    assert lots["total_count"] == 25

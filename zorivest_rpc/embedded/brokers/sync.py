@@ -27,7 +27,7 @@ from .configs import Config, listed, read_one, write
 from .pulled import BrokerLink, Position, Pulled, Wanted
 from .registry import LOCAL_FOLDER, Broker, find_broker
 
-__all__ = ["Brokers", "known_broker"]
+__all__ = ["ADDRESSES", "Brokers", "known_broker"]
 
 log = logging.getLogger("zorivest.accounts")
 
@@ -37,7 +37,7 @@ OVERLAP = timedelta(days=3)
 TIMEOUT = 30.0
 _MOST_ERRORS = 100
 _RATES = {"alpaca": 200, "tradier": 120, "ibkr_flex": 10}
-_BASES = {
+ADDRESSES = {
     "alpaca_live": ("alpaca", "https://api.alpaca.markets"),
     "alpaca_paper": ("alpaca_paper", "https://paper-api.alpaca.markets"),
     "tradier_live": ("tradier", "https://api.tradier.com"),
@@ -179,7 +179,7 @@ class Brokers:
             secret = self._cipher.decrypt(config.encrypted_secret or "")
         except ValueError:
             raise Failure(broker.name, Kind.NO_KEY, "its stored key cannot be decrypted; enter it again") from None
-        address, default = _BASES[broker.broker_id]
+        address, default = ADDRESSES[broker.broker_id]
         headers, params = _credentials(broker, key, secret)
         assert broker.adapter is not None
         reach = Reach(

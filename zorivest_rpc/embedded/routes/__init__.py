@@ -27,6 +27,7 @@ from . import (
     service,
     settings,
     system,
+    tax,
     trades,
 )
 
@@ -52,6 +53,7 @@ AREAS = (
     bars.ROUTES,
     imports.ROUTES,
     banking.ROUTES,
+    tax.ROUTES,
     demo.ROUTES,
     market_data.ROUTES,
     identifiers.ROUTES,

@@ -22,9 +22,11 @@ from ..errors import BudgetExceeded, NotFound, Unavailable
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, page, period
+from ..market.coverage import cover
 from ..results import Scope
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..tables import trades
+from .market_data import market_of
 
 __all__ = ["ROUTES"]
 
@@ -126,7 +128,12 @@ async def excursion(ask: Ask) -> web.StreamResponse:
     fields.done()
     now = datetime.now(UTC)
     await settle_due(ask.db)
-    found = await ask.db.write(lambda conn: judgement.enrich(conn, exec_id, cast(Resolution | None, wanted), now))
+    resolution = cast(Resolution | None, wanted)
+    try:
+        found = await judgement.enrich(ask.db, exec_id, resolution, now)
+    except Unavailable as missing:
+        await cover(ask.db, market_of(ask), exec_id, resolution, now, missing)
+        found = await judgement.enrich(ask.db, exec_id, resolution, now)
     return reply(to_json(found))
 
 

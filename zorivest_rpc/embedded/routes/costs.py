@@ -53,6 +53,13 @@ async def show_cost_of_free(ask: Ask) -> web.StreamResponse:
     return reply(to_json(await ask.db.read(job)))
 
 
+async def ledger(ask: Ask) -> web.StreamResponse:
+    """What one trade cost, line by line."""
+    exec_id = ask.path["exec_id"]
+    lines = await ask.db.read(lambda conn: costs.ledger_of(conn, exec_id))
+    return reply({"items": lines, "total_fees": sum(line["amount"] for line in lines)})
+
+
 async def record_periodic(ask: Ask) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(await ask.json())
@@ -96,6 +103,7 @@ def _scope(ask: Ask) -> Scope:
 
 ROUTES = (
     Route("GET", "/fees/summary", READ, summary),
+    Route("GET", "/trades/{exec_id}/fees", READ, ledger),
     Route("POST", "/fees/periodic", WRITE, record_periodic),
     Route("GET", "/fees/periodic", READ, list_periodic),
     Route("GET", "/analytics/pfof-report", READ, pfof_report),

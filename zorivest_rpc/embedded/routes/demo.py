@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from aiohttp import web
 
 from .. import demo
-from ..demo_data import tell
 from ..routing import ADMIN, READ, Ask, Route, reply
 
 __all__ = ["ROUTES"]
 
 
 async def load(ask: Ask) -> web.StreamResponse:
-    now = datetime.now(UTC)
-    story = await ask.backend.work("figures", lambda: tell(now.date()))
-    picture = await ask.backend.work("pictures", lambda: demo.chart(story))
-    return reply(await ask.db.write(lambda conn: demo.load(conn, story, picture, now)), 201)
+    return reply(await demo.load_into(ask.backend), 201)
 
 
 async def status(ask: Ask) -> web.StreamResponse:

@@ -34,17 +34,18 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
     fields.done()
     settings = ask.backend.settings()
     auto_create = await settings.value("accounts.auto_create")
+    zone = await settings.value("import.timezone")
     hints = BrokerHints(
         account_id=account_id,
         broker=broker.strip() or "auto",
         file_name=upload.filename,
-        timezone=await settings.value("import.timezone"),
+        timezone=zone,
     )
     found = await read_file(ask, importer, upload, hints)
     return reply(
         await ask.db.write(
             lambda conn: import_store.store(
-                conn, found, kind=kind, file_name=upload.filename, actor=actor, auto_create=auto_create
+                conn, found, kind=kind, file_name=upload.filename, actor=actor, auto_create=auto_create, zone=zone
             )
         )
     )

@@ -1,0 +1,1 @@
+"""What `zorivest-rpc doctor` looks at, one module per place where something can be wrong."""

@@ -1,0 +1,145 @@
+"""`zorivest-rpc doctor`: everything that can be wrong with a set-up, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from zorivest_rpc.cli.checks import journal, machine
+from zorivest_rpc.cli.checks.line import Line, fail
+from zorivest_rpc.config import Settings, parse, usage
+from zorivest_rpc.errors import ConfigError
+
+__all__ = ["examine", "run"]
+
+_WIDTH = 80
+_COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
+_LOOKS_SECRET = re.compile(r"zrv_sk_[\w-]*|(?<=://)[^/\s@]+(?=@)|(?<=Bearer )\S+")
+_OWN = """
+  --start
+      start the embedded backend if it does not run, and look at it
+  --json
+      print JSON for programs"""
+
+
+def run(argv: list[str]) -> int:
+    """Exit code 0 if nothing fails, 1 otherwise, 2 misused."""
+    if "--help" in argv or "-h" in argv:
+        print(usage("doctor") + _OWN)
+        return 0
+    own = {word for word in argv if word in ("--json", "--start")}
+    rest = [word for word in argv if word not in own]
+    settings, wrong = _settings(rest, os.environ)
+    lines = list(examine(settings, wrong, os.environ, start="--start" in own))
+    secrets = _secrets(settings, os.environ)
+    lines = [line._replace(text=_clean(line.text, secrets), next=_clean(line.next, secrets)) for line in lines]
+    failed = sum(line.status == "fail" for line in lines)
+    if "--json" in own:
+        print(
+            json.dumps({"ok": not failed, "checks": [line._asdict() for line in lines]}, indent=2, ensure_ascii=False)
+        )
+    else:
+        _print(lines, failed)
+    return 1 if failed else 0
+
+
+def examine(
+    settings: Settings, wrong: list[Line], environ: Mapping[str, str], *, start: bool = False
+) -> Iterator[Line]:
+    """Every finding, in the order in which a user would mend them."""
+    yield machine.python()
+    damaged, vault = journal.read_bootstrap(settings.data_dir)
+    packages = list(machine.packages(vault is not None and vault.encrypted))
+    yield from packages
+    yield from wrong
+    usable = not any(line.status == "fail" for line in packages)
+    if usable:
+        yield from journal.schemas()
+        if not wrong:
+            yield journal.offered(settings)
+    past = {"this program was installed": os.stat(__file__).st_mtime}
+    if vault is not None and vault.created is not None:
+        past["this journal's newest key was made"] = vault.created
+    yield machine.clock(past)
+    yield from journal.directory(settings.data_dir)
+    yield from journal.private_files(settings.data_dir)
+    if damaged is not None:
+        yield damaged
+    if not usable:
+        yield fail("backend", "not looked at, and no client either, while packages are missing", "Install those first.")
+        return
+    from zorivest_rpc.cli.checks import backend, clients
+
+    if settings.api_url:
+        yield from backend.remote(settings, environ)
+    elif damaged is None:
+        yield from backend.embedded(settings, vault, environ, start=start)
+    yield machine.port(_port(settings, environ))
+    yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
+
+
+def _settings(argv: list[str], environ: Mapping[str, str]) -> tuple[Settings, list[Line]]:
+    """The options; wrong words on the command line are misuse, a wrong variable or file is a finding."""
+    bare = {name: value for name, value in environ.items() if not name.startswith("ZORIVEST_")}
+    kept = {name: environ[name] for name in ("ZORIVEST_DATA_DIR", "ZORIVEST_API_URL") if name in environ}
+    try:
+        return parse("doctor", argv, environ), []
+    except ConfigError as error:
+        if any(error.source == word.partition("=")[0] for word in argv):
+            raise
+        next = "Correct the variable or the file that it names."
+        without = [word for word in argv if not word.startswith("--config=")]
+        if "--config" in without:
+            position = without.index("--config")
+            without = without[:position] + without[position + 2 :]
+        return parse("doctor", without, {**bare, **kept}), [fail("options", str(error), next)]
+
+
+def _port(settings: Settings, environ: Mapping[str, str]) -> int:
+    try:
+        return parse("serve", ["--config", settings.config] if settings.config else [], environ).port or 8766
+    except ConfigError:
+        return 8766
+
+
+def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """What must not be printed whatever a check or another program says: the keys at hand."""
+    known = [environ.get("ZORIVEST_API_KEY", "")]
+    for name in ("api.key", "serve.key"):
+        try:
+            known.append((Path(settings.data_dir) / name).read_text().strip())
+        except (OSError, UnicodeDecodeError):
+            continue
+    return [secret for secret in known if len(secret) > 3]
+
+
+def _clean(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "…")
+    return _LOOKS_SECRET.sub("…", text)
+
+
+def _print(lines: list[Line], failed: int) -> None:
+    colours = sys.stdout.isatty()
+    for line in lines:
+        mark = f"{line.status:4}"
+        if colours:
+            mark = f"\x1b[{_COLOURS[line.status]}m{mark}\x1b[0m"
+        wrapped = textwrap.wrap(f"{line.area}: {line.text}", _WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+        print(f"{mark}  " + "\n      ".join(wrapped))
+        if line.next:
+            print("      → " + "\n        ".join(_step(line.next)))
+    warned = sum(line.status == "warn" for line in lines)
+    print(f"\n{len(lines)} checks, {failed} failed, {warned} to look at.")
+
+
+def _step(text: str) -> list[str]:
+    """Sentences are wrapped; a command (it ends without a full stop) stays on one line, to be copied."""
+    if not text.endswith("."):
+        return [text]
+    return textwrap.wrap(text, _WIDTH - 8, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,436 @@
+"""`/tax`: lots, wash sales, estimates and payments, each answer from lots that are in step with the trades."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from aiohttp import web
+from sqlalchemy import Connection
+
+from .. import tax_payments, tax_profiles, tax_store
+from ..errors import BadRequest, Conflict, Invalid, NotFound, Refusal
+from ..expiry import settle_due
+from ..fields import Fields
+from ..inputs import aliased, identifier
+from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
+from ..symbols import parse_instrument
+from ..tax.dates import trade_date
+from ..tax.estimate import annual_estimate, year_gains
+from ..tax.harvest import scan_harvest
+from ..tax.model import (
+    DISCLAIMER,
+    CostBasisMethod,
+    EstimationMethod,
+    FilingStatus,
+    Quarter,
+    TaxError,
+    TaxProfile,
+    WashSaleMethod,
+    parse,
+)
+from ..tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
+from ..tax.simulate import SaleRequest, simulate_sale
+from ..tax.summary import summarize_year
+from ..tax.sync import ConflictStrategy
+from ..tax.views import list_lots
+from ..tax.washes import find, scan
+from ..tax.wire import as_json
+from ..tax_prices import known_prices
+from ..tax_profiles import AMOUNTS, FLAGS, Profiles
+from ..tax_store import Rules
+
+__all__ = ["ROUTES"]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+_FIRST_YEAR, _LAST_YEAR = 1990, 2100
+_HINT = "There are no trades yet; record fills with create_trade or load a statement with import_broker_csv."
+_STATUSES = ("open", "closed", "all")
+_SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
+_STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
+_LARGEST = 10**12
+
+
+class NothingHeld(Refusal):
+    status = 404
+
+
+class Ground(NamedTuple):
+    """What an answer stands on, all of one moment."""
+
+    conn: Connection
+    today: date
+    profiles: Profiles
+    rules: Rules
+
+    @classmethod
+    def at(cls, conn: Connection, now: datetime) -> Ground:
+        profiles = tax_profiles.load(conn, now)
+        return cls(conn, trade_date(now), profiles, tax_store.rules_of(conn, profiles))
+
+    def year(self, year: int | None) -> TaxProfile:
+        return self.profiles.of(self.today.year if year is None else year)
+
+    def closed_in(self, year: int) -> list[Any]:
+        return tax_store.closed_lots(self.conn, start=date(year, 1, 1), end=date(year, 12, 31))
+
+
+Answer = Callable[[Ground], dict[str, Any]]
+
+
+async def _answer(ask: Ask, job: Answer, *, changes: bool = False) -> web.StreamResponse:
+    """Run a job on lots that are in step, which costs a write only when trades changed since."""
+    await settle_due(ask.db)
+    strategy = ConflictStrategy(await ask.backend.settings().value("tax.conflict_resolution"))
+    now = datetime.now(UTC)
+
+    def read(conn: Connection) -> dict[str, Any] | None:
+        ground = Ground.at(conn, now)
+        return None if tax_store.is_due(conn, ground.rules) else _whole(ground, job)
+
+    def write(conn: Connection) -> dict[str, Any]:
+        ground = Ground.at(conn, now)
+        if tax_store.is_due(conn, ground.rules):
+            tax_store.sync(conn, ground.rules, now, strategy)
+        return _whole(ground, job)
+
+    try:
+        found = None if changes else await ask.db.read(read)
+        return reply(await ask.db.write(write) if found is None else found)
+    except TaxError as exc:
+        raise _refused(exc) from None
+
+
+def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
+    answer = {**job(ground), "disclaimer": DISCLAIMER}
+    if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
+        answer["hint"] = _HINT
+    return answer
+
+
+def _refused(exc: TaxError) -> Refusal:
+    if exc.code == "no_open_lots":
+        return NothingHeld(exc.code, exc.text)
+    return Conflict(exc.code, exc.text) if exc.code == "lot_conflict" else Invalid(exc.text, exc.code)
+
+
+async def simulate(ask: Ask) -> web.StreamResponse:
+    fields = Fields(aliased(await ask.json(), {"method": "cost_basis_method"}))
+    wanted = SaleRequest(
+        ticker=_ticker(fields, "ticker", required=True) or "",
+        account_id=identifier(fields, "account_id"),
+        quantity=fields.decimal("quantity", above=0, places=8),
+        price=fields.decimal("price", above=0, places=8),
+        action=fields.choice("action", ("sell", "cover")),
+        method=_member(fields, "cost_basis_method", CostBasisMethod, CostBasisMethod.FIFO),
+        lot_ids=tuple(fields.texts("lot_ids", [], most=1000, length=300)),
+    )
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        profile = ground.year(None)
+        realized = year_gains(ground.closed_in(profile.tax_year), profile, ground.rules.accounts)
+        lots = tax_store.open_lots(ground.conn, related_to=wanted.ticker)
+        answer = simulate_sale(lots, wanted, profile, ground.rules.accounts, today=ground.today, realized=realized)
+        return as_json(answer)
+
+    return await _answer(ask, job)
+
+
+async def estimate(ask: Ask) -> web.StreamResponse:
+    fields = Fields(await ask.json())
+    year = _year(fields)
+    account_id = _account(fields)
+    status = _member(fields, "filing_status", FilingStatus, None)
+    unrealized = fields.flag("include_unrealized", False)
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        profile = ground.year(year)
+        if status is not None:
+            profile = msgspec.structs.replace(profile, filing_status=status)
+        lots = ground.closed_in(profile.tax_year)
+        prices = None
+        if unrealized:
+            lots += tax_store.open_lots(ground.conn, account_id=account_id)
+            prices = known_prices(ground.conn, ground.today, account_id)
+        answer = annual_estimate(
+            lots, profile, ground.rules.accounts, account_id=account_id, prices=prices, today=ground.today
+        )
+        return {"effective_rate": None, "state_estimate": 0, **as_json(answer)}
+
+    return await _answer(ask, job)
+
+
+async def wash_sales(ask: Ask) -> web.StreamResponse:
+    fields = Fields(await ask.json())
+    account_id, ticker = _account(fields), _ticker(fields, "ticker")
+    first: date | None = fields.day("date_range_start", None)
+    last: date | None = fields.day("date_range_end", None)
+    if first is not None and last is not None and first > last:
+        fields.wrong("date_range_end", "must not be before date_range_start")
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        end = last or ground.today
+        start = first or date(end.year, 1, 1)
+        matches, lots = tax_store.wash_sales(ground.conn, start=start, end=end, chained=True)
+        return as_json(find(matches, lots, start=start, end=end, account_id=account_id, ticker=ticker))
+
+    return await _answer(ask, job)
+
+
+async def scan_wash_sales(ask: Ask) -> web.StreamResponse:
+    fields = Fields(await ask.json())
+    year = _year(fields)
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        matches, lots = tax_store.wash_sales(ground.conn, chained=True)
+        return as_json(scan(matches, lots, year))
+
+    return await _answer(ask, job, changes=True)
+
+
+async def lots_by_query(ask: Ask) -> web.StreamResponse:
+    return await _lots(ask, ask.query)
+
+
+async def lots_by_body(ask: Ask) -> web.StreamResponse:
+    return await _lots(ask, await ask.json())
+
+
+async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
+    fields = Fields(given)
+    account_id, ticker = _account(fields), _ticker(fields, "ticker")
+    status = fields.choice("status", _STATUSES, "open")
+    sort = fields.choice("sort_by", _SORTS, "date_acquired")
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        lots = []
+        if status != "closed":
+            lots += tax_store.open_lots(ground.conn, account_id=account_id, ticker=ticker)
+        if status != "open":
+            lots += tax_store.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
+        prices = known_prices(ground.conn, ground.today, account_id) if status != "closed" else {}
+        answer = as_json(list_lots(lots, prices, today=ground.today, status=status, sort_by=sort))
+        unusual = tax_store.statuses(ground.conn)
+        for lot in answer["lots"]:
+            lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
+        return answer
+
+    return await _answer(ask, job)
+
+
+async def quarterly(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    quarter = _member(fields, "quarter", Quarter)
+    year = _year(fields)
+    method = _member(fields, "estimation_method", EstimationMethod, EstimationMethod.ANNUALIZED)
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        profile = ground.year(year)
+        income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
+        paid = tax_payments.made(ground.conn, profile.tax_year)
+        return as_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
+
+    return await _answer(ask, job)
+
+
+async def pay(ask: Ask) -> web.StreamResponse:
+    """400 unless the caller says that the payment was really made."""
+    actor = ask.session.actor
+    body = await ask.json()
+    fields = Fields(body)
+    quarter = _member(fields, "quarter", Quarter)
+    year = _year(fields)
+    amount = fields.decimal("payment_amount", above=0, places=2)
+    day: date | None = fields.day("paid_on", None)
+    fields.done()
+    if body.get("confirm") is not True:
+        raise BadRequest("confirmation_required", "Say confirm: true once the payment was really made.")
+    payment = TaxPayment(quarter=quarter, amount=amount, paid_on=day)
+
+    def job(ground: Ground) -> dict[str, Any]:
+        profile = ground.year(year)
+        before = tax_payments.made(ground.conn, profile.tax_year)
+        income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
+        _, receipt = record_payment(before, payment, profile, income, today=ground.today)
+        if not receipt.replaced:
+            tax_payments.book(ground.conn, profile.tax_year, payment, actor)
+        return as_json(receipt)
+
+    return await _answer(ask, job, changes=True)
+
+
+async def harvest(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    account_id = _account(fields)
+    threshold = fields.decimal("min_loss_threshold", Decimal(100), least=0)
+    exclude = fields.flag("exclude_wash_risk", False)
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        report = scan_harvest(
+            tax_store.open_lots(ground.conn),
+            known_prices(ground.conn, ground.today),
+            ground.year(None),
+            ground.rules.accounts,
+            today=ground.today,
+            account_id=account_id,
+            min_loss=threshold,
+            exclude_wash_risk=exclude,
+        )
+        return as_json(report)
+
+    return await _answer(ask, job)
+
+
+async def ytd_summary(ask: Ask) -> web.StreamResponse:
+    fields = Fields(ask.query)
+    year = _year(fields)
+    account_id = _account(fields)
+    group_by = fields.choice("group_by", ("symbol",), None)
+    fields.done()
+
+    def job(ground: Ground) -> dict[str, Any]:
+        profile = ground.year(year)
+        first, last = date(profile.tax_year, 1, 1), date(profile.tax_year, 12, 31)
+        matches, _ = tax_store.wash_sales(ground.conn, start=first, end=last)
+        summary = summarize_year(
+            ground.closed_in(profile.tax_year),
+            matches,
+            profile,
+            ground.rules.accounts,
+            tax_payments.made(ground.conn, profile.tax_year),
+            today=ground.today,
+            account_id=account_id,
+            group_by=group_by,
+        )
+        return as_json(summary)
+
+    return await _answer(ask, job)
+
+
+async def sync_lots(ask: Ask) -> web.StreamResponse:
+    """Make the lots anew, of everything or of what one account trades in."""
+    fields = Fields(await ask.json())
+    account_id = _account(fields)
+    given = fields.choice("conflict_strategy", _STRATEGIES, None)
+    fields.done()
+    strategy = ConflictStrategy(given or await ask.backend.settings().value("tax.conflict_resolution"))
+    now = datetime.now(UTC)
+
+    def job(conn: Connection) -> dict[str, Any]:
+        ground = Ground.at(conn, now)
+        return _whole(
+            ground,
+            lambda ground: tax_store.sync(conn, ground.rules, now, strategy, account_id=account_id, everything=True),
+        )
+
+    await settle_due(ask.db)
+    try:
+        return reply(await ask.db.write(job))
+    except TaxError as exc:
+        raise _refused(exc) from None
+
+
+async def show_profile(ask: Ask) -> web.StreamResponse:
+    year = _path_year(ask)
+    now = datetime.now(UTC)
+
+    def job(conn: Connection) -> dict[str, Any]:
+        profiles = tax_profiles.load(conn, now)
+        if not profiles.is_known(year):
+            raise NotFound("tax profile", year)
+        return {**as_json(profiles.of(year)), "disclaimer": DISCLAIMER}
+
+    return reply(await ask.db.read(job))
+
+
+async def save_profile(ask: Ask) -> web.StreamResponse:
+    year, actor = _path_year(ask), ask.session.actor
+    fields = Fields(await ask.json())
+    wanted: dict[str, Any] = {
+        "filing_status": _member(fields, "filing_status", FilingStatus, None),
+        "wash_sale_method": _member(fields, "wash_sale_method", WashSaleMethod, None),
+        "default_cost_basis": _member(fields, "default_cost_basis", CostBasisMethod, None),
+        "state": fields.text("state", None, most=2),
+        "federal_bracket": fields.decimal("federal_bracket", None, least=0, most=1),
+        "state_tax_rate": fields.decimal("state_tax_rate", None, least=0, most=1),
+        **{name: fields.decimal(name, None, least=0, most=_LARGEST) for name in AMOUNTS},
+        **{name: fields.flag(name, None) for name in FLAGS},
+    }
+    if wanted["state"] is not None and not re.fullmatch(r"|[A-Za-z]{2}", wanted["state"]):
+        fields.wrong("state", "must be two letters")
+    fields.done()
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if "state" in changes:
+        changes["state"] = changes["state"].upper()
+    status = await ask.db.write(lambda conn: tax_profiles.save(conn, year, changes, actor))
+    return reply({"status": status, "tax_year": year, "disclaimer": DISCLAIMER})
+
+
+def _account(fields: Fields) -> str | None:
+    return identifier(fields, "account_id", None)
+
+
+def _year(fields: Fields) -> int | None:
+    return fields.integer("tax_year", None, least=_FIRST_YEAR, most=_LAST_YEAR)
+
+
+def _path_year(ask: Ask) -> int:
+    fields = Fields({"tax_year": ask.path["year"]})
+    year = fields.integer("tax_year", least=_FIRST_YEAR, most=_LAST_YEAR)
+    fields.done()
+    return year
+
+
+def _ticker(fields: Fields, name: str, *, required: bool = False) -> str | None:
+    text = fields.text(name, least=1, most=128) if required else fields.text(name, None, least=1, most=128)
+    if not text:
+        return None
+    try:
+        return parse_instrument(text).symbol
+    except ValueError as exc:
+        fields.wrong(name, str(exc))
+        return None
+
+
+def _member(fields: Fields, name: str, kind: type[E], *default: E | None) -> Any:
+    """A member of a closed set in any spelling in use."""
+    text = fields.text(name, default[0], most=64) if default else fields.text(name, least=1, most=64)
+    if not isinstance(text, str):
+        return text
+    try:
+        return parse(kind, text)
+    except TaxError as exc:
+        if name not in fields.errors:
+            fields.wrong(name, exc.text)
+        return default[0] if default else next(iter(kind))
+
+
+ROUTES = (
+    Route("POST", "/tax/simulate", READ, simulate),
+    Route("POST", "/tax/estimate", READ, estimate),
+    Route("POST", "/tax/wash-sales", READ, wash_sales),
+    Route("POST", "/tax/wash-sales/scan", WRITE, scan_wash_sales),
+    Route("GET", "/tax/lots", READ, lots_by_query),
+    Route("POST", "/tax/lots", READ, lots_by_body),
+    Route("GET", "/tax/quarterly", READ, quarterly),
+    Route("POST", "/tax/quarterly/payment", WRITE, pay),
+    Route("GET", "/tax/harvest", READ, harvest),
+    Route("GET", "/tax/ytd-summary", READ, ytd_summary),
+    Route("POST", "/tax/sync-lots", WRITE, sync_lots),
+    Route("GET", "/tax/profiles/{year}", READ, show_profile),
+    Route("PUT", "/tax/profiles/{year}", ADMIN, save_profile),
+)

@@ -1,0 +1,112 @@
+"""The taxpayer, year by year: stored profiles, and the settings that stand in where no profile was stored.
+
+Only an admin stores a profile; the settings `tax.*` are everybody's way to say the same about the current year, and
+what was said last counts. For other years without a profile the settings say who the taxpayer is and how lots are
+chosen, but not the year's amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, get_type_hints
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from . import audit
+from .book_tables import tax_profiles
+from .fields import parse_flag
+from .tables import app_defaults, settings
+from .tax.dates import trade_date
+from .tax.model import TaxProfile, parse
+
+__all__ = ["AMOUNTS", "CHOICES", "FLAGS", "Profiles", "load", "save"]
+
+AMOUNTS = (
+    "prior_year_tax", "prior_year_agi", "agi_estimate", "withholding", "capital_loss_carryforward",
+    "capital_loss_carryforward_lt",
+)  # fmt: skip
+CHOICES = ("filing_status", "wash_sale_method", "default_cost_basis")
+FLAGS = (
+    "include_drip_wash_detection", "include_spousal_accounts", "section_475_elected", "section_1256_eligible",
+)  # fmt: skip
+_STANDING = frozenset({*CHOICES, *FLAGS, "state", "state_tax_rate"})
+_TYPES = get_type_hints(TaxProfile)
+
+
+class Profiles:
+    """Every stored profile and the settings beside them."""
+
+    def __init__(
+        self,
+        stored: Mapping[int, tuple[TaxProfile, datetime]],
+        said: Mapping[str, tuple[str, datetime]],
+        current: int,
+    ) -> None:
+        self._stored = stored
+        self._said = said
+        self.current = current
+
+    @property
+    def years(self) -> frozenset[int]:
+        """The years that have something of their own to say."""
+        return frozenset({*self._stored, self.current})
+
+    def is_known(self, year: int) -> bool:
+        return year in self.years
+
+    def of(self, year: int) -> TaxProfile:
+        """The profile in force for a year."""
+        stored, since = self._stored.get(year, (None, None))
+        said = {
+            name: _typed(name, text)
+            for name, (text, moment) in self._said.items()
+            if (year == self.current and (since is None or moment > since))
+            or (year != self.current and stored is None and name in _STANDING)
+        }
+        if stored is not None:
+            return msgspec.structs.replace(stored, **said)
+        return TaxProfile(tax_year=year, is_default=year != self.current or not said, **said)
+
+    def standing(self) -> TaxProfile:
+        """What holds for years that nobody described."""
+        said = {name: _typed(name, text) for name, (text, _) in self._said.items() if name in _STANDING}
+        return TaxProfile(tax_year=self.current, is_default=True, **said)
+
+
+def load(conn: Connection, now: datetime) -> Profiles:
+    stored = {
+        row.tax_year: (msgspec.json.decode(row.profile, type=TaxProfile), row.updated_at)
+        for row in conn.execute(select(tax_profiles))
+    }
+    said: dict[str, tuple[str, datetime]] = {}
+    for table in (app_defaults, settings):
+        for key, value, moment in conn.execute(select(table.c.key, table.c.value, table.c.updated_at)):
+            name = key.removeprefix("tax.")
+            if key.startswith("tax.") and name in _TYPES:
+                said[name] = (value, moment)
+    return Profiles(stored, said, trade_date(now).year)
+
+
+def save(conn: Connection, year: int, changes: Mapping[str, Any], actor: str) -> str:
+    """Store what is said about a year on top of what was known; `created` or `updated`."""
+    now = datetime.now(UTC)
+    before = load(conn, now).of(year)
+    after = msgspec.structs.replace(before, **changes, is_default=False)
+    had = conn.execute(tax_profiles.delete().where(tax_profiles.c.tax_year == year)).rowcount > 0
+    conn.execute(
+        tax_profiles.insert().values(tax_year=year, profile=msgspec.json.encode(after).decode(), updated_at=now)
+    )
+    audit.record(conn, actor, "tax_profile.save", "tax_profile", str(year), fields=sorted(changes))
+    return "updated" if had else "created"
+
+
+def _typed(name: str, text: str) -> Any:
+    kind = _TYPES[name]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return parse(kind, text)
+    if kind is bool:
+        return bool(parse_flag(text))
+    return text if kind is str else Decimal(text)
