@@ -12,7 +12,7 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_payments, tax_profiles, tax_store
-from ..errors import BadRequest, Conflict, Invalid, Refusal
+from ..errors import BadRequest, Refusal
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, identifier
@@ -49,10 +49,6 @@ _HINT = "There are no trades yet; record fills with create_trade or load a state
 _STATUSES = ("open", "closed", "all")
 _SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
 _STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
-
-
-class NothingHeld(Refusal):
-    status = 404
 
 
 class Ground(NamedTuple):
@@ -109,9 +105,9 @@ def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
 
 
 def _refused(exc: TaxError) -> Refusal:
-    if exc.code == "no_open_lots":
-        return NothingHeld(exc.code, exc.text)
-    return Conflict(exc.code, exc.text) if exc.code == "lot_conflict" else Invalid(exc.text, exc.code)
+    refusal = Refusal(exc.code, exc.text)
+    refusal.status = {"no_open_lots": 404, "lot_conflict": 409}.get(exc.code, 422)
+    return refusal
 
 
 async def simulate(ask: Ask) -> web.StreamResponse:
