@@ -10,7 +10,7 @@ from .errors import Invalid, Refusal
 from .imports.drafts import ImportRefused, Limits
 from .routing import Ask, Form, Upload
 
-__all__ = ["BODY", "Importer", "RefusedFile", "form_with_file", "read_file"]
+__all__ = ["BODY", "Importer", "form_with_file", "read_file"]
 
 T_co = TypeVar("T_co", covariant=True)
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -20,17 +20,6 @@ BODY = LIMITS.max_bytes + 1024 * 1024
 """The largest body of a route that takes a file: the file, and the form around it."""
 SECONDS = 120.0
 """How long one file may be read."""
-
-
-class RefusedFile(Refusal):
-    """A file of which nothing is imported, with what to do about it."""
-
-    def __init__(self, exc: ImportRefused) -> None:
-        told: dict[str, Any] = {"what": exc.what, "where": exc.where, "next": exc.next}
-        if exc.headers:
-            told["headers"] = list(exc.headers)
-        super().__init__(exc.code, str(exc), **{name: value for name, value in told.items() if value})
-        self.status = exc.status
 
 
 class Importer(Protocol[H_contra, T_co]):
@@ -56,6 +45,14 @@ async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload
                 upload.data, hints, limits=LIMITS, expired=lambda: ending.is_set() or time.monotonic() > deadline
             )
         except ImportRefused as exc:
-            raise RefusedFile(exc) from None
+            raise _refused(exc) from None
 
     return await ask.backend.work("files", job)
+
+
+def _refused(exc: ImportRefused) -> Refusal:
+    """Why nothing of a file is imported, and what to do about it."""
+    told: dict[str, Any] = {"what": exc.what, "where": exc.where, "next": exc.next, "headers": list(exc.headers)}
+    refusal = Refusal(exc.code, str(exc), **{name: value for name, value in told.items() if value})
+    refusal.status = exc.status
+    return refusal
