@@ -23,7 +23,15 @@ SECONDS = 120.0
 
 
 class Importer(Protocol[H_contra, T_co]):
-    def __call__(self, source: bytes, hints: H_contra, *, limits: Limits, expired: Callable[[], bool]) -> T_co: ...
+    def __call__(
+        self,
+        source: bytes,
+        hints: H_contra,
+        *,
+        limits: Limits,
+        expired: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> T_co: ...
 
 
 async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
@@ -35,19 +43,33 @@ async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
 
 
 async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra) -> T_co:
-    """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn."""
-    ending = ask.backend.stop_requested
+    """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn.
+
+    How far it has come can be asked for under the request's own idempotency key, by whoever knows that."""
+    ending, reading = ask.backend.stop_requested, ask.backend.reading
+    key = ask.request.headers.get("Idempotency-Key", "")[:64]
+
+    def come(done: int, total: int) -> None:
+        if key:
+            reading[key] = (done, total)
 
     def job() -> T_co:
         deadline = time.monotonic() + SECONDS
         try:
             return importer(
-                upload.data, hints, limits=LIMITS, expired=lambda: ending.is_set() or time.monotonic() > deadline
+                upload.data,
+                hints,
+                limits=LIMITS,
+                expired=lambda: ending.is_set() or time.monotonic() > deadline,
+                progress=come,
             )
         except ImportRefused as exc:
             raise _refused(exc) from None
 
-    return await ask.backend.work("files", job)
+    try:
+        return await ask.backend.work("files", job)
+    finally:
+        reading.pop(key, None)
 
 
 def _refused(exc: ImportRefused) -> Refusal:
