@@ -110,9 +110,7 @@ class Nursery:
     def __enter__(self) -> Nursery:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         assert self._process.stdin is not None
         if not self._ended.is_set():
             os.kill(self._present, signal.SIGKILL)  # whoever looked at it stopped looking
