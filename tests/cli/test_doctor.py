@@ -27,7 +27,7 @@ from zorivest_rpc import __version__
 from zorivest_rpc.catalog.load import schemas_dir
 from zorivest_rpc.cli.checks import backend, clients, journal, machine
 from zorivest_rpc.cli.checks.line import Line, ok
-from zorivest_rpc.cli.checks.web import ask
+from zorivest_rpc.cli.checks.web import ask, shown
 from zorivest_rpc.clients.command import own_command
 from zorivest_rpc.clients.places import locate
 from zorivest_rpc.config import Settings, parse
@@ -541,6 +541,33 @@ def test_planted_secrets_are_never_said(
         assert ran.code == 1
         said += ran.out + ran.err
     assert [name for name, secret in planted.items() if secret in said] == []
+
+
+def test_a_secret_that_only_another_program_knows_is_not_repeated(
+    run: Run, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZORIVEST_API_KEY", "a-key-of-another-form")
+    reason = "zrv_sk_foreign Bearer abcdef http://me:pw@host a-key-of-another-form"
+    with answering({**HEALTHY, "/api/v1/mcp-guard/status": (200, {"is_locked": True, "lock_reason": reason[:60]})}) as (
+        url,
+        _,
+    ):
+        ran = run("doctor", "--api-url", url, "--json")
+    assert failing(ran)["guard"]["text"].startswith("locked (… Bearer … http://…@host ")
+    assert "a-key-of-another-form" not in ran.out
+
+
+def test_a_url_is_shown_without_what_may_be_secret_in_it() -> None:
+    assert shown("http://me:pw@host:1/mcp?token=x#y") == "http://host:1/mcp"
+    assert shown("http://[") == "the URL"
+
+
+def test_a_trial_gets_no_key_and_no_backend(home: Path) -> None:
+    said = """import json, os
+facts = [os.environ.get("ZORIVEST_API_URL"), "ZORIVEST_API_KEY" in os.environ]
+print(json.dumps({"result": {"serverInfo": {"version": facts}}}))"""
+    trial = clients.try_out((script(home, said),), {**os.environ, "ZORIVEST_API_KEY": KEY}, 20.0)
+    assert trial.version == "['http://127.0.0.1:9', False]"
 
 
 def test_the_command_of_this_installation_can_be_tried_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

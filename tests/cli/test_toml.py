@@ -22,6 +22,7 @@ ROOT_LINES = st.lists(
             "# [mcp_servers.zorivest]",
             'text = """\n[mcp_servers.zorivest]\ncommand = "\\""" ""\n"""',
             "raw = '''\n[x]\n'''''",
+            "odd = '''\nit is''''",
             "list = [\n  1, # one ]\n  [2, 3],\n]",
             "inline = { a = { b = 'c#' }, d = \"]\" }",
             '"quoted key" = 1',

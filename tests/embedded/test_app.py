@@ -123,7 +123,8 @@ def test_every_refusal_has_a_status_of_its_own() -> None:
     def leaves(kind: type[Refusal]) -> list[type[Refusal]]:
         return [kind] + [leaf for child in kind.__subclasses__() for leaf in leaves(child)]
 
-    statuses = [kind.status for kind in leaves(Refusal)[1:]]
+    own = [kind for kind in leaves(Refusal)[1:] if kind.__module__ == Refusal.__module__]  # others take one over
+    statuses = [kind.status for kind in own]
     assert sorted(statuses) == [400, 401, 402, 403, 404, 405, 409, 413, 422, 423, 429, 500, 502, 503]
 
 

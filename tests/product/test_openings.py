@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
+from tests.golden.record import opening
 from tests.product.conftest import Client, Connect, text_of
 from tests.product.http import make_key, revoke_key, serving
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
+from zorivest_rpc.server import Server
+from zorivest_rpc.transports.memory import MemoryClient
 
 HANDSHAKES = json.loads((Path(__file__).parents[1] / "modes" / "handshakes.json").read_text())
 BEGINNINGS = {
@@ -38,15 +40,16 @@ async def test_the_instructions_begin_as_the_mode_says_and_name_the_categories(
     assert "call_tool" in told
 
 
-@pytest.mark.parametrize("options", [(), ("--toolsets", "all"), ("--read-only", "--api-url", "http://x" + "y" * 3000)])
-@pytest.mark.parametrize("handshake", HANDSHAKES, ids=lambda each: each["family"])
-async def test_the_instructions_of_every_family_fit_two_kilobytes(
-    connect: Connect, handshake: dict[str, Any], options: tuple[str, ...]
-) -> None:
-    client = await connect(
-        (handshake.get("clientInfo") or {}).get("name", ""), *options, revision=handshake["revision"]
-    )
-    assert len(client.opened["instructions"].encode()) <= 2048
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--toolsets", "all"), ("--read-only", "--api-url", "http://x" + "y" * 3000), ("--confirm", "always")],
+)
+async def test_the_instructions_of_every_family_fit_two_kilobytes(options: tuple[str, ...], tmp_path: Path) -> None:
+    journal = Journal(parse("stdio", ["--data-dir", str(tmp_path), *options], {"HOME": str(tmp_path)}))
+    for handshake in HANDSHAKES:
+        client = MemoryClient(Server(journal.offer))
+        told = opening(client, handshake["revision"], handshake.get("clientInfo"), handshake.get("capabilities") or {})
+        assert 200 < len(told["instructions"].encode()) <= 2048, handshake["family"]
 
 
 async def test_the_instructions_tell_whether_the_guard_is_locked_where_that_is_known(data_dir: Path) -> None:

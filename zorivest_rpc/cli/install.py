@@ -29,7 +29,7 @@ def run(argv: list[str]) -> int:
     name = checked_name(arguments.name)
     launch = _launch(client, arguments, options, os.environ)
     try:
-        if launch.command and not starts_anywhere(launch.command):
+        if launch.command and not starts_anywhere(launch.command, os.environ):
             root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
             next = f"Install it first: {launch.command[0]} -m pip install {shlex.quote(root)}"
             raise Refused("this program is not installed, so a client could not start it", next)

@@ -33,16 +33,16 @@ def own_command(argv0: str | None = None, executable: str | None = None) -> tupl
     return (os.path.abspath(python), "-m", "zorivest_rpc")
 
 
-def starts_anywhere(command: Sequence[str]) -> bool:
+def starts_anywhere(command: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether the module is found from any directory: a clone that was never installed is found from its own only."""
     if list(command[1:3]) != ["-m", "zorivest_rpc"]:
         return True
     import subprocess
 
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    elsewhere = {name: value for name, value in environ.items() if name != "PYTHONPATH"}
     try:
         ran = subprocess.run(
-            [command[0], "-P", "-c", "import zorivest_rpc"], env=environ, capture_output=True, timeout=30, check=False
+            [command[0], "-P", "-c", "import zorivest_rpc"], env=elsewhere, capture_output=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -195,7 +195,7 @@ def _end_of_string(text: str, position: int) -> int:
     long = text.startswith(quote * 3, position)
     closing = quote * 3 if long else quote
     position += len(closing)
-    while not text.startswith(closing, position):
+    while position < len(text) and not text.startswith(closing, position):
         position += 2 if quote == '"' and text[position] == "\\" else 1
     position += len(closing)
     while long and text.startswith(quote, position):  # up to two quotes may stand before the closing three

@@ -23,9 +23,11 @@ from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
 from .logs import FEATURES, Logs
+from .market.market import Market
 from .market.outbound import Outbound, load_addresses
 from .paths import DataDir
 from .scheduling.engine import Scheduling
+from .scheduling.market_fetch import market_fetch
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
@@ -59,6 +61,7 @@ class Embedded:
         self.last_used = clock()
         self.running_requests = 0
         self.stop_requested = asyncio.Event()
+        self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
         self.sessions = Sessions(clock)
         self.confirmations = Confirmations(clock)
         self.guard = Guard(clock)
@@ -155,7 +158,8 @@ class Embedded:
             settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
             await asyncio.to_thread(self.vault.mark_created)
-            await self.scheduling.start(db, fields, settings)
+            fetch = market_fetch(db, lambda: Market(db, settings, fields, self.outbound))
+            await self.scheduling.start(db, fields, settings, fetch)
         except BaseException:
             self._file_lock.release()
             raise

@@ -69,19 +69,7 @@ class Database:
                 raise
             return conn
 
-        def connect_read_only() -> Any:
-            conn = module.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, **options)
-            try:
-                if pragma is not None:
-                    conn.execute(pragma)
-                for setting in ("query_only=ON", "trusted_schema=OFF"):
-                    conn.execute(f"PRAGMA {setting}")
-            except BaseException:
-                conn.close()
-                raise
-            return conn
-
-        self._connect_read_only = connect_read_only
+        self._key = key.hex() if key is not None else None
         self._write_engine = _engine(module, connect, 1, "BEGIN IMMEDIATE")
         self._read_engine = _engine(module, connect, READERS, "BEGIN")
         self._writer = ThreadPoolExecutor(1, "zorivest-writer")
@@ -106,9 +94,9 @@ class Database:
         """Run a job as one transaction; it is committed when this returns and undone when it raises."""
         return await self._run(self._writer, self._write_sync, job)
 
-    def open_read_only(self) -> Any:
-        """A connection of its own that cannot write, for statements of others; the caller restricts and closes it."""
-        return self._connect_read_only()
+    def reopening(self) -> tuple[Path, str | None]:
+        """What another process of ours needs to open the same file: its path and its key, in hexadecimal."""
+        return self.path.absolute(), self._key
 
     async def close(self) -> None:
         """Let running jobs end, move the write-ahead log into the file, and close every connection."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.conftest import Caller
+from tests.embedded.market.conftest import market, outbound, time, upstream  # noqa: F401 fixtures of its tests
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.scheduling.engine import Scheduling

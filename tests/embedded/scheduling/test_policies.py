@@ -12,6 +12,7 @@ import pytest
 
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling.document import content_hash, normal_form, policy_schema
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 
@@ -64,75 +65,73 @@ async def test_the_served_schema_is_valid_and_accepts_what_is_accepted(
         jsonschema.Draft202012Validator.check_schema(one["params_schema"])
 
 
-@pytest.mark.parametrize(
-    ("change", "field", "word"),
-    [
-        ({"schema_version": 3}, "schema_version", "3"),
-        ({"name": " "}, "name", "match"),
-        ({"name": "x" * 129}, "name", "128"),
-        ({"extra": 1}, "policy_json", "extra"),
-        ({"metadata": {"description": "x" * 501}}, "metadata.description", "500"),
-        ({"trigger": {}}, "trigger", "cron_expression"),
-        ({"trigger": {"cron_expression": "61 * * * *"}}, "trigger.cron_expression", "minute"),
-        ({"trigger": {"cron_expression": "0 0 30 2 *"}}, "trigger.cron_expression", "day"),
-        ({"trigger": {"cron_expression": "0 8 * * *", "timezone": "Mars/X"}}, "trigger.timezone", "zone"),
-        ({"trigger": {"cron_expression": "0 8 * * *", "max_instances": 4}}, "trigger.max_instances", "4"),
-        ({"trigger": {"cron_expression": "0 8 * * *", "misfire_grace_time": 59}}, "trigger.misfire_grace_time", "59"),
-        ({"steps": []}, "steps", "at least 1"),
-        ({"steps": [query("SELECT 1", step_id=f"s{n}") for n in range(11)]}, "steps", "at most 10"),
-        ({"steps": [query("SELECT 1"), query("SELECT 1")]}, "steps.1.id", "already"),
-        ({"steps": [query("SELECT 1", step_id="Bad")]}, "steps.0.id", "match"),
-        ({"steps": [step("a", "teleport", {})]}, "steps.0.type", "teleport"),
-        ({"steps": [query("DROP TABLE trades")]}, "steps.0.params.queries.0.sql", "DROP"),
-        ({"steps": [query("SELECT * FROM settings")]}, "steps.0.params.queries.0.sql", "not allowed"),
-        ({"steps": [query("SELECT nowhere FROM trades")]}, "steps.0.params.queries.0.sql", "no such column"),
-        ({"steps": [{**query("SELECT 1"), "timeout": 9}]}, "steps.0.timeout", "9"),
-        ({"steps": [{**query("SELECT 1"), "retry": {"max_attempts": 11}}]}, "steps.0.retry.max_attempts", "11"),
-        ({"steps": [step("a", "compose", {"sources": {"x": {"ref": "ctx.b.output"}}})]}, "sources.x", "earlier"),
-        ({"steps": [step("a", "compose", {"sources": {"x": {"ref": "ctx.a"}}})]}, "sources.x", "earlier"),
-        ({"steps": [step("a", "compose", {"sources": {"x": {"ref": "env.HOME"}}})]}, "sources.x", "not a reference"),
-        (
-            {"steps": [{**query("SELECT 1"), "skip_if": {"field": "ctx.later.x", "operator": "is_null"}}]},
-            "steps.0.skip_if.field",
-            "earlier",
-        ),
-        ({"steps": [RENDER]}, "steps.0", "store_report"),
-        ({"steps": [REPORT, FILE]}, "steps.1", "render"),
-        ({"steps": [REPORT, RENDER, step("s", "send", {"channel": "email"})]}, "recipients", "at least one"),
-        (
-            {"steps": [REPORT, RENDER, step("s", "send", {"channel": "email", "recipients": ["nobody"]})]},
-            "recipients.0",
-            "match",
-        ),
-        (
-            {
-                "steps": [
-                    REPORT,
-                    RENDER,
-                    step("s", "send", {"channel": "email", "recipients": {"ref": "ctx.page.title"}}),
-                ]
-            },
-            "recipients",
-            "array",
-        ),
-        ({"steps": [step("p", "render", {"template_source": "{% if %}"})]}, "template_source", "template"),
-        ({"steps": [step("f", "transform", {"target_table": "trades"})]}, "target_table", "trades"),
-        ({"metadata": {"author": "password: hunter22"}}, "metadata.author", "credential"),
-        (
-            {"steps": [step("f", "fetch", {"provider": "x", "data_type": "quote", "criteria": {"api_key": "abc"}})]},
-            "criteria.api_key",
-            "credential",
-        ),
-        ({"metadata": {"description": "https://me:secret@host/"}}, "metadata.description", "credential"),
-        ({"name": "a\x00b"}, "name", "valid text"),
-    ],
-)
-async def test_what_is_wrong_is_told_with_its_place(
-    engine: Scheduling, admin: Caller, change: dict[str, Any], field: str, word: str
-) -> None:
-    answer = await admin.expect(422, "POST", POLICIES, {"policy_json": {**document(), **change}})
-    errors = answer["detail"]["validation_errors"]
-    assert any(field in error["field"] and word in error["message"] for error in errors), errors
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"schema_version": 3}, "schema_version", "3"),
+    ({"name": " "}, "name", "match"),
+    ({"name": "x" * 129}, "name", "128"),
+    ({"extra": 1}, "policy_json", "extra"),
+    ({"metadata": {"description": "x" * 501}}, "metadata.description", "500"),
+    ({"trigger": {}}, "trigger", "cron_expression"),
+    ({"trigger": {"cron_expression": "61 * * * *"}}, "trigger.cron_expression", "minute"),
+    ({"trigger": {"cron_expression": "0 0 30 2 *"}}, "trigger.cron_expression", "day"),
+    ({"trigger": {"cron_expression": "0 8 * * *", "timezone": "Mars/X"}}, "trigger.timezone", "zone"),
+    ({"trigger": {"cron_expression": "0 8 * * *", "max_instances": 4}}, "trigger.max_instances", "4"),
+    ({"trigger": {"cron_expression": "0 8 * * *", "misfire_grace_time": 59}}, "trigger.misfire_grace_time", "59"),
+    ({"steps": []}, "steps", "at least 1"),
+    ({"steps": [query("SELECT 1", step_id=f"s{n}") for n in range(11)]}, "steps", "at most 10"),
+    ({"steps": [query("SELECT 1"), query("SELECT 1")]}, "steps.1.id", "already"),
+    ({"steps": [query("SELECT 1", step_id="Bad")]}, "steps.0.id", "match"),
+    ({"steps": [step("a", "teleport", {})]}, "steps.0.type", "teleport"),
+    ({"steps": [query("DROP TABLE trades")]}, "steps.0.params.queries.0.sql", "DROP"),
+    ({"steps": [query("SELECT * FROM settings")]}, "steps.0.params.queries.0.sql", "not allowed"),
+    ({"steps": [query("SELECT nowhere FROM trades")]}, "steps.0.params.queries.0.sql", "no such column"),
+    ({"steps": [{**query("SELECT 1"), "timeout": 9}]}, "steps.0.timeout", "9"),
+    ({"steps": [{**query("SELECT 1"), "retry": {"max_attempts": 11}}]}, "steps.0.retry.max_attempts", "11"),
+    ({"steps": [step("a", "compose", {"sources": {"x": {"ref": "ctx.b.output"}}})]}, "sources.x", "earlier"),
+    ({"steps": [step("a", "compose", {"sources": {"x": {"ref": "ctx.a"}}})]}, "sources.x", "earlier"),
+    ({"steps": [step("a", "compose", {"sources": {"x": {"ref": "env.HOME"}}})]}, "sources.x", "not a reference"),
+    (
+        {"steps": [{**query("SELECT 1"), "skip_if": {"field": "ctx.later.x", "operator": "is_null"}}]},
+        "steps.0.skip_if.field",
+        "earlier",
+    ),
+    ({"steps": [RENDER]}, "steps.0", "store_report"),
+    ({"steps": [REPORT, FILE]}, "steps.1", "render"),
+    ({"steps": [REPORT, RENDER, step("s", "send", {"channel": "email"})]}, "recipients", "at least one"),
+    (
+        {"steps": [REPORT, RENDER, step("s", "send", {"channel": "email", "recipients": ["nobody"]})]},
+        "recipients.0",
+        "match",
+    ),
+    (
+        {
+            "steps": [
+                REPORT,
+                RENDER,
+                step("s", "send", {"channel": "email", "recipients": {"ref": "ctx.page.title"}}),
+            ]
+        },
+        "recipients",
+        "array",
+    ),
+    ({"steps": [step("p", "render", {"template_source": "{% if %}"})]}, "template_source", "template"),
+    ({"steps": [step("f", "transform", {"target_table": "trades"})]}, "target_table", "trades"),
+    ({"metadata": {"author": "password: hunter22"}}, "metadata.author", "credential"),
+    (
+        {"steps": [step("f", "fetch", {"provider": "x", "data_type": "quote", "criteria": {"api_key": "abc"}})]},
+        "criteria.api_key",
+        "credential",
+    ),
+    ({"metadata": {"description": "https://me:secret@host/"}}, "metadata.description", "credential"),
+    ({"name": "a\x00b"}, "name", "valid text"),
+]
+
+
+async def test_what_is_wrong_is_told_with_its_place(engine: Scheduling, admin: Caller) -> None:
+    for change, field, word in WRONG:
+        answer = await admin.expect(422, "POST", POLICIES, {"policy_json": {**document(), **change}})
+        errors = answer["detail"]["validation_errors"]
+        assert any(field in error["field"] and word in error["message"] for error in errors), (change, errors)
     assert (await admin.get(POLICIES))["total"] == 0
 
 
@@ -253,9 +252,11 @@ async def test_names_are_unique_and_a_deleted_policy_is_gone(
 
 
 async def test_twenty_policies_a_day_are_the_limit(
-    engine: Scheduling, create: Create, admin: Caller, wall: Wall
+    engine: Scheduling, create: Create, admin: Caller, wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(20):
+    assert budget.POLICIES_PER_DAY == 20
+    monkeypatch.setattr(budget, "POLICIES_PER_DAY", 3)
+    for number in range(3):
         await create(name=f"P{number}")
     answer = await admin.expect(429, "POST", POLICIES, {"policy_json": document(name="One more")})
     assert answer["error"] == "policy_limit"

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, func, select
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling import engine as engine_module
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, Outcome, StepFailed, StepType
@@ -26,7 +27,7 @@ from zorivest_rpc.embedded.scheduling.tables import (
 )
 from zorivest_rpc.embedded.tables import audit_log, metadata
 
-from .conftest import FILE, MAIL, RENDER, REPORT, Approve, Create, Wall, query, step
+from .conftest import FILE, MAIL, RENDER, REPORT, Create, Wall, query, step
 from .test_policies import fits
 
 POLICIES = "/scheduling/policies"
@@ -80,6 +81,10 @@ async def test_a_report_is_stored_rendered_and_written_to_a_file(
     assert "System default" in page
     assert "<svg" in page
     assert (directory.reports / name).stat().st_mode & 0o777 == 0o600
+    deeds = select(audit_log.c.action).where(audit_log.c.resource_id == done["run_id"]).order_by(audit_log.c.id)
+    assert await backend.database().read(lambda conn: conn.execute(deeds).scalars().all()) == [
+        *("pipeline.run", "report.query", "report.query", "report.render", "report.send", "pipeline.complete")
+    ]
     stored = await backend.database().read(lambda conn: conn.execute(select(report_versions)).mappings().all())
     assert [(row["version"], row["data_json"]["total"]["rows"]) for row in stored] == [(1, [[1]])]
 
@@ -147,30 +152,30 @@ async def test_steps_hand_their_results_on(create_approved: Create, admin: Calle
     assert (name[-3:], (directory.reports / name).read_text()) == (".md", "System default!")
 
 
-@pytest.mark.parametrize(
-    ("condition", "skipped"),
-    [
-        ({"field": "ctx.load.counts.rows", "operator": "eq", "value": 1}, True),
-        ({"field": "ctx.load.output.counts.rows", "operator": "gt", "value": 5}, False),
-        ({"field": "ctx.load.counts.rows", "operator": "in", "value": [1, 2]}, True),
-        ({"field": "ctx.load.counts.nothing", "operator": "is_null"}, True),
-        ({"field": "ctx.load.counts.rows", "operator": "lt", "value": "text"}, False),
-        ({"field": "ctx.load.results.rows.0.one", "operator": "ne", "value": 1}, False),
-    ],
-)
-async def test_a_step_is_skipped_when_its_condition_holds(
-    create_approved: Create, admin: Caller, condition: dict[str, Any], skipped: bool
-) -> None:
-    second = {**query("SELECT 2", step_id="second"), "skip_if": condition}
-    done = await run(admin, await create_approved(query("SELECT 1 AS one"), second))
-    assert (done["steps"][1]["status"] == "skipped") is skipped
+CONDITIONS: list[tuple[dict[str, Any], bool]] = [
+    ({"field": "ctx.load.counts.rows", "operator": "eq", "value": 1}, True),
+    ({"field": "ctx.load.output.counts.rows", "operator": "gt", "value": 5}, False),
+    ({"field": "ctx.load.counts.rows", "operator": "in", "value": [1, 2]}, True),
+    ({"field": "ctx.load.counts.nothing", "operator": "is_null"}, True),
+    ({"field": "ctx.load.counts.rows", "operator": "lt", "value": "text"}, False),
+    ({"field": "ctx.load.results.rows.0.one", "operator": "ne", "value": 1}, False),
+]
+
+
+async def test_a_step_is_skipped_when_its_condition_holds(create: Create, admin: Caller) -> None:
+    conditional = [
+        {**query("SELECT 2", step_id=f"step_{number}"), "skip_if": condition}
+        for number, (condition, _) in enumerate(CONDITIONS)
+    ]
+    done = await run(admin, await create(query("SELECT 1 AS one"), *conditional), dry_run=True)
+    assert [one["status"] == "skipped" for one in done["steps"][1:]] == [skipped for _, skipped in CONDITIONS]
 
 
 async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: Create, admin: Caller) -> None:
     bad = step("bad", "fetch", {"provider": "nowhere", "data_type": "quote"})
     strict = await run(admin, await create_approved(bad, query("SELECT 1"), name="Strict"))
     assert strict["status"] == "failed"
-    assert 'Step "bad" failed: The market data provider "nowhere" is not connected' in strict["error"]
+    assert 'Step "bad" failed: No market-data provider "nowhere"' in strict["error"]
     assert [one["status"] for one in strict["steps"]] == ["failed", "skipped"]
     for name, change in (("A", {"on_error": "log_and_continue"}), ("B", {"required": False})):
         lenient = await run(admin, await create_approved({**bad, **change}, query("SELECT 1"), name=name))
@@ -179,7 +184,14 @@ async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: C
         assert [one["status"] for one in lenient["steps"]] == ["failed", "success"]
 
 
-async def test_retries_back_off_and_count(create_approved: Create, admin: Caller, engine: Scheduling) -> None:
+async def test_retries_back_off_and_count(
+    create_approved: Create, admin: Caller, engine: Scheduling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(request: FetchRequest) -> Fetched:
+        raise StepFailed("not today")
+
+    assert engine._open is not None
+    monkeypatch.setattr(engine._open, "fetch", never)
     retry = {"max_attempts": 3, "backoff_factor": 2, "jitter": False}
     bad = step("bad", "fetch", {"provider": "x", "data_type": "quote"}, on_error="retry_then_fail", retry=retry)
     done = await run(admin, await create_approved(bad))
@@ -343,9 +355,13 @@ async def test_locking_the_journal_cancels_what_runs(
     assert [job["id"] for job in engine.jobs()] == [policy["id"]]
 
 
-async def test_sixty_runs_an_hour_are_the_limit(create: Create, approve: Approve, admin: Caller, wall: Wall) -> None:
+async def test_sixty_runs_an_hour_are_the_limit(
+    create: Create, admin: Caller, wall: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert budget.RUNS_PER_HOUR == 60
+    monkeypatch.setattr(budget, "RUNS_PER_HOUR", 3)
     policy = await create()
-    for _ in range(60):
+    for _ in range(3):
         await run(admin, policy, dry_run=True)
     answer = await run(admin, policy, 400, dry_run=True)
     assert answer["error"] == "run_limit"
@@ -356,8 +372,7 @@ async def test_sixty_runs_an_hour_are_the_limit(create: Create, approve: Approve
 async def test_a_hundred_report_queries_an_hour_are_the_limit(
     create_approved: Create, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zorivest_rpc.embedded.scheduling import budget
-
+    assert budget.QUERIES_PER_HOUR == 100
     monkeypatch.setattr(budget, "QUERIES_PER_HOUR", 3)
     policy = await create_approved(REPORT)
     assert (await run(admin, policy))["status"] == "success"
@@ -485,8 +500,6 @@ async def test_a_pause_misses_nothing(create_approved: Create, admin: Caller, en
 async def test_scheduled_runs_over_the_limit_are_told(
     create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zorivest_rpc.embedded.scheduling import budget
-
     monkeypatch.setattr(budget, "RUNS_PER_HOUR", 0)
     await create_approved(cron="0 13 * * *")
     wall.forward(hours=1)

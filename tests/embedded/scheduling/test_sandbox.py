@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
 from zorivest_rpc.embedded.db import Database, cipher_driver
 from zorivest_rpc.embedded.scheduling import sandbox as module
-from zorivest_rpc.embedded.scheduling.sandbox import QueryRefused, Sandbox, visible_tables
+from zorivest_rpc.embedded.scheduling.sandbox import QueryRefused, Sandbox, Statement, visible_tables
 from zorivest_rpc.embedded.scheduling.tables import email_provider
 from zorivest_rpc.embedded.tables import settings, trades
 
@@ -51,32 +53,29 @@ def fill(conn: Connection) -> None:
 async def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sandbox]:
     db = Database(tmp_path / "x.db", b"k" * 32 if request.param == "encrypted" else None, cipher_driver())
     await db.write(fill)
-    sandbox = Sandbox(db)
-    yield sandbox
-    sandbox.close()
+    yield Sandbox(db)
     await db.close()
 
 
-@pytest.mark.parametrize(
-    ("sql", "rows"),
-    [
-        ("SELECT exec_id, quantity, price, quantity * price AS value FROM trades", [["E-1", 2.5, 101.25, 253.125]]),
-        ("WITH t AS (SELECT symbol FROM trades) SELECT count(*) FROM t", [[1]]),
-        ("SELECT name FROM accounts WHERE name LIKE 'system%'", [["System default"]]),
-        ("SELECT strftime('%Y', time), round(sum(notional), 2) FROM trades GROUP BY 1", [["2026", 253.13]]),
-        ("SELECT value FROM json_each('[1, 2]')", [[1], [2]]),
-        ("SELECT json_extract('{\"a\": 7}', '$.a') AS a", [[7]]),
-        ("SELECT sum(price) OVER (ORDER BY time) FROM trades", [[101.25]]),
-        ("SELECT 'DROP TABLE trades; --' AS text, 1 AS \"delete\"", [["DROP TABLE trades; --", 1]]),
-        ("WITH settings AS (SELECT 1 AS a) SELECT * FROM settings", [[1]]),
-        ("SELECT count(*) FROM accounts -- a comment; with a semicolon", [[1]]),
-    ],
-)
-async def test_reading_the_journal_works_and_amounts_are_plain_numbers(
-    sandbox: Sandbox, sql: str, rows: list[list[object]]
-) -> None:
-    assert (await sandbox.query(sql)).rows == rows
-    assert await sandbox.check(sql) is None
+READS: list[tuple[str, list[list[object]]]] = [
+    ("SELECT exec_id, quantity, price, quantity * price AS value FROM trades", [["E-1", 2.5, 101.25, 253.125]]),
+    ("WITH t AS (SELECT symbol FROM trades) SELECT count(*) FROM t", [[1]]),
+    ("SELECT name FROM accounts WHERE name LIKE 'system%'", [["System default"]]),
+    ("SELECT strftime('%Y', time), round(sum(notional), 2) FROM trades GROUP BY 1", [["2026", 253.13]]),
+    ("SELECT value FROM json_each('[1, 2]')", [[1], [2]]),
+    ("SELECT json_extract('{\"a\": 7}', '$.a') AS a", [[7]]),
+    ("SELECT sum(price) OVER (ORDER BY time) FROM trades", [[101.25]]),
+    ("SELECT 'DROP TABLE trades; --' AS text, 1 AS \"delete\"", [["DROP TABLE trades; --", 1]]),
+    ("WITH settings AS (SELECT 1 AS a) SELECT * FROM settings", [[1]]),
+    ("SELECT count(*) FROM accounts -- a comment; with a semicolon", [[1]]),
+]
+
+
+async def test_reading_the_journal_works_and_amounts_are_plain_numbers(sandbox: Sandbox) -> None:
+    statements = [Statement(sql, {}) for sql, _ in READS]
+    answers = await sandbox._answers(statements, 10, check=False)
+    assert [answer.get("rows", answer) for answer in answers] == [rows for _, rows in READS]
+    assert await sandbox.check(statements) == [None] * len(READS)
 
 
 ESCAPES = [
@@ -150,12 +149,15 @@ ESCAPES = [
 ]
 
 
-@pytest.mark.parametrize("sql", ESCAPES)
-async def test_every_way_out_is_refused_before_anything_runs(sandbox: Sandbox, sql: str) -> None:
-    assert await sandbox.check(sql) is not None
-    with pytest.raises(QueryRefused) as refused:
-        await sandbox.query(sql)
-    assert SECRET not in str(refused.value)
+async def test_every_way_out_is_refused_while_it_is_compiled(sandbox: Sandbox) -> None:
+    problems = await sandbox.check([Statement(sql, {}) for sql in ESCAPES])
+    assert [sql for sql, problem in zip(ESCAPES, problems, strict=True) if problem is None] == []
+
+
+async def test_every_way_out_is_refused_when_it_is_run(sandbox: Sandbox) -> None:
+    answers = await sandbox._answers([Statement(sql, {}) for sql in ESCAPES], 10, check=False)
+    assert [sql for sql, answer in zip(ESCAPES, answers, strict=True) if set(answer) != {"error"}] == []
+    assert SECRET not in str(answers)
 
 
 async def test_an_endless_join_ends_after_the_limit(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,20 +171,52 @@ async def test_an_endless_join_ends_after_the_limit(sandbox: Sandbox, monkeypatc
 async def test_a_cancelled_caller_ends_the_statement(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS", 600.0)
     ten = "(VALUES (1),(2),(3),(4),(5),(6),(7),(8),(9),(10))"
+    children: list[asyncio.subprocess.Process] = []
+    started = asyncio.Event()
+    start = asyncio.create_subprocess_exec
+
+    async def watched(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        children.append(await start(*command, **options))
+        started.set()
+        return children[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
     endless = asyncio.create_task(sandbox.query(f"SELECT count(*) FROM {', '.join([ten] * 12)}"))
-    await asyncio.sleep(0)
+    await started.wait()
     endless.cancel()
     with pytest.raises(asyncio.CancelledError):
         await endless
-    async with asyncio.timeout(20):
-        await asyncio.to_thread(sandbox.close)  # waits for the thread: it would take forever otherwise
+    assert children[0].returncode == -signal.SIGKILL
+
+
+def grown(times: int) -> str:
+    """A statement that gives a text of 8000 characters, made eight times as long again and again."""
+    sql = "SELECT '" + "a" * 8000 + "' AS a"
+    for _ in range(times):
+        sql = f"SELECT a || a || a || a || a || a || a || a AS a FROM ({sql})"
+    return sql
+
+
+async def test_a_function_that_does_not_listen_is_killed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call that compares two million characters two million times, in which SQLite sees no clock."""
+    monkeypatch.setattr(module, "SECONDS", 0.2)
+    monkeypatch.setattr(module, "_PATIENCE", 0.3)
+    with pytest.raises(QueryRefused, match="took longer"):
+        await sandbox.query(f"SELECT instr(a, substr(a, 1, 2000000) || 'b') FROM ({grown(3)})")
+    assert (await sandbox.query("SELECT 1")).rows == [[1]]
+
+
+async def test_every_statement_of_many_is_checked(sandbox: Sandbox) -> None:
+    texts = ["SELECT 1", "DELETE FROM trades", "SELECT * FROM settings", "SELECT :a", "SELECT name FROM accounts"]
+    found = await sandbox.check([Statement(text, {}) for text in texts])
+    assert [problem is None for problem in found] == [True, False, False, False, True]
 
 
 @pytest.mark.parametrize(
     "sql",
     [
         "SELECT printf('%1000000000d', 1)",
-        "SELECT length(printf('%.900000000c', 'x') || printf('%.900000000c', 'x'))",
+        f"SELECT length(a) FROM ({grown(6)})",
         "SELECT replace(printf('%.99999c', 'x'), 'x', printf('%.99999c', 'y'))",
     ],
 )

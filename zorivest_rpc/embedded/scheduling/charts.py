@@ -75,7 +75,9 @@ def _finite(value: Any) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    if not abs(number) < 1e100:  # nan as well; what no scale can show is a gap
+        return None
+    return number if abs(number) > 1e-100 else 0.0
 
 
 def _scale(values: Sequence[float], kind: str, top: float, bottom: float) -> _Scale:

@@ -38,7 +38,6 @@ from .marks import keep_marks
 from .runner import RunFailed, run_steps
 from .sandbox import Sandbox
 from .step import Context, Fetcher
-from .stored_market import stored_market
 from .tables import policies as policies_table
 from .validate import validate
 
@@ -78,7 +77,6 @@ class Scheduling:
     def __init__(self, directory: DataDir) -> None:
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
         self.pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-        self.fetcher: Fetcher | None = None  # asks market data providers; without one, stored data alone is served
         self._directory = directory
         self._approval = Approval(approval_file(directory))
         self._open: _Open | None = None
@@ -92,7 +90,7 @@ class Scheduling:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    async def start(self, db: Database, fields: FieldCipher, settings: Settings) -> None:
+    async def start(self, db: Database, fields: FieldCipher, settings: Settings, fetch: Fetcher) -> None:
         """Mark what the last process left unfinished, and begin to watch the clock."""
         now = self.now()
 
@@ -102,7 +100,7 @@ class Scheduling:
 
         if cut_off := await db.write(job):
             log.warning("%s runs were under way when the last process ended", cut_off)
-        self._open = _Open(db, fields, settings, Sandbox(db), self.fetcher or stored_market(db))
+        self._open = _Open(db, fields, settings, Sandbox(db), fetch)
         self._approval.renew()
         await self._reload()
         self._loop = asyncio.create_task(self._watch(), name="zorivest-scheduler")
@@ -117,14 +115,13 @@ class Scheduling:
             await asyncio.wait([self._loop])
             self._loop = None
         async with self._starting:
-            parts, self._open = self._open, None
+            self._open = None
         for active in self._active.values():
             active.reason = "The backend was stopped."
             active.task.cancel()
         if self._active:
             await asyncio.wait([active.task for active in self._active.values()])
         self._jobs = {}
-        await asyncio.to_thread(parts.sandbox.close)
 
     async def _watch(self) -> None:
         while True:

@@ -3,19 +3,20 @@
 Rule 1: a statement sees temporary views, never the tables behind them. There is one view per table that holds no
 secret; amounts are plain numbers in it. What is not a view of ours cannot be named, so a table added later is hidden
 until it passes the same test.
-Rule 2: SQLite's authorizer allows SELECT, reading those views, and functions from a list of harmless ones.
-Attaching, pragmas, recursion, writing and loading code are refused while the statement is compiled.
-Rule 3: the connection is read-only, and a statement ends after two seconds, or earlier when its rows grow too large."""
+Rule 2: SQLite's authorizer allows SELECT, reading those views, and functions from a list of harmless ones. Attaching,
+pragmas, recursion, writing and loading code are refused while the statement is compiled.
+Rule 3: statements run in a process of their own (`sandbox_child.py`) on a read-only connection, with bounded memory.
+One that takes more than two seconds is ended, and killed if it does not listen."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
-import sqlite3
-import threading
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import LargeBinary, Table
@@ -24,14 +25,16 @@ from ..columns import Exact, Scaled
 from ..db import Database
 from ..tables import metadata
 
-__all__ = ["ROW_LIMIT", "SECONDS", "QueryRefused", "Rows", "Sandbox", "forbidden_sql", "visible_tables"]
+__all__ = ["ROW_LIMIT", "SECONDS", "QueryRefused", "Rows", "Sandbox", "Statement", "forbidden_sql", "visible_tables"]
 
 SECONDS = 2.0
 ROW_LIMIT = 5000
-_MOST_BYTES = 4_000_000
+_PATIENCE = 1.0  # beyond the limit, before a statement that does not listen is killed
+_START_SECONDS = 10.0  # for a busy machine to start the process and open the file
 _LONGEST_SQL = 10_000
-_HEAP = 512 * 1024 * 1024
-_OPS_BETWEEN_LOOKS = 2000
+_LONGEST_LINE = 64 * 1024 * 1024
+_AT_ONCE = 2
+_CHILD = Path(__file__).with_name("sandbox_child.py")
 
 _HIDDEN = frozenset(
     {
@@ -45,26 +48,15 @@ _HIDDEN = frozenset(
     }
 )
 _SECRET = re.compile(r"(?i)encrypt|secret|passw|token|api_?key|credential|cipher|wrapped")
-_VIRTUAL = frozenset({"json_each", "json_tree"})
-_FUNCTIONS = frozenset(
-    {
-        *("abs", "acos", "asin", "atan", "atan2", "avg", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "cos"),
-        *("count", "cume_dist", "date", "datetime", "degrees", "dense_rank", "exp", "first_value", "floor", "format"),
-        *("glob", "group_concat", "hex", "ifnull", "iif", "if", "instr", "json", "json_array", "json_array_length"),
-        *("json_each", "json_extract", "json_group_array", "json_group_object", "json_object", "json_quote"),
-        *("json_tree", "json_type", "json_valid", "julianday", "lag", "last_value", "lead", "length", "like", "ln"),
-        *("log", "log10", "log2", "lower", "ltrim", "max", "median", "min", "mod", "nth_value", "ntile", "nullif"),
-        *("octet_length", "percent_rank", "pi", "pow", "power", "printf", "quote", "radians", "rank", "replace"),
-        *("round", "row_number", "rtrim", "sign", "sin", "sqrt", "strftime", "string_agg", "substr", "substring"),
-        *("sum", "tan", "time", "timediff", "total", "trim", "trunc", "typeof", "unicode", "unixepoch", "unhex"),
-        *("upper", "->", "->>"),
-    }
-)
 _WORDS = re.compile(r"(?i)\b(DROP|DELETE|UPDATE|INSERT|ALTER|ATTACH|DETACH|PRAGMA|CREATE|VACUUM|REINDEX)\b")
 _NOISE = re.compile(r"--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]", re.DOTALL)
 
-_OK, _DENY = 0, 1
-_READ, _SELECT, _FUNCTION = 20, 21, 31  # SQLite's numbers of the authorizer's actions
+
+class Statement(NamedTuple):
+    """A statement and the values for its `:names`."""
+
+    sql: str
+    binds: Mapping[str, Any]
 
 
 class QueryRefused(Exception):
@@ -122,138 +114,90 @@ def _view(table: Table) -> str:
 
 
 class Sandbox:
-    """The sandbox of one open database; statements run on threads of its own."""
+    """The sandbox of one open database."""
 
-    def __init__(self, db: Database, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
-        self._clock = clock
-        self._pool = ThreadPoolExecutor(2, "zorivest-sandbox")
         self._views = {table.name: _view(table) for table in visible_tables()}
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def query(self, sql: str, binds: Mapping[str, Any] | None = None, limit: int = ROW_LIMIT) -> Rows:
         """The statement's rows, at most `limit`; a cancelled caller ends the statement too."""
-        return await self._run(lambda stop: self._query(sql, dict(binds or {}), limit, stop))
+        (found,) = await self.query_all({"": Statement(sql, binds or {})}, limit)
+        return found
 
-    async def check(self, sql: str, binds: Mapping[str, Any] | None = None) -> str | None:
-        """What is wrong with a statement, found by compiling it under the same rules; None if nothing."""
-        if problem := forbidden_sql(sql):
-            return problem
+    async def query_all(self, statements: Mapping[str, Statement], limit: int = ROW_LIMIT) -> list[Rows]:
+        """The rows of several statements, which have names for the refusal to tell."""
+        found = []
+        answers = await self._answers(list(statements.values()), limit, check=False)
+        for name, answer in zip(statements, answers, strict=True):
+            if "error" in answer:
+                raise QueryRefused(f'Query "{name}": {answer["error"]}' if name else answer["error"])
+            found.append(Rows(answer["columns"], answer["rows"], answer["truncated"]))
+        return found
+
+    async def check(self, statements: Sequence[Statement]) -> list[str | None]:
+        """What is wrong with each statement, found by compiling it under the same rules; None if nothing."""
+        return [answer.get("error") for answer in await self._answers(statements, 0, check=True)]
+
+    async def _answers(self, statements: Sequence[Statement], limit: int, *, check: bool) -> list[dict[str, Any]]:
+        """One answer per statement; those that are wrong by their words alone never reach a database."""
+        answers: list[dict[str, Any]] = []
+        sound: list[dict[str, Any]] = []
+        for statement in statements:
+            problem = forbidden_sql(statement.sql)
+            answers.append({"error": f"The statement {problem}."} if problem else {})
+            if problem is None:
+                sound.append({"sql": statement.sql, "binds": dict(statement.binds), "limit": limit, "check": check})
+        if sound:
+            async with self._room:
+                found = iter(await self._ask_child(sound))
+            answers = [answer or next(found) for answer in answers]
+        return answers
+
+    async def _ask_child(self, statements: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        path, key = self._db.reopening()
+        request = {"path": str(path), "key": key, "views": self._views, "statements": statements, "seconds": SECONDS}
+        environ = {name: os.environ[name] for name in ("SYSTEMROOT", "LANG") if name in os.environ}
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", str(_CHILD)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environ,
+            limit=_LONGEST_LINE,
+        )
         try:
-            await self._run(lambda stop: self._query(sql, dict(binds or {}), 0, stop, explain=True))
-        except QueryRefused as exc:
-            return str(exc)
+            return await _read(child, json.dumps(request).encode(), len(statements))
+        finally:
+            if child.returncode is None:
+                child.kill()
+            await child.wait()
+
+
+async def _read(child: asyncio.subprocess.Process, request: bytes, count: int) -> list[dict[str, Any]]:
+    """The child's answers; when it dies or has to be killed, the statement it was at is to blame."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(request)
+    child.stdin.close()
+    await _line(child.stdout, _START_SECONDS)  # it is ready: from now on the time is the statement's
+    answers: list[dict[str, Any]] = []
+    while len(answers) < count:
+        line = await _line(child.stdout, SECONDS + _PATIENCE)
+        if not line:
+            reason = "used too much memory" if line is not None else f"took longer than {SECONDS:g} seconds"
+            answers.append({"error": f"The statement {reason}."})
+            break
+        answers.append(json.loads(line))
+    unknown = {"error": "The statement was not looked at, because one before it ran too long."}
+    return answers + [unknown] * (count - len(answers))
+
+
+async def _line(stream: asyncio.StreamReader, seconds: float) -> bytes | None:
+    """The next line; empty at the end, None if it does not come in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await stream.readline()
+    except TimeoutError:
         return None
-
-    def close(self) -> None:
-        """Blocks until running statements have ended, which they do within their limit."""
-        self._pool.shutdown(wait=True)
-
-    async def _run(self, job: Callable[[threading.Event], Rows]) -> Rows:
-        stop = threading.Event()
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, job, stop)
-        finally:
-            stop.set()
-
-    def _query(
-        self, sql: str, binds: dict[str, Any], limit: int, stop: threading.Event, *, explain: bool = False
-    ) -> Rows:
-        if problem := forbidden_sql(sql):
-            raise QueryRefused(f"The statement {problem}.")
-        conn = self._db.open_read_only()
-        try:
-            self._prepare(conn)
-            ends = self._clock() + SECONDS
-            late = _Late(lambda: stop.is_set() or self._clock() > ends)
-            conn.set_progress_handler(late, _OPS_BETWEEN_LOOKS)
-            conn.set_authorizer(self._authorize)
-            return _fetch(conn, f"EXPLAIN {sql}" if explain else sql, binds, limit)
-        except Exception as exc:
-            raise _explained(exc, stop) from None
-        finally:
-            conn.set_progress_handler(None, 0)
-            conn.set_authorizer(None)
-            conn.close()
-
-    def _prepare(self, conn: Any) -> None:
-        """The views, and a bound on what SQLite may allocate in this process."""
-        conn.execute("PRAGMA query_only=OFF")  # the file is opened read-only; the views live in memory
-        conn.execute(f"PRAGMA hard_heap_limit={_HEAP}")
-        present = conn.execute("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')").fetchall()
-        for (name,) in present:
-            if not name.startswith("sqlite_"):
-                # A hidden name leads to a view too, one that the authorizer refuses: even its rows cannot be counted.
-                quoted = name.replace('"', '""')
-                conn.execute(self._views.get(name) or f'CREATE TEMP VIEW "{quoted}" AS SELECT * FROM main."{quoted}"')
-        conn.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()  # known before the rules apply
-        conn.execute("PRAGMA query_only=ON")
-
-    def _authorize(self, action: int, first: str | None, second: str | None, schema: str | None, by: str | None) -> int:
-        if action == _SELECT:
-            return _OK
-        if action == _FUNCTION:
-            return _OK if (second or "").lower() in _FUNCTIONS else _DENY
-        if action == _READ:
-            if first in _VIRTUAL or not first:
-                return _OK
-            if first.lower().startswith(("sqlite_", "pragma_")):
-                return _DENY
-            if schema == "temp":
-                return _OK if first in self._views else _DENY
-            if not second:  # no column, as in count(*): of a visible table, or of a subquery's own name
-                return _OK if first in self._views or schema is None else _DENY
-            return _OK if by == first and first in self._views else _DENY
-        return _DENY
-
-
-class _Late:
-    """A progress handler: true ends the statement."""
-
-    def __init__(self, over: Callable[[], bool]) -> None:
-        self._over = over
-
-    def __call__(self) -> int:
-        return 1 if self._over() else 0
-
-
-def _fetch(conn: Any, sql: str, binds: dict[str, Any], limit: int) -> Rows:
-    cursor = conn.execute(sql, binds)
-    columns = _unique([item[0] for item in cursor.description or ()])
-    rows: list[list[Any]] = []
-    size = 0
-    for row in cursor:
-        if len(rows) >= limit:
-            return Rows(columns, rows, True)
-        values = [f"{len(value)} bytes" if isinstance(value, bytes) else value for value in row]
-        size += sum(len(value) if isinstance(value, str) else 8 for value in values)
-        if size > _MOST_BYTES:
-            raise QueryRefused(f"The result is larger than {_MOST_BYTES} bytes; select fewer rows or columns.")
-        rows.append(values)
-    return Rows(columns, rows, False)
-
-
-def _unique(names: list[str]) -> list[str]:
-    """Column names as keys: a repeated name gets a number."""
-    seen: dict[str, int] = {}
-    unique = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        unique.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return unique
-
-
-def _explained(exc: Exception, stop: threading.Event) -> Exception:
-    """A database error as a refusal with a reason; anything else stays what it is."""
-    if isinstance(exc, QueryRefused):
-        return exc
-    text = str(exc)
-    if "interrupted" in text:
-        reason = "was stopped" if stop.is_set() else f"took longer than {SECONDS:g} seconds"
-        return QueryRefused(f"The statement {reason}.")
-    if "prohibited" in text or "not authorized" in text:
-        return QueryRefused(f"The statement is not allowed: {text}.")
-    if isinstance(exc, MemoryError) or "too big" in text:
-        return QueryRefused("The statement needs too much memory.")
-    if isinstance(exc, sqlite3.Error) or type(exc).__module__.startswith(("sqlcipher3", "sqlite3")):
-        return QueryRefused(f"The statement is wrong: {text}.")
-    return exc

@@ -42,6 +42,7 @@ class FetchRequest(NamedTuple):
     data_type: str
     criteria: dict[str, Json]
     use_cache: bool
+    now: datetime
 
 
 class Fetched(NamedTuple):

@@ -6,7 +6,7 @@ templates parse, a step has what it needs from the steps before it, and no crede
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..errors import Invalid
 from .cron import check_cron, check_zone
 from .document import normal_form, plain, policy_schema
 from .refs import is_ref, references, step_of
-from .sandbox import Sandbox
+from .sandbox import Sandbox, Statement
 from .templates import check_template
 
 __all__ = ["validate"]
@@ -58,7 +58,7 @@ async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[s
     if not errors:
         policy = normal_form(policy, default_zone)
         errors = [*_trigger_errors(policy["trigger"]), *_step_errors(policy["steps"])]
-        errors += [error async for error in _statement_errors(policy["steps"], sandbox)]
+        errors += await _statement_errors(policy["steps"], sandbox)
     if errors:
         raise _invalid(errors)
     return policy
@@ -157,11 +157,14 @@ def _need_errors(step: dict[str, Any], before: set[str], here: str) -> Iterator[
         yield here, "transform needs an earlier fetch step, or a source_step_id"
 
 
-async def _statement_errors(steps: Iterable[dict[str, Any]], sandbox: Sandbox) -> AsyncIterator[tuple[str, str]]:
-    for index, step in enumerate(steps):
-        for place, holder in _statements(step["params"], f"steps.{index}.params"):
-            if problem := await sandbox.check(holder["sql"], dict.fromkeys(holder.get("binds", {}))):
-                yield f"{place}.sql", problem
+async def _statement_errors(steps: Iterable[dict[str, Any]], sandbox: Sandbox) -> list[tuple[str, str]]:
+    found = [
+        (place, Statement(holder["sql"], dict.fromkeys(holder.get("binds", {}))))
+        for index, step in enumerate(steps)
+        for place, holder in _statements(step["params"], f"steps.{index}.params")
+    ]
+    problems = await sandbox.check([statement for _, statement in found])
+    return [(f"{place}.sql", problem) for (place, _), problem in zip(found, problems, strict=True) if problem]
 
 
 def _statements(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:

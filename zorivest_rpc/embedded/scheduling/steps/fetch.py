@@ -30,7 +30,8 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
     records: list[dict[str, Any]] = []
     statuses = set()
     for part in _batches(criteria, params.get("batch_size", 50)):
-        request = FetchRequest(params["provider"], params["data_type"], part, params.get("use_cache", True))
+        cached = params.get("use_cache", True)
+        request = FetchRequest(params["provider"], params["data_type"], part, cached, context.now())
         fetched = await context.fetch(request)
         records += fetched.records
         statuses.add(fetched.cache_status)
@@ -86,7 +87,8 @@ async def _value(name: str, value: Any, params: dict[str, Any], context: Context
 FETCH = StepType(
     "fetch",
     side_effects=False,
-    description="Reads market data. Criteria: plain values, {type: relative, offset: 30d}, "
+    description="Reads market data: provider local is what is stored, auto asks the providers in their order, a name "
+    "asks that one. Criteria: tickers, interval, since, until; plain values, {type: relative, offset: 30d}, "
     "{type: incremental, field, start} for what is newer than last time, {type: db_query, sql} for a list.",
     params={
         "type": "object",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..sandbox import QueryRefused, Rows
+from ..sandbox import QueryRefused, Rows, Statement
 from ..step import Context, Outcome, StepFailed, StepType
 
 __all__ = ["QUERY", "STATEMENT", "run_statements"]
@@ -28,19 +28,19 @@ STATEMENT = {
 
 async def run_statements(statements: list[dict[str, Any]], limit: int, context: Context) -> dict[str, Rows]:
     """Every statement's rows by its name; the first that is refused fails the step."""
-    found: dict[str, Rows] = {}
+    named: dict[str, Statement] = {}
     for statement in statements:
         binds = statement.get("binds", {})
         for name, value in binds.items():
             if isinstance(value, (dict, list)):
                 raise StepFailed(f'The value of ":{name}" is not a single value.', retry=False)
-        if statement["name"] in found:
+        if statement["name"] in named:
             raise StepFailed(f'Two queries are named "{statement["name"]}".', retry=False)
-        try:
-            found[statement["name"]] = await context.sandbox.query(statement["sql"], binds, limit)
-        except QueryRefused as exc:
-            raise StepFailed(f'Query "{statement["name"]}": {exc}') from None
-    return found
+        named[statement["name"]] = Statement(statement["sql"], binds)
+    try:
+        return dict(zip(named, await context.sandbox.query_all(named, limit), strict=True))
+    except QueryRefused as exc:
+        raise StepFailed(str(exc)) from None
 
 
 async def _run(params: dict[str, Any], context: Context) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..budget import note
 from ..charts import Series, chart
 from ..step import Context, Outcome, StepFailed, StepType
 from ..templates import BASE_REPORT, MARKDOWN_REPORT, PAGE, TemplateRefused, render
@@ -35,6 +36,10 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
     except TemplateRefused as exc:
         raise StepFailed(str(exc), retry=False) from None
     text = done["body"] if markdown else done["page"]
+    if not context.dry_run:
+        await context.db.write(
+            lambda conn: note(conn, context.now(), context.actor, "report.render", "run", context.run_id)
+        )
     output = {"format": "markdown" if markdown else "html", "title": title, "text": text, "html": text}
     if markdown:
         del output["html"]

@@ -1,0 +1,84 @@
+"""Every command and every sample of the guides about toolsets and safety works as written."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.product.http import serving
+from tests.terminal.conftest import Done, environment
+from zorivest_rpc.catalog.load import load
+from zorivest_rpc.catalog.toolsets import decode_config
+from zorivest_rpc.protocol.session import HEADERS
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guide"
+PREAMBLE = f'set -u; zorivest-rpc() {{ "{sys.executable}" -m zorivest_rpc "$@"; }}\n'
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (GUIDES / page).read_text(), re.DOTALL)
+
+
+def lines(page: str) -> list[str]:
+    return [line for block in blocks(page, "sh") for line in block.splitlines() if line.strip()]
+
+
+def run(line: str, home: Path) -> Done:
+    done = subprocess.run(
+        ["bash", "-c", PREAMBLE + line],
+        cwd=home,
+        env=environment(home),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("page", ["toolsets-and-modes.md", "safety.md"])
+def test_the_commands_of_the_guide_run_from_top_to_bottom(page: str, home: Path) -> None:
+    commands = lines(page)
+    assert len(commands) >= 10
+    for line in commands:
+        if "key=ui.theme" in line:
+            run('zorivest-rpc tools call update_settings --json-args \'{"settings": {"ui.theme": "dark"}}\'', home)
+        done = run(line, home)
+        assert done.code == 0, f"{line}\n{done.out}\n{done.err}"
+        assert done.out, line
+        if "stop" in line and "--as" in line:
+            assert '"locked": true' in done.out
+        if line.startswith("zorivest-rpc tools call get_settings ||"):
+            assert "MCP guard blocked" in done.out
+
+
+def test_the_toolset_file_of_the_guide_is_one() -> None:
+    sample = blocks("toolsets-and-modes.md", "json")[0]
+    config = decode_config(sample.encode(), "the guide", load())
+    assert config.client_overrides["claude-code"] == ("all",)
+
+
+async def test_the_headers_of_the_guide_narrow(home: Path) -> None:
+    entry = json.loads(blocks("toolsets-and-modes.md", "json")[1])["mcpServers"]["zorivest"]
+    headers = {name.replace("-", "_"): value for name, value in entry["headers"].items() if name in HEADERS}
+    assert len(headers) == len(HEADERS)
+    async with serving(home / "data", "--toolsets", "all") as served:
+        names = await (await served.open("cursor", **headers)).names()
+    assert {"get_tax_lots", "get_stock_quote", "list_trades", "zorivest_emergency_stop"} < set(names)
+    assert not {"create_trade", "get_market_news", "record_quarterly_tax_payment"} & set(names)
+
+
+def test_what_the_guides_count_is_so() -> None:
+    definitions = load()
+    assert len(definitions.tools) == 68
+    assert sum(spec.guarded for spec in definitions.tools) == 60
+    text = (GUIDES / "safety.md").read_text()
+    for spec in definitions.tools:
+        if spec.confirm:
+            assert f"`{spec.name}`" in text

@@ -1,0 +1,206 @@
+"""`tools list | show | call | search | why` on the terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.conftest import Command, environment
+
+
+def test_the_list_is_a_table_that_fits_and_says_whose_it_is(command: Command) -> None:
+    done = command("tools", "list", "--as", "cursor")
+    assert done.code == 0
+    assert done.out.splitlines()[0].split() == ["TOOL", "TOOLSET", "WHAT", "IT", "DOES"]
+    assert len([line for line in done.out.splitlines() if "trade-analytics" in line]) >= 19
+    assert "38 tools as Cursor sees them (static: " in " ".join(done.out.split())
+    assert done.widest <= 80
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize(("client", "count"), [("cursor", 38), ("claude-code", 70), ("cline", 38)])
+def test_the_list_as_json_is_what_that_client_gets(command: Command, client: str, count: int) -> None:
+    tools = command("tools", "list", "--as", client, "--json").json
+    assert len(tools) == count
+    marked = [tool for tool in tools if (tool.get("_meta") or {}).get("defer_loading")]
+    assert len(marked) == (53 if client == "claude-code" else 0)
+
+
+def test_the_options_of_a_server_shape_the_list(command: Command) -> None:
+    names = [tool["name"] for tool in command("tools", "list", "--json", "--toolsets", "tax", "--read-only").json]
+    assert "get_tax_lots" in names
+    assert "record_quarterly_tax_payment" not in names
+    variable = command("tools", "list", "--json", environ={"ZORIVEST_TOOLSETS": "behavioral"}).json
+    assert len(variable) == 11 + 4 + 3 + 2
+
+
+def test_a_tool_is_shown_with_its_inputs_and_facts(command: Command) -> None:
+    done = command("tools", "show", "create_trade")
+    assert done.code == 0
+    assert done.widest <= 80
+    for words in ("create_trade (trade-analytics, trade-planning)", "exec_id", "guarded", "asks for confirmation"):
+        assert words in done.out
+    assert command("tools", "show", "list_brokers").out.count("Takes no input.") == 1
+
+
+def test_a_tool_as_json_is_its_definition_for_that_client(command: Command) -> None:
+    rich = command("tools", "show", "get_sqn", "--as", "claude-code", "--json").json
+    minimal = command("tools", "show", "get_sqn", "--as", "cursor", "--json").json
+    assert rich["_meta"]["allowed_callers"] == ["code_execution"]
+    assert len(rich["description"]) >= 200
+    assert len(minimal["description"]) <= 100
+
+
+def test_every_tool_is_shown_within_the_width() -> None:
+    from zorivest_rpc.catalog.load import load
+    from zorivest_rpc.cli.terminal import paragraph
+
+    for spec in load().tools:
+        assert all(len(line) <= 80 or " " not in line for line in paragraph(spec.description.rich).splitlines())
+
+
+def test_a_call_answers_and_ends_with_0(command: Command) -> None:
+    done = command("tools", "call", "update_settings", "--json-args", '{"settings": {"ui.theme": "dark"}}')
+    assert done.code == 0, done.err
+    done = command("tools", "call", "get_settings", "key=ui.theme")
+    assert done.code == 0
+    assert done.json["value"] == "dark"
+    whole = command("tools", "call", "get_settings", "key=ui.theme", "--json").json
+    assert whole["structuredContent"] == done.json
+    assert whole["content"][0]["type"] == "text"
+
+
+def test_values_take_the_type_that_the_tool_asks_for(command: Command) -> None:
+    done = command("tools", "call", "tool_search", "query=2026", "limit=3", "--json")
+    assert done.code == 0
+    assert command("tools", "call", "zorivest_diagnose", "verbose=true").json["metrics"]["per_tool"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("get_settings", "key=no.such.key"), "no.such.key"),
+        (("list_trades", "limit=none"), "limit is"),
+        (("get_report_for_trade", "trade_id=nobody"), "nobody"),
+        (("create_trade", "--read-only"), "only read"),
+        (("sync_broker", "broker_id=b"), "get_confirmation_token"),
+    ],
+)
+def test_a_call_that_fails_ends_with_1_and_says_why(command: Command, words: tuple[str, ...], told: str) -> None:
+    done = command("tools", "call", *words)
+    assert done.code == 1
+    assert told in done.out
+    as_json = command("tools", "call", *words, "--json")
+    assert as_json.code == 1
+    assert as_json.json["isError"] is True
+
+
+def test_a_call_is_made_as_the_client_that_was_named(command: Command) -> None:
+    mode = command("tools", "call", "zorivest_diagnose", "--as", "claude-code").json["client"]["mode"]
+    assert mode == "anthropic"
+    assert command("tools", "call", "zorivest_diagnose").json["client"]["mode"] == "static"
+
+
+def test_a_search_finds_tools_by_what_they_do(command: Command) -> None:
+    done = command("tools", "search", "wash", "sale")
+    assert done.code == 0
+    assert done.out.splitlines()[1].startswith("find_wash_sales")
+    assert done.widest <= 80
+    found = command("tools", "search", "wash sale", "--as", "cursor", "--json").json
+    assert (found[0]["name"], found[0]["listed"]) == ("find_wash_sales", False)
+    assert command("tools", "search", "wash sale", "--as", "claude-code", "--json").json[0]["listed"] is True
+    assert command("tools", "search", "xyzzyplugh").code == 1
+    limited = command("tools", "search", "wash sale", "--exclude-tools", "find_wash_sales", "--json").json
+    assert "find_wash_sales" not in [match["name"] for match in limited]
+
+
+def test_why_explains_from_the_predicates_that_filter(command: Command) -> None:
+    told = command("tools", "why", "get_tax_lots", "--as", "cursor")
+    assert told.code == 0
+    assert "get_tax_lots is not listed and can be called." in told.out
+    assert "--toolsets tax" in told.out
+    assert told.widest <= 80
+    refused = command("tools", "why", "create_trade", "--read-only", "--json").json
+    assert (refused["listed"], refused["callable"], refused["refused"]["code"]) == (False, False, "read_only")
+    chosen = command("tools", "why", "get_tax_lots", "--toolsets", "tax", "--json").json
+    assert (chosen["listed"], chosen["chosen_by"]) == (True, "--toolsets")
+    by_variable = command("tools", "why", "get_tax_lots", "--json", environ={"ZORIVEST_TOOLSETS": "tax"}).json
+    assert by_variable["chosen_by"] == "ZORIVEST_TOOLSETS"
+    everything = command("tools", "why", "get_tax_lots", "--as", "claude-code").out
+    assert "lists everything, because" in everything
+
+
+@pytest.mark.parametrize("verb", ["show", "call", "why"])
+def test_a_mistyped_tool_is_answered_with_the_nearest(command: Command, verb: str) -> None:
+    done = command("tools", verb, "get_tax_lot")
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean get_tax_lots?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "usage: zorivest-rpc tools list"),
+        (("lst",), "usage: zorivest-rpc tools list"),
+        (("show",), "usage: zorivest-rpc tools list"),
+        (("list", "--as", "cursr"), "did you mean cursor?"),
+        (("list", "--as"), "a value is missing"),
+        (("list", "--toolsets", "taxes"), 'did you mean "tax"?'),
+        (("list", "--toolset", "tax"), "did you mean --toolsets?"),
+        (("call", "get_settings", "key"), "key=value"),
+        (("call", "get_settings", "--json-args", "{"), "not JSON"),
+        (("call", "get_settings", "--json-args", "[]"), "must be a JSON object"),
+    ],
+)
+def test_misuse_ends_with_2_and_one_hint(command: Command, words: tuple[str, ...], told: str) -> None:
+    done = command("tools", *words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+
+
+@pytest.mark.parametrize("name", ["tools", "toolsets", "budget"])
+def test_help_names_the_forms_and_each_option_with_its_variable(command: Command, name: str) -> None:
+    done = command(name, "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"usage: zorivest-rpc {name}")
+    assert "ZORIVEST_TOOLSETS" in done.out
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(home: Path) -> None:
+    pipeline = f"{sys.executable} -m zorivest_rpc tools list --as claude-code --json | head -1"
+    done = subprocess.run(
+        ["sh", "-c", pipeline], env=environment(home), check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
+
+
+def test_colours_are_for_terminals_alone(home: Path) -> None:
+    leader, follower = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "zorivest_rpc", "toolsets", "list"],
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=follower,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(follower)
+        shown = b""
+        while select.select([leader], [], [], 30)[0]:
+            try:
+                data = os.read(leader, 65536)
+            except OSError:  # the other side has ended
+                break
+            if not data:
+                break
+            shown += data
+        assert process.wait(30) == 0
+    finally:
+        os.close(leader)
+    assert b"\x1b[1mTOOLSET" in shown
