@@ -53,6 +53,7 @@ READS = {
     "strategy breakdown": "/analytics/strategy-breakdown?period=all",
     "fees": "/fees/summary?period=all",
 }
+Ask = tuple[str, str, Any, int]  # method, path, body, the status it must have
 Statement = tuple[str, Any, bool]  # text, parameters, whether they are many
 
 
@@ -208,6 +209,31 @@ def _timed(life: Life, connection: Any, method: str, path: str, body: Any, wante
     return seconds
 
 
+def _keep(columns: Sequence[list[float]], times: Sequence[float]) -> None:
+    for column, seconds in zip(columns, times, strict=True):
+        column.append(seconds)
+
+
+class Turns:
+    """The three that are compared do one thing each, in an order that chance decides: who follows whom costs time."""
+
+    def __init__(self, lives: Sequence[Life], connections: Sequence[Any], raw: Any) -> None:
+        self._lives = lives
+        self._connections = connections
+        self._raw = raw
+        self._chance = random.Random(1)
+
+    def take(self, small: Ask, large: Ask, statements: Sequence[Statement]) -> list[float]:
+        """Seconds of the small journal, the large one, and bare SQLCipher."""
+        times = [0.0] * 3
+        for which in self._chance.sample(range(3), 3):
+            if which == 2:
+                times[which] = replay(self._raw, statements)
+            else:
+                times[which] = _timed(self._lives[which], self._connections[which], *(small, large)[which])
+        return times
+
+
 def _peak(pid: int) -> float:
     """The most memory a process ever had, in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -241,21 +267,20 @@ def measure(place: Path, small: int, large: int, rounds: int, more: int) -> Figu
             lives.append(life)
             connections.append(life.connect())
             stack.callback(connections[-1].close)
+        turns = Turns(lives, connections, raw)
         for turn in range(rounds + 1):  # the first warms up
             for what, path in READS.items():
-                kept = figures.reads.setdefault(what, ([], [], []))
-                times = [_timed(*pair, "GET", path, None, 200) for pair in zip(lives, connections, strict=True)]
-                times.append(replay(raw, read_statements[what]))
+                times = turns.take(("GET", path, None, 200), ("GET", path, None, 200), read_statements[what])
                 if turn:
-                    for column, seconds in zip(kept, times, strict=True):
-                        column.append(seconds)
+                    _keep(figures.reads.setdefault(what, ([], [], [])), times)
         figures.memory = (_peak(lives[0].pid), _peak(lives[1].pid))
         for offset in range(more):
-            for column, life, connection, count in zip(
-                figures.writes, lives, connections, (small, large), strict=False
-            ):
-                column.append(_timed(life, connection, "POST", "/trades", fill(count + offset), 201))
-            figures.writes[2].append(replay(raw, write_statements[offset]))
+            asks = [("POST", "/trades", fill(count + offset), 201) for count in (small, large)]
+            _keep(figures.writes, turns.take(*asks, write_statements[offset]))
+        (held,) = raw.execute("SELECT count(*) FROM trades").fetchone()
+        totals = [life.ask("GET", "/trades?limit=1")[1]["total"] for life in lives]
+        if (*totals, held) != (small + more, large + more, large + more):
+            raise RuntimeError(f"not everybody wrote the same: {totals}, {held}")
         for life in lives:
             life.ask("POST", "/service/graceful-shutdown")
     return figures
@@ -266,8 +291,9 @@ def report(figures: Figures, small: int, large: int, rounds: int, more: int) -> 
     median = statistics.median
     lines = [
         f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M UTC} on {os.cpu_count()} cores, "
-        f"{platform.python_implementation()} {platform.python_version()}, load average {os.getloadavg()[0]:.1f}: read the ratios, not the milliseconds. "
-        f"Medians over {rounds} rounds of reads and {more} writes, the journals and bare SQLCipher taking turns; one "
+        f"{platform.python_implementation()} {platform.python_version()}, "
+        f"load average {os.getloadavg()[0]:.1f}: read the ratios, not the milliseconds. "
+        f"Medians over {rounds} rounds of reads and {more} writes, the journals and bare SQLCipher taking turns in random order; one "
         "connection, REST including JSON, sessions and routing.",
         "",
         f"| request | {small:,} trades, ms | {large:,} trades, ms | ratio | bare SQLCipher, ms | REST ÷ bare |",
