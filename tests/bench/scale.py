@@ -275,8 +275,8 @@ def measure(place: Path, small: int, large: int, rounds: int, more: int) -> Figu
                     _keep(figures.reads.setdefault(what, ([], [], [])), times)
         figures.memory = (_peak(lives[0].pid), _peak(lives[1].pid))
         for offset in range(more):
-            asks = [("POST", "/trades", fill(count + offset), 201) for count in (small, large)]
-            _keep(figures.writes, turns.take(*asks, write_statements[offset]))
+            few, many = (("POST", "/trades", fill(count + offset), 201) for count in (small, large))
+            _keep(figures.writes, turns.take(few, many, write_statements[offset]))
         (held,) = raw.execute("SELECT count(*) FROM trades").fetchone()
         totals = [life.ask("GET", "/trades?limit=1")[1]["total"] for life in lives]
         if (*totals, held) != (small + more, large + more, large + more):
@@ -293,8 +293,8 @@ def report(figures: Figures, small: int, large: int, rounds: int, more: int) -> 
         f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M UTC} on {os.cpu_count()} cores, "
         f"{platform.python_implementation()} {platform.python_version()}, "
         f"load average {os.getloadavg()[0]:.1f}: read the ratios, not the milliseconds. "
-        f"Medians over {rounds} rounds of reads and {more} writes, the journals and bare SQLCipher taking turns in random order; one "
-        "connection, REST including JSON, sessions and routing.",
+        f"Medians over {rounds} rounds of reads and {more} writes, the journals and bare SQLCipher taking turns in "
+        "random order; one connection, REST including JSON, sessions and routing.",
         "",
         f"| request | {small:,} trades, ms | {large:,} trades, ms | ratio | bare SQLCipher, ms | REST ÷ bare |",
         "|---|---|---|---|---|---|",
