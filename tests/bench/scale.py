@@ -53,6 +53,7 @@ READS = {
     "strategy breakdown": "/analytics/strategy-breakdown?period=all",
     "fees": "/fees/summary?period=all",
 }
+Ask = tuple[str, str, Any, int]  # method, path, body, the status it must have
 Statement = tuple[str, Any, bool]  # text, parameters, whether they are many
 
 
@@ -63,6 +64,7 @@ class Figures:
     load: dict[int, float] = field(default_factory=dict)
     reads: dict[str, tuple[list[float], list[float], list[float]]] = field(default_factory=dict)
     writes: tuple[list[float], list[float], list[float]] = field(default_factory=lambda: ([], [], []))
+    rows: dict[str, int] = field(default_factory=dict)  # that SQL hands to Python, per request on the large journal
     statements: int = 0
     memory: tuple[float, float] = (0.0, 0.0)
     size: float = 0.0
@@ -199,6 +201,11 @@ def replay(raw: Any, statements: Sequence[Statement]) -> float:
     return time.perf_counter() - began
 
 
+def rows_of(raw: Any, statements: Sequence[Statement]) -> int:
+    """How many rows the statements of a request hand over."""
+    return sum(len(raw.execute(text, parameters).fetchall()) for text, parameters, _ in statements)
+
+
 def _timed(life: Life, connection: Any, method: str, path: str, body: Any, wanted: int) -> float:
     began = time.perf_counter()
     status, answer = life.ask(method, path, body, connection)
@@ -206,6 +213,31 @@ def _timed(life: Life, connection: Any, method: str, path: str, body: Any, wante
     if status != wanted:
         raise RuntimeError(f"{method} {path} was answered {status}: {answer}")
     return seconds
+
+
+def _keep(columns: Sequence[list[float]], times: Sequence[float]) -> None:
+    for column, seconds in zip(columns, times, strict=True):
+        column.append(seconds)
+
+
+class Turns:
+    """The three that are compared do one thing each, in an order that chance decides: who follows whom costs time."""
+
+    def __init__(self, lives: Sequence[Life], connections: Sequence[Any], raw: Any) -> None:
+        self._lives = lives
+        self._connections = connections
+        self._raw = raw
+        self._chance = random.Random(1)
+
+    def take(self, small: Ask, large: Ask, statements: Sequence[Statement]) -> list[float]:
+        """Seconds of the small journal, the large one, and bare SQLCipher."""
+        times = [0.0] * 3
+        for which in self._chance.sample(range(3), 3):
+            if which == 2:
+                times[which] = replay(self._raw, statements)
+            else:
+                times[which] = _timed(self._lives[which], self._connections[which], *(small, large)[which])
+        return times
 
 
 def _peak(pid: int) -> float:
@@ -231,6 +263,7 @@ def measure(place: Path, small: int, large: int, rounds: int, more: int) -> Figu
     read_statements, write_statements = asyncio.run(record(copies[0], key, range(large, large + more)))
     figures.statements = round(statistics.median(len(each) for each in write_statements))
     raw = bare(copies[1], key)
+    figures.rows = {what: rows_of(raw, statements) for what, statements in read_statements.items()}
     with ExitStack() as stack:
         stack.callback(raw.close)
         lives, connections = [], []
@@ -241,21 +274,20 @@ def measure(place: Path, small: int, large: int, rounds: int, more: int) -> Figu
             lives.append(life)
             connections.append(life.connect())
             stack.callback(connections[-1].close)
+        turns = Turns(lives, connections, raw)
         for turn in range(rounds + 1):  # the first warms up
             for what, path in READS.items():
-                kept = figures.reads.setdefault(what, ([], [], []))
-                times = [_timed(*pair, "GET", path, None, 200) for pair in zip(lives, connections, strict=True)]
-                times.append(replay(raw, read_statements[what]))
+                times = turns.take(("GET", path, None, 200), ("GET", path, None, 200), read_statements[what])
                 if turn:
-                    for column, seconds in zip(kept, times, strict=True):
-                        column.append(seconds)
+                    _keep(figures.reads.setdefault(what, ([], [], [])), times)
         figures.memory = (_peak(lives[0].pid), _peak(lives[1].pid))
         for offset in range(more):
-            for column, life, connection, count in zip(
-                figures.writes, lives, connections, (small, large), strict=False
-            ):
-                column.append(_timed(life, connection, "POST", "/trades", fill(count + offset), 201))
-            figures.writes[2].append(replay(raw, write_statements[offset]))
+            few, many = (("POST", "/trades", fill(count + offset), 201) for count in (small, large))
+            _keep(figures.writes, turns.take(few, many, write_statements[offset]))
+        (held,) = raw.execute("SELECT count(*) FROM trades").fetchone()
+        totals = [life.ask("GET", "/trades?limit=1")[1]["total"] for life in lives]
+        if (*totals, held) != (small + more, large + more, large + more):
+            raise RuntimeError(f"not everybody wrote the same: {totals}, {held}")
         for life in lives:
             life.ask("POST", "/service/graceful-shutdown")
     return figures
@@ -266,18 +298,21 @@ def report(figures: Figures, small: int, large: int, rounds: int, more: int) -> 
     median = statistics.median
     lines = [
         f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M UTC} on {os.cpu_count()} cores, "
-        f"{platform.python_implementation()} {platform.python_version()}, load average {os.getloadavg()[0]:.1f}: read the ratios, not the milliseconds. "
-        f"Medians over {rounds} rounds of reads and {more} writes, the journals and bare SQLCipher taking turns; one "
-        "connection, REST including JSON, sessions and routing.",
+        f"{platform.python_implementation()} {platform.python_version()}, "
+        f"load average {os.getloadavg()[0]:.1f}: read the ratios, not the milliseconds. "
+        f"Medians over {rounds} rounds of reads and {more} writes, the journals and bare SQLCipher taking turns in "
+        "random order; one connection, REST including JSON, sessions and routing.",
         "",
-        f"| request | {small:,} trades, ms | {large:,} trades, ms | ratio | bare SQLCipher, ms | REST ÷ bare |",
-        "|---|---|---|---|---|---|",
+        f"| request | {small:,} trades, ms | {large:,} trades, ms | ratio | bare SQLCipher, ms | REST ÷ bare "
+        "| rows into Python |",
+        "|---|---|---|---|---|---|---|",
     ]
     for what, columns in figures.reads.items():
         few, many, alone = (1000 * median(column) for column in columns)
-        lines.append(f"| {what} | {few:.1f} | {many:.1f} | {many / few:.1f} | {alone:.1f} | {many / alone:.2f} |")
+        figure = f"{few:.1f} | {many:.1f} | {many / few:.1f} | {alone:.1f} | {many / alone:.2f}"
+        lines.append(f"| {what} | {figure} | {figures.rows[what]:,} |")
     few, many, alone = (1000 * median(column) for column in figures.writes)
-    lines.append(f"| one more trade | {few:.1f} | {many:.1f} | {many / few:.2f} | {alone:.1f} | {many / alone:.2f} |")
+    lines.append(f"| one more trade | {few:.1f} | {many:.1f} | {many / few:.2f} | {alone:.1f} | {many / alone:.2f} | |")
     reads = [sum(map(sum, (columns[which] for columns in figures.reads.values()))) for which in (1, 2)]
     writes = [sum(figures.writes[which]) for which in (1, 2)]
     lines += [
