@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# test processes; each file stays in one of them
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check conformance interop fuzz bench bench-peers golden docs clean
+.PHONY: help setup run test check conformance interop fuzz crash bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,7 +30,7 @@ check: $(READY) ## format, lint, types
 	@$(BIN)/mypy
 
 test: check ## check and every test, conformance and interop included
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 conformance: $(READY) ## the official suite against the fixture server
 	@$(BIN)/python -m tests.conformance
@@ -39,8 +41,13 @@ interop: $(READY) ## the official clients against the installed command
 fuzz: $(READY) ## 100 000 hostile messages per transport
 	@for transport in memory stdio http sse; do $(BIN)/python -m tests.fuzz --count 100000 --transport $$transport || exit 1; done
 
+crash: $(READY) ## 300 kills of a writing backend; nothing acknowledged may be lost
+	@$(BIN)/python -m tests.crash --kills 300
+
 bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench.product
+	@$(BIN)/python -m tests.bench.scale
 
 bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 	@$(BIN)/python -m tests.bench.setup_peers
