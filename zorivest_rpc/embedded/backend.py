@@ -61,6 +61,7 @@ class Embedded:
         self.last_used = clock()
         self.running_requests = 0
         self.stop_requested = asyncio.Event()
+        self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
         self.sessions = Sessions(clock)
         self.confirmations = Confirmations(clock)
         self.guard = Guard(clock)

@@ -1,35 +1,31 @@
 """Drafts from broker files on their way into the journal: what is new is written, what is held is recognised.
 
 A whole file is one transaction. Trades are written by `trades.insert_many`, so round trips and whatever else follows
-from trades is in step when it ends. A draft equal to a held trade changes at most its fees.
-
-Some files give a day without a time. Their rows are stored as noon, so a fill of such a file and the same fill with its
-time do not look the same; they are recognised by the day, each held trade for one row."""
+from trades is in step when it ends. A draft equal to a held trade changes at most its fees."""
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal, localcontext
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, func, select
 
 from . import accounts as account_store
 from . import audit, trades
 from .book_tables import import_batches
 from .columns import money, quantity
+from .held_trades import Held, find_held, sort_out
 from .imports import dedup
 from .imports.collect import outcome
-from .imports.dedup import HeldTrade, SortedTrades, sort_out_trades
+from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .inputs import Page
 from .symbols import AssetClass, Instrument, parse_instrument
-from .tables import trades as trade_table
 from .tables import transaction_ledger
 
 __all__ = [
@@ -45,24 +41,8 @@ __all__ = [
 
 _LONGEST_ID = 128
 _LARGEST = Decimal(10**10)
-_AT_ONCE = 500
 _PREVIEW = 5
 _MOST_ERRORS = Limits().max_errors
-_NEAR = timedelta(days=1)
-_held = trade_table.c
-_COLUMNS = (
-    "exec_id", "account_id", "dedup_hash", "symbol", "action", "time", "quantity", "price", "commission", "fees",
-    "source",
-)  # fmt: skip
-
-
-class _Held(NamedTuple):
-    """A trade of the journal that a file may bring again."""
-
-    trade: HeldTrade
-    account_id: str
-    action: str
-    is_imported: bool
 
 
 def store(
@@ -85,8 +65,8 @@ def store(
     if drafts:
         account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
     batch_id = new_batch_id()
-    held, elsewhere = _held_trades(conn, found.account_id, drafts)
-    sorted_out = _by_day(sort_out_trades(drafts, [one.trade for one in held.values()]), held, ZoneInfo(zone))
+    held, elsewhere = find_held(conn, found.account_id, drafts)
+    sorted_out = sort_out(drafts, held, ZoneInfo(zone))
     trades.insert_many(conn, [_draft(draft, batch_id, source, broker) for draft in sorted_out.new])
     updated = _update_fees(conn, sorted_out, held, actor)
     warnings = [*found.warnings, *sorted_out.warnings]
@@ -297,90 +277,7 @@ def _notes(draft: TradeDraft) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _held_trades(
-    conn: Connection, account_id: str, drafts: Sequence[TradeDraft]
-) -> tuple[dict[str, _Held], dict[str, int]]:
-    """The trades a file can meet: those of its account and time, and those that have one of its ids.
-
-    The second value counts, by account, ids that are taken in other accounts."""
-    if not drafts:
-        return {}, {}
-    times = [draft.exec_time for draft in drafts]
-    span = (
-        select(*(_held[name] for name in _COLUMNS))
-        .where(_held.account_id == account_id)
-        .where(_held.time >= min(times) - _NEAR, _held.time <= max(times) + _NEAR)
-    )
-    found: dict[str, _Held] = {}
-    elsewhere: dict[str, int] = {}
-    for row in _rows(conn, span, [draft.exec_id for draft in drafts]):
-        if row["exec_id"] not in found and row["account_id"] != account_id:
-            elsewhere[row["account_id"]] = elsewhere.get(row["account_id"], 0) + 1
-        trade = HeldTrade(
-            exec_id=row["exec_id"],
-            dedup_hash=row["dedup_hash"],
-            symbol=row["symbol"],
-            exec_time=row["time"],
-            quantity=row["quantity"],
-            price=row["price"],
-            commission=row["commission"],
-            fees=row["fees"],
-        )
-        found[row["exec_id"]] = _Held(trade, row["account_id"], row["action"], row["source"] == "import")
-    return found, elsewhere
-
-
-def _rows(conn: Connection, span: Select[Any], ids: Sequence[str]) -> Iterator[Mapping[Any, Any]]:
-    yield from conn.execute(span).mappings()
-    columns = [_held[name] for name in _COLUMNS]
-    for at in range(0, len(ids), _AT_ONCE):
-        yield from conn.execute(select(*columns).where(_held.exec_id.in_(ids[at : at + _AT_ONCE]))).mappings()
-
-
-def _by_day(found: SortedTrades, held: Mapping[str, _Held], zone: ZoneInfo) -> SortedTrades:
-    """What seems new once more: the same fill of the same day, where one side has no time of its own."""
-    if not found.new:
-        return found
-    claimed = {draft.exec_id for draft in found.duplicates}
-    equal = Counter(draft.dedup_hash for draft in found.duplicates if draft.exec_id not in held)
-    free: defaultdict[tuple[Any, ...], list[_Held]] = defaultdict(list)
-    for name, one in held.items():
-        trade = one.trade
-        if name in claimed or one.account_id != found.new[0].account_id:
-            continue
-        if equal[trade.dedup_hash]:
-            equal[trade.dedup_hash] -= 1
-            continue
-        day = trade.exec_time.astimezone(zone).date()
-        free[day, trade.symbol, one.action, trade.quantity, trade.price].append(one)
-    new: list[TradeDraft] = []
-    again: list[TradeDraft] = []
-    for draft in found.new:
-        local = draft.exec_time.astimezone(zone)
-        twins = free[local.date(), draft.symbol, draft.side.value, draft.quantity, draft.price]
-        match = next((one for one in twins if not draft.time_known or _has_day_only(one, zone)), None)
-        if match is None:
-            new.append(draft)
-        else:
-            twins.remove(match)
-            again.append(draft)
-    if not again:
-        return found
-    rows = {draft.row_number for draft in again}
-    return SortedTrades(
-        new=tuple(new),
-        duplicates=(*found.duplicates, *again),
-        fee_updates=found.fee_updates,
-        warnings=tuple(note for note in found.warnings if note.row_number not in rows),
-    )
-
-
-def _has_day_only(held: _Held, zone: ZoneInfo) -> bool:
-    """Whether a held trade may have come from a file without times."""
-    return held.is_imported and held.trade.exec_time.astimezone(zone).time() == time(12)
-
-
-def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, _Held], actor: str) -> int:
+def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, Held], actor: str) -> int:
     """Fees that a later file knows better. One without fees knows nothing, and one that only divides the same sum
     in another way is no news; so files of two layouts do not overwrite each other in turn."""
     updated = 0

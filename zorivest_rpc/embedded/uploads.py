@@ -10,7 +10,7 @@ from .errors import Invalid, Refusal
 from .imports.drafts import ImportRefused, Limits
 from .routing import Ask, Form, Upload
 
-__all__ = ["BODY", "Importer", "RefusedFile", "form_with_file", "read_file"]
+__all__ = ["BODY", "Importer", "form_with_file", "read_file"]
 
 T_co = TypeVar("T_co", covariant=True)
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -22,19 +22,16 @@ SECONDS = 120.0
 """How long one file may be read."""
 
 
-class RefusedFile(Refusal):
-    """A file of which nothing is imported, with what to do about it."""
-
-    def __init__(self, exc: ImportRefused) -> None:
-        told: dict[str, Any] = {"what": exc.what, "where": exc.where, "next": exc.next}
-        if exc.headers:
-            told["headers"] = list(exc.headers)
-        super().__init__(exc.code, str(exc), **{name: value for name, value in told.items() if value})
-        self.status = exc.status
-
-
 class Importer(Protocol[H_contra, T_co]):
-    def __call__(self, source: bytes, hints: H_contra, *, limits: Limits, expired: Callable[[], bool]) -> T_co: ...
+    def __call__(
+        self,
+        source: bytes,
+        hints: H_contra,
+        *,
+        limits: Limits,
+        expired: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> T_co: ...
 
 
 async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
@@ -46,16 +43,38 @@ async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
 
 
 async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra) -> T_co:
-    """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn."""
-    ending = ask.backend.stop_requested
+    """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn.
+
+    How far it has come can be asked for under the request's own idempotency key, by whoever knows that."""
+    ending, reading = ask.backend.stop_requested, ask.backend.reading
+    key = ask.request.headers.get("Idempotency-Key", "")[:64]
+
+    def come(done: int, total: int) -> None:
+        if key:
+            reading[key] = (done, total)
 
     def job() -> T_co:
         deadline = time.monotonic() + SECONDS
         try:
             return importer(
-                upload.data, hints, limits=LIMITS, expired=lambda: ending.is_set() or time.monotonic() > deadline
+                upload.data,
+                hints,
+                limits=LIMITS,
+                expired=lambda: ending.is_set() or time.monotonic() > deadline,
+                progress=come,
             )
         except ImportRefused as exc:
-            raise RefusedFile(exc) from None
+            raise _refused(exc) from None
 
-    return await ask.backend.work("files", job)
+    try:
+        return await ask.backend.work("files", job)
+    finally:
+        reading.pop(key, None)
+
+
+def _refused(exc: ImportRefused) -> Refusal:
+    """Why nothing of a file is imported, and what to do about it."""
+    told: dict[str, Any] = {"what": exc.what, "where": exc.where, "next": exc.next, "headers": list(exc.headers)}
+    refusal = Refusal(exc.code, str(exc), **{name: value for name, value in told.items() if value})
+    refusal.status = exc.status
+    return refusal

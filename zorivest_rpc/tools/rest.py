@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import date
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -21,7 +21,14 @@ from zorivest_rpc.backend.interface import Backend, Form, Reply, Upload
 from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome, give
 from zorivest_rpc.catalog.spec import Route, RouteFile, ToolSpec, defaults, pick, routes
-from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
+from zorivest_rpc.errors import (
+    BackendError,
+    BackendUnreachable,
+    FileRefused,
+    InvalidArguments,
+    OutcomeUnknown,
+    ToolError,
+)
 from zorivest_rpc.modes.present import fill, structured
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
@@ -33,6 +40,7 @@ Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
 """What of a payload this call's client is shown."""
 
 RECEIPT_KEY: Final = "com.zorivest/receipt"
+_GLANCE: Final = 0.2  # seconds between two looks at how far an import has come
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
 _BASE64_LIMIT: Final = 10 * 1024 * 1024
 _OCTETS: Final = "application/octet-stream"
@@ -69,18 +77,22 @@ def rest_handler(
         form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, files)
         backend = backend_for(call)
         key = uuid4().hex if writes else None
+        asking = backend.ask(
+            plan.route.method,
+            path,
+            query=plan.query(arguments),
+            body=plan.body(arguments),
+            form=form,
+            guard=guard,
+            repeatable=repeatable,
+            timeout=timeout,
+            key=key,
+        )
         try:
-            reply = await backend.ask(
-                plan.route.method,
-                path,
-                query=plan.query(arguments),
-                body=plan.body(arguments),
-                form=form,
-                guard=guard,
-                repeatable=repeatable,
-                timeout=timeout,
-                key=key,
-            )
+            if form is not None and key is not None and call.wire.progress_token is not None:
+                reply = await _told(call, backend, key, asking)
+            else:
+                reply = await asking
         except BackendError as error:
             raise _explained(spec, arguments, error) from None
         except OutcomeUnknown as error:
@@ -96,6 +108,28 @@ def rest_handler(
         return outcome
 
     return handler
+
+
+async def _told(call: Call, backend: Backend, key: str, asking: Coroutine[Any, Any, Reply]) -> Reply:
+    """The reply to an upload, with progress for the client while the backend reads the file."""
+    watching = asyncio.get_running_loop().create_task(_watch(call, backend, key))
+    try:
+        return await asking
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+
+
+async def _watch(call: Call, backend: Backend, key: str) -> None:
+    """A backend that does not tell, or has nothing to tell yet, is asked again; it is a courtesy and never an error."""
+    while True:
+        await asyncio.sleep(_GLANCE)
+        try:
+            state = (await backend.ask("GET", f"/import/progress/{key}", timeout=_GLANCE * 10)).value
+        except ToolError:
+            continue
+        if isinstance(state, dict) and isinstance(state.get("done"), int) and isinstance(state.get("total"), int):
+            call.progress(state["done"], state["total"], f"{state['done']} of {state['total']} rows read")
 
 
 class _Plan:

@@ -28,6 +28,7 @@ from . import (
     settings,
     system,
     tax,
+    tax_profiles,
     trades,
 )
 
@@ -54,6 +55,7 @@ AREAS = (
     imports.ROUTES,
     banking.ROUTES,
     tax.ROUTES,
+    tax_profiles.ROUTES,
     demo.ROUTES,
     market_data.ROUTES,
     identifiers.ROUTES,

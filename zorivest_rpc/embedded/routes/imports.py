@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from .. import import_store
+from ..errors import NotFound
 from ..fields import Fields
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
@@ -61,7 +62,16 @@ async def list_batches(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
+async def progress(ask: Ask) -> web.StreamResponse:
+    """How far the import with this idempotency key has come; 404 when none of it is being read."""
+    found = ask.backend.reading.get(ask.path["key"])
+    if found is None:
+        raise NotFound("no_such_import", "No import with this key is being read.")
+    return reply({"done": found[0], "total": found[1]})
+
+
 ROUTES = (
+    Route("GET", "/import/progress/{key}", READ, progress),
     Route("POST", "/import/csv", WRITE, import_csv, BODY),
     Route("POST", "/import/pdf", WRITE, import_pdf, BODY),
     Route("GET", "/import/batches", READ, list_batches),

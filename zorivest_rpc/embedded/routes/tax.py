@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_payments, tax_profiles, tax_store
-from ..errors import BadRequest, Conflict, Invalid, NotFound, Refusal
+from ..errors import BadRequest, Refusal
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, identifier
-from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, Ask, Route, reply
 from ..symbols import parse_instrument
 from ..tax.dates import trade_date
 from ..tax.estimate import annual_estimate, year_gains
@@ -31,8 +29,6 @@ from ..tax.model import (
     Quarter,
     TaxError,
     TaxProfile,
-    WashSaleMethod,
-    parse,
 )
 from ..tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
 from ..tax.simulate import SaleRequest, simulate_sale
@@ -42,24 +38,17 @@ from ..tax.views import list_lots
 from ..tax.washes import find, scan
 from ..tax.wire import as_json
 from ..tax_prices import known_prices
-from ..tax_profiles import AMOUNTS, FLAGS, Profiles
+from ..tax_profiles import Profiles
 from ..tax_store import Rules
+from .tax_profiles import FIRST_YEAR, LAST_YEAR, member
 
 __all__ = ["ROUTES"]
 
-T = TypeVar("T")
-E = TypeVar("E", bound=Enum)
 
-_FIRST_YEAR, _LAST_YEAR = 1990, 2100
 _HINT = "There are no trades yet; record fills with create_trade or load a statement with import_broker_csv."
 _STATUSES = ("open", "closed", "all")
 _SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
 _STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
-_LARGEST = 10**12
-
-
-class NothingHeld(Refusal):
-    status = 404
 
 
 class Ground(NamedTuple):
@@ -116,9 +105,9 @@ def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
 
 
 def _refused(exc: TaxError) -> Refusal:
-    if exc.code == "no_open_lots":
-        return NothingHeld(exc.code, exc.text)
-    return Conflict(exc.code, exc.text) if exc.code == "lot_conflict" else Invalid(exc.text, exc.code)
+    refusal = Refusal(exc.code, exc.text)
+    refusal.status = {"no_open_lots": 404, "lot_conflict": 409}.get(exc.code, 422)
+    return refusal
 
 
 async def simulate(ask: Ask) -> web.StreamResponse:
@@ -129,7 +118,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         quantity=fields.decimal("quantity", above=0, places=8),
         price=fields.decimal("price", above=0, places=8),
         action=fields.choice("action", ("sell", "cover")),
-        method=_member(fields, "cost_basis_method", CostBasisMethod, CostBasisMethod.FIFO),
+        method=member(fields, "cost_basis_method", CostBasisMethod, CostBasisMethod.FIFO),
         lot_ids=tuple(fields.texts("lot_ids", [], most=1000, length=300)),
     )
     fields.done()
@@ -148,7 +137,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
     fields = Fields(await ask.json())
     year = _year(fields)
     account_id = _account(fields)
-    status = _member(fields, "filing_status", FilingStatus, None)
+    status = member(fields, "filing_status", FilingStatus, None)
     unrealized = fields.flag("include_unrealized", False)
     fields.done()
 
@@ -232,9 +221,9 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
 
 async def quarterly(ask: Ask) -> web.StreamResponse:
     fields = Fields(ask.query)
-    quarter = _member(fields, "quarter", Quarter)
+    quarter = member(fields, "quarter", Quarter)
     year = _year(fields)
-    method = _member(fields, "estimation_method", EstimationMethod, EstimationMethod.ANNUALIZED)
+    method = member(fields, "estimation_method", EstimationMethod, EstimationMethod.ANNUALIZED)
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
@@ -251,7 +240,7 @@ async def pay(ask: Ask) -> web.StreamResponse:
     actor = ask.session.actor
     body = await ask.json()
     fields = Fields(body)
-    quarter = _member(fields, "quarter", Quarter)
+    quarter = member(fields, "quarter", Quarter)
     year = _year(fields)
     amount = fields.decimal("payment_amount", above=0, places=2)
     day: date | None = fields.day("paid_on", None)
@@ -344,55 +333,12 @@ async def sync_lots(ask: Ask) -> web.StreamResponse:
         raise _refused(exc) from None
 
 
-async def show_profile(ask: Ask) -> web.StreamResponse:
-    year = _path_year(ask)
-    now = datetime.now(UTC)
-
-    def job(conn: Connection) -> dict[str, Any]:
-        profiles = tax_profiles.load(conn, now)
-        if not profiles.is_known(year):
-            raise NotFound("tax profile", year)
-        return {**as_json(profiles.of(year)), "disclaimer": DISCLAIMER}
-
-    return reply(await ask.db.read(job))
-
-
-async def save_profile(ask: Ask) -> web.StreamResponse:
-    year, actor = _path_year(ask), ask.session.actor
-    fields = Fields(await ask.json())
-    wanted: dict[str, Any] = {
-        "filing_status": _member(fields, "filing_status", FilingStatus, None),
-        "wash_sale_method": _member(fields, "wash_sale_method", WashSaleMethod, None),
-        "default_cost_basis": _member(fields, "default_cost_basis", CostBasisMethod, None),
-        "state": fields.text("state", None, most=2),
-        "federal_bracket": fields.decimal("federal_bracket", None, least=0, most=1),
-        "state_tax_rate": fields.decimal("state_tax_rate", None, least=0, most=1),
-        **{name: fields.decimal(name, None, least=0, most=_LARGEST) for name in AMOUNTS},
-        **{name: fields.flag(name, None) for name in FLAGS},
-    }
-    if wanted["state"] is not None and not re.fullmatch(r"|[A-Za-z]{2}", wanted["state"]):
-        fields.wrong("state", "must be two letters")
-    fields.done()
-    changes = {name: value for name, value in wanted.items() if value is not None}
-    if "state" in changes:
-        changes["state"] = changes["state"].upper()
-    status = await ask.db.write(lambda conn: tax_profiles.save(conn, year, changes, actor))
-    return reply({"status": status, "tax_year": year, "disclaimer": DISCLAIMER})
-
-
 def _account(fields: Fields) -> str | None:
     return identifier(fields, "account_id", None)
 
 
 def _year(fields: Fields) -> int | None:
-    return fields.integer("tax_year", None, least=_FIRST_YEAR, most=_LAST_YEAR)
-
-
-def _path_year(ask: Ask) -> int:
-    fields = Fields({"tax_year": ask.path["year"]})
-    year = fields.integer("tax_year", least=_FIRST_YEAR, most=_LAST_YEAR)
-    fields.done()
-    return year
+    return fields.integer("tax_year", None, least=FIRST_YEAR, most=LAST_YEAR)
 
 
 def _ticker(fields: Fields, name: str, *, required: bool = False) -> str | None:
@@ -404,19 +350,6 @@ def _ticker(fields: Fields, name: str, *, required: bool = False) -> str | None:
     except ValueError as exc:
         fields.wrong(name, str(exc))
         return None
-
-
-def _member(fields: Fields, name: str, kind: type[E], *default: E | None) -> Any:
-    """A member of a closed set in any spelling in use."""
-    text = fields.text(name, default[0], most=64) if default else fields.text(name, least=1, most=64)
-    if not isinstance(text, str):
-        return text
-    try:
-        return parse(kind, text)
-    except TaxError as exc:
-        if name not in fields.errors:
-            fields.wrong(name, exc.text)
-        return default[0] if default else next(iter(kind))
 
 
 ROUTES = (
@@ -431,6 +364,4 @@ ROUTES = (
     Route("GET", "/tax/harvest", READ, harvest),
     Route("GET", "/tax/ytd-summary", READ, ytd_summary),
     Route("POST", "/tax/sync-lots", WRITE, sync_lots),
-    Route("GET", "/tax/profiles/{year}", READ, show_profile),
-    Route("PUT", "/tax/profiles/{year}", ADMIN, save_profile),
 )

@@ -1,0 +1,111 @@
+"""Every command and every sample of the guides works as written.
+
+A `sh` block is run, a `json` or `toml` block is read, a `text` block is for the eye: what only a person, a terminal of
+its own or another program can do. There is no other kind in a guide."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.__main__ import ROOT
+from tests.docs.shell import Machine, blocks, machine
+from zorivest_rpc.tools.prompts import ARGUMENTS, shelf
+
+GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+README = ROOT / "README.md"
+FIRST, OPERATIONS = (ROOT / "docs" / "guide" / f"{name}.md" for name in ("first-ten-minutes", "operations"))
+RUN_ELSEWHERE = {
+    "connect-a-client.md": "tests/cli/test_guide.py",
+    "embedded-backend.md": "tests/embedded/test_guide.py",
+}
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """One machine for all pages: no page needs what another one left, and its backend starts once."""
+    with machine(tmp_path_factory.mktemp("reader") / "home") as made:
+        yield made
+
+
+def test_the_first_ten_minutes_run_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(FIRST)
+    assert 'Cursor: "zorivest"' in said
+    assert "loaded: 68 trades" in said
+    assert ", 0 failed" in said
+    assert '"status": "created"' in said
+    assert '"caption": "the entry"' in said
+    assert '"share_size": 50' in said
+    assert '"category": "chasing"' in said
+    assert "removed: 68 trades" in said
+    restored = said[said.index("removed: 68 trades") :]
+    assert '"exec_id": "FIRST-1"' in restored
+    assert '"image_count": 1' in restored
+    assert '"total": 1,' in restored
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl, which this machine lacks")
+def test_the_operations_run_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(OPERATIONS)
+    assert '{"status":"ok","version":' in said
+    assert said.count('{"ready":true}') == 3
+    assert 'zorivest_tool_calls_total{tool="calculate_position_size"} 1' in said
+    assert '"protocolVersion":"2025-11-25"' in said
+    assert '{"jsonrpc":"2.0","id":2,"result":{}}' in said, "the session goes on after kill -9"
+    assert '"locked": true' in said
+    assert "refused, as it should be" in said
+    assert '"locked": false' in said
+    assert reader.secrets()
+    assert not any(secret in said for secret in reader.secrets())
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl, which this machine lacks")
+def test_the_readme_s_commands_run_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(README)
+    assert '"share_size": 125' in said
+    assert "list_trades" in said
+    assert '{"ready":true}' in said
+    assert '"protocolVersion":"2025-11-25"' in said
+
+
+def test_no_page_of_the_guide_is_without_a_test() -> None:
+    assert {page.name for page in GUIDES} == {FIRST.name, OPERATIONS.name, *RUN_ELSEWHERE}
+    for name, test in RUN_ELSEWHERE.items():
+        assert name in (ROOT / test).read_text()
+
+
+@pytest.mark.parametrize("page", [README, *GUIDES], ids=lambda page: page.name)
+def test_every_block_is_run_or_read_or_plainly_text(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language in ("sh", "json", "toml", "text"), block
+        if block.language == "json":
+            json.loads(block.inside)
+        elif block.language == "toml":
+            tomllib.loads(block.inside)
+        elif block.language == "sh":
+            for inside in re.findall(r"<<'JSON'\n(.*?)^JSON$", block.inside, re.DOTALL | re.MULTILINE):
+                json.loads(inside)
+
+
+async def test_the_weekly_review_is_told_as_the_prompt_has_it() -> None:
+    page = FIRST.read_text()
+    section = page[page.index("## 8.") : page.index("## 9.")]
+    told = re.findall(r"`((?:get|list|zorivest)_\w+)`", section[: section.index("and then write")])
+    assert told == await _tools_of("weekly_review")
+    assert all(f"`{name}`" in section for name in ARGUMENTS)
+
+
+async def _tools_of(name: str) -> list[str]:
+    """The tools that a prompt has called, in its order."""
+    from zorivest_rpc.tools import prompts
+
+    assert any(prompt.name == name for prompt in shelf().listed(None))  # type: ignore[arg-type]
+    steps = [line for line in prompts._weekly_review({}).splitlines() if re.match(r"\d\. ", line)]
+    named = [tool for line in steps for tool in re.findall(r"`(\w+)`", line)]
+    return [tool for tool in named if tool != "sync_broker"]  # offered, not called
