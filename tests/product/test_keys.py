@@ -52,6 +52,23 @@ async def test_two_keys_share_neither_session_nor_token_nor_pool(data_dir: Path,
         assert first._sessions.current.header != second._sessions.current.header  # type: ignore[union-attr]
 
 
+async def test_a_key_never_acts_with_the_rights_of_another(data_dir: Path, keys: list[tuple[str, str]]) -> None:
+    reader_id, reader = make_key(data_dir, "reader", "read-only")
+    wish = {"settings": {"ui.theme": "light"}}
+    try:
+        async with serving(data_dir, auth=True) as served:
+            writing = await served.open(Authorization=f"Bearer {keys[0][1]}")
+            reading = await served.open(Authorization=f"Bearer {reader}")
+            for _ in range(3):
+                assert not (await writing.call("update_settings", **wish)).get("isError")
+                refused = await reading.call("update_settings", **wish)
+                assert refused["isError"] is True
+                assert "403" in text_of(refused)
+                assert not (await reading.call("get_settings")).get("isError")
+    finally:
+        revoke_key(data_dir, reader_id)
+
+
 async def test_a_token_of_one_key_confirms_nothing_for_another(data_dir: Path, keys: list[tuple[str, str]]) -> None:
     one, other = (f"Bearer {key}" for _, key in keys)
     wanted = {"name": "get_confirmation_token", "arguments": {"action": "sync_broker", "params_summary": "x"}}
