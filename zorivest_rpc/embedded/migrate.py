@@ -5,12 +5,12 @@ seed rows, moved data). What a version declares is read from `tables.py`. Rows a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.schema import CreateColumn, CreateTable
 
 from . import book_tables
 from .brokers import tables as broker_tables
@@ -103,16 +103,24 @@ def _declare(conn: Connection, number: int) -> None:
     """Create the tables of a version as they were then, and add its columns and indexes to older tables."""
     for table in metadata.sorted_tables:
         if table.info["since"] == number:
-            _as_of(table, number).create(conn)
+            new = _as_of(table, number)
+            conn.execute(CreateTable(new))
+            for index in _in_order(new.indexes):
+                index.create(conn)
         elif table.info["since"] < number:
             for column in table.columns:
                 if _since(column, table) == number:
                     ddl = CreateColumn(column).compile(dialect=conn.dialect)
                     name = conn.dialect.identifier_preparer.format_table(table)
                     conn.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {ddl}")
-            for index in table.indexes:
+            for index in _in_order(table.indexes):
                 if _since(index, table) == number:
                     index.create(conn)
+
+
+def _in_order(indexes: Iterable[Index]) -> list[Index]:
+    """A set has no order, and of two indexes that serve alike SQLite takes the one that was created last."""
+    return sorted(indexes, key=lambda index: index.name or "")
 
 
 def _since(part: Column[Any] | Index, table: Table) -> int:
