@@ -24,9 +24,10 @@ from zorivest_rpc.transports.memory import MemoryClient
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data directory with a running backend, for all tests of this package."""
     data = tmp_path_factory.mktemp("zorivest")
-    os.environ["ZORIVEST_KEYRING"] = "off"
-    find_or_start(data)
-    yield data
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZORIVEST_KEYRING", "off")
+        find_or_start(data)
+        yield data
     located = find(data)
     if located is not None:
         os.kill(located.pid, signal.SIGTERM)

@@ -37,15 +37,13 @@ Command = Callable[..., Done]
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home whose journal is served by a running backend."""
     home = tmp_path_factory.mktemp("home")
-    previous = os.environ.get("ZORIVEST_KEYRING")
-    os.environ["ZORIVEST_KEYRING"] = "off"
-    find_or_start(home / "data")
-    yield home
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZORIVEST_KEYRING", "off")
+        find_or_start(home / "data")
+        yield home
     located = find(home / "data")
     if located is not None:
         os.kill(located.pid, signal.SIGTERM)
-    if previous is None:
-        del os.environ["ZORIVEST_KEYRING"]
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
