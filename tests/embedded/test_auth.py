@@ -42,7 +42,9 @@ async def test_unlocking_gives_a_session_with_role_scopes_and_the_inline_guard(a
     }
 
 
-@pytest.mark.parametrize("key", ["", "nonsense", new_api_key(), "zrv_sk_" + "é" * 32])
+@pytest.mark.parametrize(
+    "key", ["", "nonsense", new_api_key(), "zrv_sk_" + "é" * 32], ids=["none", "nonsense", "new", "odd"]
+)
 async def test_a_wrong_key_is_refused(anybody: Caller, key: str) -> None:
     response = await anybody.ask("POST", "/auth/unlock", {"api_key": key})
     assert response.status == (422 if key == "" else 401)
