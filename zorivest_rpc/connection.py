@@ -155,7 +155,11 @@ class Connection:
         else:
             try:
                 params = decode_params(method, message.params, id)
-                session = self._admit(method, params, id)
+                session = self.session
+                if self._era is not _LEGACY or params.meta is not UNSET:
+                    session = self._admit(method, params, id)
+                else:
+                    session.check(method, id)
             except InvalidParams as error:
                 if method == "initialize" and self._era is not _MODERN:
                     raise

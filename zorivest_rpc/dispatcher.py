@@ -106,22 +106,13 @@ class Conversation:
 
 
 class Exchange:
-    """One request that is being answered."""
+    """One request that is being answered. What most requests never need is a default of the class."""
 
-    __slots__ = (
-        "_dispatcher",
-        "after",
-        "cancelled",
-        "channel",
-        "conversation",
-        "finished",
-        "id",
-        "key",
-        "method",
-        "progress_token",
-        "session",
-        "task",
-    )
+    task: asyncio.Task[Result] | None = None
+    key: Id | int = 0
+    finished = False
+    cancelled = False
+    after: list[Callable[[], None]] | None = None
 
     def __init__(
         self,
@@ -140,11 +131,6 @@ class Exchange:
         self.method = method
         self.channel = channel
         self.progress_token = progress_token
-        self.task: asyncio.Task[Result] | None = None
-        self.key: Id | int = 0
-        self.finished = False
-        self.cancelled = False
-        self.after: list[Callable[[], None]] | None = None
 
     def notify(self, method: str, params: bytes) -> None:
         """On this request's own stream; nothing after its answer, nothing for a cancelled one. Any thread may call."""

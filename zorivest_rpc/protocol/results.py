@@ -49,6 +49,8 @@ class Finisher:
         self._stamp = b'"resultType":"complete","_meta":' + dumps({SERVER_INFO: server_info})
 
     def result(self, revision: Revision, id: Id, result: Result) -> bytes:
+        if result.meta is None and not revision.modern:
+            return result_frame(id, result.members)  # nothing to add, which is the common case
         return result_frame(id, self.members(revision, result))
 
     def members(self, revision: Revision, result: Result) -> bytes:

@@ -9,6 +9,7 @@ A session is what the two sides agreed on. Tasks, futures and channels belong to
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
@@ -43,10 +44,11 @@ _READY: Final = Phase.READY
 class Session:
     __slots__ = (
         "__weakref__",
-        "agent",
-        "asked",
+        "_agent",
+        "_asked",
         "capabilities",
         "client",
+        "headers",
         "key",
         "log_level",
         "phase",
@@ -76,8 +78,33 @@ class Session:
         self.key = key  # the session id on the wire, where the transport has one
         self.subscriptions: frozenset[str] = frozenset()  # resource URIs of `resources/subscribe`
         self.toolsets: frozenset[str] = frozenset()  # loaded during the session
-        self.asked: tuple[str, ...] = ()  # what the request's own headers narrow the list to; see HEADERS
-        self.agent = ""  # the User-Agent, where the transport has one
+        self.headers: Mapping[str, str] | None = None  # of the request, where the transport has some
+        self._asked: tuple[str, ...] | None = None
+        self._agent: str | None = None
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What the request's own headers narrow the list to, in the order of HEADERS; empty where they say nothing."""
+        if self._asked is None:
+            given = self.headers
+            found = () if given is None else tuple(given.get(name, "") for name in HEADERS)
+            self._asked = found if any(found) else ()
+        return self._asked
+
+    @asked.setter
+    def asked(self, asked: tuple[str, ...]) -> None:
+        self._asked = asked
+
+    @property
+    def agent(self) -> str:
+        """The User-Agent, a hint to who is calling."""
+        if self._agent is None:
+            self._agent = "" if self.headers is None else self.headers.get("User-Agent", "")
+        return self._agent
+
+    @agent.setter
+    def agent(self, agent: str) -> None:
+        self._agent = agent
 
     def check(self, method: str, id: Id | None) -> None:
         """Advance the phase by this message, or refuse it."""

@@ -8,7 +8,7 @@ Rule 3: every refusal is JSON with a status that the specification names.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -36,7 +36,7 @@ from zorivest_rpc.protocol.jsonrpc import (
     error_frame,
 )
 from zorivest_rpc.protocol.revisions import BY_NAME
-from zorivest_rpc.protocol.session import HEADERS, Session
+from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
 from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
 from zorivest_rpc.server import Server
@@ -187,7 +187,6 @@ class Streamable:
             session = self._modern_session(request, method, params, meta, id, principal, problem)
             if method == "subscriptions/listen" and not accept[1]:
                 raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
-            _note_headers(session, headers)
             conversation = self._modern_conversation(principal)
             channel = PostChannel(None, accept[1])
             exchange = self._request(conversation, session, id, method, params, channel)
@@ -299,6 +298,7 @@ class Streamable:
             name = named_value(method, params) if row is not None and method in row.methods else None
             check_standard(request.headers.getall, known.protocol_version, method, name, id)
             session = session_for(known, principal, id)
+            session.headers = request.headers
             if problem is not None and self._server.dispatcher.exists(method, session):
                 raise Refused(200, problem)
             if type(params) is CallTool:
@@ -334,7 +334,7 @@ class Streamable:
 
     def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
         session = Session(principal=principal)
-        _note_headers(session, request.headers)
+        session.headers = request.headers
         session.check("initialize", id)
         channel = PostChannel(None, False)
         self._request(Conversation(session), session, id, "initialize", params, channel)
@@ -485,14 +485,6 @@ class Streamable:
         error = ProtocolError(INVALID_REQUEST, f"{request.method} is not served here")
         allow = (("Allow", "GET, POST, DELETE, OPTIONS"),)
         return self._writer.answer(request, HTTPStatus.METHOD_NOT_ALLOWED, error_frame(error), _json(request) + allow)
-
-
-def _note_headers(session: Session, headers: Mapping[str, str]) -> None:
-    """What may shape the list: the narrowing headers, and the agent as a hint to who is calling."""
-    session.agent = headers.get("User-Agent", "")
-    asked = tuple(headers.get(name, "") for name in HEADERS)
-    if any(asked):
-        session.asked = asked
 
 
 def _accepts(header: str | None) -> tuple[bool, bool]:
