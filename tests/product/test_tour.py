@@ -235,7 +235,7 @@ async def test_every_tool_does_real_work_or_says_honestly_why_not(stdio: Stdio, 
 
     # market data: no key and no network here, and it says so
     providers = (await works("list_market_providers"))["items"]
-    assert len(providers) >= 12
+    assert len(providers) == 14
     name = providers[0]["provider_name"]
     assert (await works("test_market_provider", provider_name=name))["success"] is False
     await works("disconnect_market_provider", provider_name=name, confirm_destructive=True)
