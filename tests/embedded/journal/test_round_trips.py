@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, event, select
@@ -209,8 +208,6 @@ async def test_an_edit_moves_the_result(journal: Journal) -> None:
 async def test_an_expired_option_closes_worthless_once_the_underlying_is_known(journal: Journal) -> None:
     await journal.sell(2, 1.5, instrument="SPY 260320 C 600", time="2026-03-02T15:00:00Z", exec_id="short")
     (trip,) = await journal.trips()
-    if datetime.now(UTC).date().isoformat() <= "2026-03-20":
-        pytest.skip("the option has not expired yet")
     assert (trip["status"], trip["flags"]) == ("open", ["expired_unresolved"])
     bar = {"time": "2026-03-20T00:00:00Z", "open": 590, "high": 595, "low": 585, "close": 592}
     await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": [bar], "source": "test"})
@@ -220,8 +217,6 @@ async def test_an_expired_option_closes_worthless_once_the_underlying_is_known(j
 
 
 async def test_an_option_in_the_money_stays_open_with_its_flag(journal: Journal) -> None:
-    if datetime.now(UTC).date().isoformat() <= "2026-03-20":
-        pytest.skip("the option has not expired yet")
     bar = {"time": "2026-03-20T00:00:00Z", "open": 610, "high": 615, "low": 605, "close": 612}
     await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": [bar]})
     await journal.sell(2, 1.5, instrument="SPY 260320 C 600", time="2026-03-02T15:00:00Z")
