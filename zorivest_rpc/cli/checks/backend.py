@@ -29,7 +29,7 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
     located = find(data)
     if located is None and start:
         try:
-            located = find_or_start(data)
+            located = find_or_start(data, idle_exit=settings.idle_exit)
         except BackendStartError as error:
             yield fail("backend", str(error), f"Read {data / 'logs' / 'startup.log'}; the cause is in its last lines.")
             return
