@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Literal, TypeVar
 
 from . import audit
+from .attempts import Attempts
 from .confirmations import Confirmations
 from .crypto import FieldCipher, Kdf
 from .db import Database, cipher_driver
@@ -31,7 +32,7 @@ from .scheduling.market_fetch import market_fetch
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
-from .vault import KeyEntry, Role, Vault
+from .vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
 
@@ -64,6 +65,7 @@ class Embedded:
         self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
         self.sessions = Sessions(clock)
         self.confirmations = Confirmations(clock)
+        self.attempts = Attempts(clock)
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
         self.scheduling = Scheduling(directory)
@@ -134,13 +136,26 @@ class Embedded:
         log.info("unlocked with key %s, role %s", entry.mask, entry.role)
         return issued
 
+    async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Session, int]:
+        """The same for the owner's passphrase, who may do everything; 429 while somebody seems to be guessing."""
+        dek = await self.attempts.make(lambda: asyncio.to_thread(self.vault.unlock_by_passphrase, passphrase))
+        await self._open_with(dek)
+        issued = self.sessions.issue(PASSPHRASE, Role.ADMIN)
+        actor = issued[1].actor
+        await self.database().write(lambda conn: audit.record(conn, actor, "auth.unlock", PASSPHRASE))
+        log.info("unlocked with the passphrase, role %s", Role.ADMIN.label)
+        return issued
+
     async def open(self, api_key: str) -> KeyEntry:
         """Check a key and open the database with it if it is not open, without a session."""
         entry, dek = await asyncio.to_thread(self.vault.unlock, api_key)
+        await self._open_with(dek)
+        return entry
+
+    async def _open_with(self, dek: bytes) -> None:
         async with self._changing:
             if self._db is None:
                 await self._open_database(dek)
-        return entry
 
     async def _open_database(self, dek: bytes) -> None:
         if not self._file_lock.acquire():
@@ -204,6 +219,22 @@ class Embedded:
         entry = await asyncio.to_thread(self.vault.revoke, key_id)
         self.sessions.revoke(key_id)
         await db.write(lambda conn: audit.record(conn, actor, "key.revoke", "api_key", entry.key_id, label=entry.label))
+
+    async def set_passphrase(self, actor: str, passphrase: str) -> Passphrase:
+        """Set or change the passphrase; sessions that a former one opened end."""
+        db = self.database()
+        changed = self.vault.passphrase is not None
+        held = await asyncio.to_thread(self.vault.set_passphrase, bytes(self._dek), passphrase)
+        self.sessions.revoke(PASSPHRASE)
+        await db.write(lambda conn: audit.record(conn, actor, "passphrase.set", PASSPHRASE, None, changed=changed))
+        return held
+
+    async def remove_passphrase(self, actor: str) -> None:
+        """Leave the API keys as the only way in; sessions that the passphrase opened end."""
+        db = self.database()
+        await asyncio.to_thread(self.vault.remove_passphrase)
+        self.sessions.revoke(PASSPHRASE)
+        await db.write(lambda conn: audit.record(conn, actor, "passphrase.remove", PASSPHRASE))
 
     async def apply_logging(self) -> None:
         """Bring the log files in step with the settings."""
