@@ -27,7 +27,12 @@ class Admin:
     """`ask` raises Refused with the backend's own words."""
 
     def __init__(
-        self, data_dir: Path, *, by_passphrase: bool = False, environ: Mapping[str, str] | None = None, timeout: int = 60
+        self,
+        data_dir: Path,
+        *,
+        by_passphrase: bool = False,
+        environ: Mapping[str, str] | None = None,
+        timeout: int = 60,
     ) -> None:
         from zorivest_rpc.embedded.locate import find_or_start, stored_key
 

@@ -111,7 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     passphrase = commands.add_parser(
         "passphrase", parents=[shared], help="a second way into the journal, for you instead of a program"
     )
-    passphrase.add_argument("verb", choices=["set", "show", "remove"], help="set also changes it; it is typed, not shown")
+    passphrase.add_argument(
+        "verb", choices=["set", "show", "remove"], help="set also changes it; it is typed, not shown"
+    )
     return parser
 
 

@@ -6,6 +6,8 @@ it, wipes the key and ends every session."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import time
 import uuid
@@ -23,6 +25,7 @@ from .db import Database, cipher_driver
 from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
+from .keeper import Keeper, before_migration
 from .logs import FEATURES, Logs
 from .market.market import Market
 from .market.outbound import Outbound, load_addresses
@@ -74,6 +77,7 @@ class Embedded:
         self._db: Database | None = None
         self._settings: Settings | None = None
         self._summary: Summary | None = None
+        self._keeper: Keeper | None = None
         self._fields: FieldCipher | None = None
         self._dek = bytearray()
         self._file_lock = FileLock(directory.database_lock)
@@ -122,6 +126,9 @@ class Embedded:
     def summary(self) -> Summary:
         return self._open(self._summary)
 
+    def keeper(self) -> Keeper:
+        return self._open(self._keeper)
+
     def fields(self) -> FieldCipher:
         """Encrypts and decrypts single secrets of the open database."""
         return self._open(self._fields)
@@ -160,29 +167,35 @@ class Embedded:
     async def _open_database(self, dek: bytes) -> None:
         if not self._file_lock.acquire():
             raise Busy("database_busy", "Another process holds the database of this directory.")
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.callback(self._file_lock.release)
             if self.vault.encrypted and self._driver is None:
                 raise Corrupt("sqlcipher_missing", "The database is encrypted and SQLCipher is not installed here.")
             if self.vault.database_created and not self.directory.database.exists():
                 raise Corrupt(
                     "database_missing",
-                    f"{self.directory.database} is gone: restore it, or begin anew without {self.directory.bootstrap}.",
+                    f"{self.directory.database} is gone: restore it (zorivest-rpc backup restore latest), or begin "
+                    f"anew without {self.directory.bootstrap}.",
                 )
             key = dek if self.vault.encrypted else None
-            db = await asyncio.to_thread(Database, self.directory.database, key, self._driver)
+            save = functools.partial(before_migration, self.directory)
+            db = await asyncio.to_thread(Database, self.directory.database, key, self._driver, save)
+            undo.push_async_callback(db.close)
             settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
             await asyncio.to_thread(self.vault.mark_created)
+            keeper = Keeper(db, self.directory, settings)
+            await keeper.start()
+            undo.push_async_callback(keeper.close)
             fetch = market_fetch(db, lambda: Market(db, settings, fields, self.outbound))
             await self.scheduling.start(db, fields, settings, fetch)
-        except BaseException:
-            self._file_lock.release()
-            raise
+            undo.pop_all()
         if not self.vault.encrypted:
             log.warning("SQLCipher was missing when this journal was created: the database file is NOT encrypted")
         self._db, self._settings, self._summary = db, settings, Summary(db)
         self._fields = fields
         self._dek = bytearray(dek)
+        self._keeper = keeper
         await self.apply_logging()
 
     async def lock(self, actor: str) -> None:
@@ -193,10 +206,13 @@ class Embedded:
                 return
             self.sessions.clear()
             self.confirmations.clear()
+            keeper, self._keeper = self._keeper, None
             self._settings = self._summary = self._fields = None
             self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it
             self._dek = bytearray()
             try:
+                if keeper is not None:
+                    await keeper.close()
                 await self.scheduling.stop()
                 await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
             finally:

@@ -8,6 +8,7 @@ from . import (
     accounts,
     analytics,
     auth,
+    backups,
     banking,
     bars,
     brokers,
@@ -36,6 +37,7 @@ __all__ = ["AREAS"]
 
 AREAS = (
     auth.ROUTES,
+    backups.ROUTES,
     confirmation.ROUTES,
     guard.ROUTES,
     scheduling.ROUTES,
