@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -103,7 +104,7 @@ async def test_what_is_committed_while_it_is_made_is_in_it_whole_or_not_at_all(
 
     async def writing() -> None:
         for number in range(60):
-            await backend.database().write(lambda conn, number=number: pair(conn, number))
+            await backend.database().write(functools.partial(pair, number=number))
 
     _, *made = await asyncio.gather(writing(), *(admin.expect(201, "POST", "/backups") for _ in range(4)))
     assert len({each["name"] for each in made}) == 4
