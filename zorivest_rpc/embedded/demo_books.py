@@ -64,9 +64,9 @@ def bank_lines(days: tuple[date, ...]) -> tuple[Line, ...]:
     missing = last - first - sum((line[2] for line in found), Decimal(0))
     found.append((end, "Card purchase travel", missing, "card_purchase" if missing < 0 else "refund"))
     lines, balance = [], first
-    for day, text, amount, category in found:
-        balance += amount
-        lines.append(Line(day, text, amount, category, balance))
+    for day, text, value, category in found:
+        balance += value
+        lines.append(Line(day, text, value, category, balance))
     return tuple(lines)
 
 

@@ -81,9 +81,13 @@ class DataDir:
     def imports(self) -> Path:
         return self.root / "imports"
 
+    @property
+    def children(self) -> tuple[Path, ...]:
+        return (self.logs, self.backups, self.reports, self.imports)
+
     def create(self) -> DataDir:
         """Make the directory and its children; what exists is narrowed to its owner."""
-        for path in (self.root, self.logs, self.backups, self.reports, self.imports):
+        for path in (self.root, *self.children):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
         return self
