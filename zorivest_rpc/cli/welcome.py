@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.clients.command import own_command
+from zorivest_rpc.clients.entries import CLIENTS, Client, Launch
+from zorivest_rpc.config import Settings, default_data_dir
 from zorivest_rpc.errors import ToolError
 
 __all__ = ["welcome"]
@@ -16,6 +21,7 @@ ASK = (
     "Which mistakes cost me the most this year, and what is the trend?",
     "If I sold 50 AAPL today, which lots would go and what would the tax be?",
 )
+_BY_ADDRESS = ("cursor", "vscode", "windsurf", "gemini-cli")
 
 
 async def welcome(journal: Journal, url: str, out: TextIO = sys.stderr) -> None:
@@ -25,31 +31,66 @@ async def welcome(journal: Journal, url: str, out: TextIO = sys.stderr) -> None:
     except ToolError as error:
         print(f"The demo data could not be loaded: {error.text}", file=out)
         return
-    print(f"\nThe demo journal is {loaded}. `zorivest-rpc demo remove` takes it out again.", file=out)
-    header = _header(journal, out)
-    command = os.path.join(os.path.dirname(sys.executable), "zorivest-rpc")
-    print("\nConnect a client, either over stdio (it starts the server itself):\n", file=out)
-    print(f"  {command} install claude-code    # or cursor, vscode, windsurf, gemini-cli, codex, zed, …", file=out)
-    print("\nor to this address:\n", file=out)
-    flag = f' --header "Authorization: {header}"' if header else ""
-    print(f"  claude mcp add --transport http zorivest {url}{flag}", file=out)
-    headers = f', "headers": {{"Authorization": "{header}"}}' if header else ""
-    print(f'  Cursor, Windsurf: {{"mcpServers": {{"zorivest": {{"url": "{url}"{headers}}}}}}}', file=out)
-    print(f'  VS Code: {{"servers": {{"zorivest": {{"type": "http", "url": "{url}"{headers}}}}}}}', file=out)
-    print("\nThen ask, for example:\n", file=out)
-    for question in ASK:
-        print(f"  - {question}", file=out)
-    print("\nStop with Ctrl-C; the journal stays.", file=out)
-    out.flush()
+    lines = [f"\nThe demo journal is {loaded}. `zorivest-rpc demo remove` takes it out again."]
+    lines += _connect(journal.settings, url, _key(journal, lines, out))
+    lines += ["\nThen ask, for example:\n", *(f"  - {question}" for question in ASK)]
+    lines.append("\nStop with Ctrl-C; the journal stays.")
+    print("\n".join(lines), file=out, flush=True)
 
 
-def _header(journal: Journal, out: TextIO) -> str | None:
-    """The Authorization header to show: the key on a terminal, else where it is."""
+def _key(journal: Journal, lines: list[str], out: TextIO) -> str | None:
+    """The key to show, if it may be: on a terminal. Elsewhere it is said where it is."""
     if journal.settings.no_auth:
         return None
     key = journal.own_key()
     if key and out.isatty():
-        print(f"\nYour key: {key}\nIt opens the journal; it is shown here and stored for you, nowhere else.", file=out)
-        return f"Bearer {key}"
-    print(f"\nYour key is stored for you in {journal.settings.data_dir}; it is not printed here.", file=out)
-    return "Bearer <your key>"
+        lines.append(f"\nYour key: {key}\nIt opens the journal; it is shown here and stored for you, nowhere else.")
+        return key
+    lines.append(f"\nYour key is stored for you in {journal.settings.data_dir}; it is not printed here.")
+    return None
+
+
+def _connect(settings: Settings, url: str, key: str | None) -> list[str]:
+    command = _command(settings)
+    program = shlex.join(own_command())
+    lines = ["\nLet a client start the server itself; that needs no key, and one command writes its file:\n"]
+    lines.append(f"  {program} install claude-code    # or {', '.join(client.id for client in CLIENTS[1:5])}, …")
+    lines += ["\nor paste into the client's own file:\n"]
+    lines += _pasted(Launch(command))
+    lines += ["\nOr point a client at this address:\n"]
+    header = f' --header "Authorization: Bearer {key or "$ZORIVEST_API_KEY"}"' if not settings.no_auth else ""
+    lines.append(f"  claude mcp add --transport http zorivest {url}{header}")
+    for client in CLIENTS:
+        if client.id in _BY_ADDRESS:
+            entry = client.entry(Launch(url=url, keyed=not settings.no_auth))
+            if key is not None:
+                entry["headers"] = {"Authorization": f"Bearer {key}"}
+            lines.append(f"  {client.title}: {_file(client, entry)}")
+    if key is None and not settings.no_auth:
+        lines.append("\nThese take the key from ZORIVEST_API_KEY in the client's environment.")
+    return lines
+
+
+def _command(settings: Settings) -> tuple[str, ...]:
+    """How a client starts us, for the same journal."""
+    elsewhere = settings.data_dir != os.path.abspath(default_data_dir(os.environ))
+    return (*own_command(), *(("--data-dir", settings.data_dir) if elsewhere else ()))
+
+
+def _pasted(launch: Launch) -> list[str]:
+    """One line for all clients that take the same text."""
+    same: dict[str, list[str]] = {}
+    for client in CLIENTS:
+        same.setdefault(_file(client, client.entry(launch)), []).append(client.title)
+    return [f"  {', '.join(titles)}:\n    {text}" for text, titles in same.items()]
+
+
+def _file(client: Client, entry: dict[str, Any]) -> str:
+    """What stands in the client's file: JSON, or TOML as an inline table."""
+    if client.toml:
+        values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in entry.items())
+        return f"{client.container}.zorivest = {{ {values} }}"
+    document: dict[str, Any] = {"zorivest": entry}
+    for name in reversed(client.keys):
+        document = {name: document}
+    return json.dumps(document)
