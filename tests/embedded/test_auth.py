@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from io import BytesIO
@@ -241,3 +242,35 @@ async def test_bodies_that_are_too_large_or_no_json_are_refused(admin: Caller) -
 
 def test_the_prefix_is_part_of_the_contract() -> None:
     assert API_PREFIX == "/api/v1"
+
+
+async def test_every_key_is_compared_in_constant_time_and_in_full_number(
+    admin: Caller, backend: Embedded, api_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time an answer takes must not tell where in the list a key stands, nor how much of a guess was right."""
+    made = [await admin.expect(201, "POST", "/auth/keys", {"label": f"{number}"}) for number in range(3)]
+    keys = [api_key, *(key["raw_key"] for key in made)]
+    compared: list[str] = []
+
+    def counted(left: bytes, right: bytes) -> bool:
+        compared.append("one")
+        return real(left, right)
+
+    real = hmac.compare_digest
+    monkeypatch.setattr("zorivest_rpc.embedded.crypto.hmac.compare_digest", counted)
+    for guess in (*keys, keys[0][:-1] + "x", new_api_key()):
+        compared.clear()
+        backend.vault._find(guess)
+        assert len(compared) == len(keys)
+
+
+async def test_a_stolen_token_is_worth_nothing_after_a_lock_nor_after_the_next_unlock(
+    admin: Caller, anybody: Caller, api_key: str
+) -> None:
+    stolen = Caller(admin.client, admin.token)
+    await stolen.get("/trades")
+    await admin.expect(200, "POST", "/auth/lock")
+    assert (await stolen.expect(403, "GET", "/trades"))["error"] == "database_locked"
+    await anybody.unlock(api_key)
+    assert (await stolen.expect(401, "GET", "/trades"))["error"] == "session_unknown"
+    await stolen.expect(401, "POST", "/auth/keys", {"label": "mine", "role": "admin"})

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,9 +22,12 @@ import psutil
 import pytest
 
 from zorivest_rpc.cli import keys
+from zorivest_rpc.embedded.backups import digest, listed
 from zorivest_rpc.embedded.crypto import is_api_key, new_api_key
+from zorivest_rpc.embedded.db import cipher_driver, examine
 from zorivest_rpc.embedded.locate import BackendStartError, Located, find, find_or_start, stored_key
 from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.vault import Vault
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30
@@ -125,6 +129,73 @@ def test_many_starters_at_the_same_moment_leave_exactly_one_backend(home: Path) 
     assert [started for *_, started in answers].count("True") == 1
     (process,) = backends_of(home)  # and it outlives everybody who could have started it
     assert str(process.pid) == answers[0][1]
+
+
+EDITOR = """
+import subprocess, sys
+server = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin=subprocess.PIPE, stdout=sys.stdout)
+server.stdin.write(b"g")
+server.stdin.flush()
+server.wait()
+"""
+
+
+def test_the_backend_survives_the_editor_and_the_server_that_started_it(home: Path) -> None:
+    editor = subprocess.Popen(
+        [sys.executable, "-c", EDITOR, STARTER + "sys.stdout.flush()\nsys.stdin.read()", str(home)],
+        cwd=ROOT,
+        env=ENVIRON,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert editor.stdout is not None
+    url, pid, *_ = editor.stdout.readline().split()
+    os.killpg(editor.pid, signal.SIGHUP)  # the terminal goes
+    os.killpg(editor.pid, signal.SIGKILL)  # and everything the editor had started
+    editor.wait(PATIENCE)
+    editor.stdout.close()
+    found = find(home)
+    assert found is not None
+    assert (found.base_url, str(found.pid)) == (url, pid)
+    assert psutil.Process(found.pid).ppid() != os.getpid()
+    assert ask(found, "GET", "/settings/ui.theme", token=unlock(found, home))["value"] == "dark"
+
+
+def test_a_kill_during_backups_leaves_only_whole_ones_and_the_next_start_sweeps_up(home: Path) -> None:
+    located = start(home)
+    token = unlock(located, home)
+    ask(located, "POST", "/demo", token=token)
+    stop = threading.Event()
+
+    def backing_up() -> None:
+        while not stop.is_set():
+            try:
+                ask(located, "POST", "/backups", token=token)
+            except OSError:
+                return
+
+    threads = [threading.Thread(target=backing_up) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    directory = DataDir(home)
+    deadline = time.monotonic() + PATIENCE
+    while not listed(directory) or not list(directory.backups.glob(".partial-*")):
+        assert time.monotonic() < deadline  # until one is whole and another is being made
+    os.kill(located.pid, signal.SIGKILL)
+    stop.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    wait_gone(located)
+    assert list(directory.backups.glob(".partial-*"))
+    start(home)
+    assert not list(directory.backups.glob(".partial-*"))
+    _, dek = Vault.load(directory).unlock(stored_key(home, ENVIRON) or "")
+    found = listed(directory)
+    assert found
+    for backup in found:
+        assert digest(backup.database) == backup.files["zorivest.db"][1]
+        assert examine(backup.database, dek, cipher_driver()) == backup.facts
 
 
 def test_a_killed_backend_is_started_again_and_the_guard_is_what_it_was(home: Path) -> None:

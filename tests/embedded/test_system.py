@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
+import aiohttp
 import pytest
+from PIL import Image
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
@@ -119,3 +123,44 @@ async def test_the_summary_names_at_most_fifty_accounts_and_counts_all(admin: Ca
     summary = await admin.get("/mcp/state-summary")
     assert summary["counters"]["accounts"] == 60
     assert summary["sets"]["account_ids"] == [f"A-{number:03}" for number in range(50)]
+
+
+async def test_images_plans_reports_and_all_the_rest_change_the_version_both_ways(admin: Caller) -> None:
+    """Through the routes, one thing after the other: each is counted at once, and each changes the version."""
+    picture = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(picture, "PNG")
+    form = aiohttp.FormData()
+    form.add_field("file", picture.getvalue(), filename="a.png", content_type="image/png")
+    trade = {"exec_id": "E-1", "instrument": "SPY", "action": "BOT", "quantity": 1, "price": 5, "account_id": "A"}
+    plan: dict[str, Any] = {"ticker": "SPY", "direction": "BOT", "strategy_name": "s", "conditions": "none"}
+    plan |= {"entry": 5, "stop": 4, "target": 7}
+    report = {"setup_quality": "A", "execution_quality": "B", "followed_plan": True}
+    step = {"id": "load", "type": "query", "params": {"queries": [{"name": "rows", "sql": "SELECT 1 AS one"}]}}
+    policy = {"name": "Daily", "trigger": {"cron_expression": "0 8 * * *"}, "steps": [step]}
+    seen = [await admin.get("/mcp/state-summary")]
+
+    async def counts(**wanted: int) -> None:
+        seen.append(await admin.get("/mcp/state-summary"))
+        assert seen[-1]["version"] not in {summary["version"] for summary in seen[:-1]}
+        assert {name: seen[-1]["counters"][name] for name in wanted} == wanted
+
+    await admin.expect(201, "POST", "/trades", trade)
+    await counts(trades=1, accounts=1, lots=1, lots_open=1, round_trips_closed=0)
+    await admin.expect(201, "POST", "/trades/E-1/images", None, data=form)
+    await counts(images=1)
+    await admin.expect(201, "POST", "/trades/E-1/report", report)
+    await counts(reports=1)
+    made = await admin.expect(201, "POST", "/trade-plans", plan)
+    await counts(plans=1)
+    await admin.expect(201, "POST", "/mistakes", {"trade_exec_id": "E-1", "category": "chasing"})
+    await counts(mistakes=1)
+    await admin.expect(201, "POST", "/scheduling/policies", {"policy_json": policy})
+    await counts(policies=1)
+    await admin.expect(200, "PUT", "/tax/profiles/2026", {"filing_status": "SINGLE"})
+    await counts(tax_profiles=1)
+    await admin.expect(201, "POST", "/trades", {**trade, "exec_id": "E-2", "action": "SLD"})
+    await counts(trades=2, round_trips_closed=1, lots_open=0)
+    await admin.expect(204, "DELETE", f"/trade-plans/{made['id']}")
+    await counts(plans=0)
+    await admin.expect(204, "DELETE", "/trades/E-1/report")
+    await counts(reports=0)
