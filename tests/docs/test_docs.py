@@ -32,7 +32,7 @@ def test_every_relative_link_leads_to_a_file() -> None:
 def test_every_option_that_the_docs_name_exists() -> None:
     known = {option.flag for option in OPTIONS}
     of_commands = {"--json", "--as", "--json-args", "--help", "--start", "--dry-run", "--name", "--http"}
-    of_keys_and_backend = {"--label", "--role", "--expires-in", "--store", "--idle-exit"}
+    of_keys_and_backend = {"--label", "--role", "--expires-in", "--store", "--idle-exit", "--passphrase", "--stop"}
     names = ("architecture.md", "rough-edges.md", "changelog.md", "index.md", "reference/errors.md")
     for page in (ROOT / "README.md", *(ROOT / "docs" / name for name in names), *(ROOT / "docs/guide").glob("*.md")):
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()):
