@@ -209,8 +209,12 @@ class Journal:
 
         keyring = self._keyring
         assert keyring is not None
-        key = self.own_key if principal == LOCAL else lambda: keyring.key_of(principal)
-        return HttpBackend(self.settings.api_url or self._embedded, key)
+        if principal == LOCAL:
+            return HttpBackend(self.settings.api_url or self._embedded, self.own_key)
+        return HttpBackend(
+            self.settings.api_url or (lambda: self._embedded(keyring.key_of(principal))),
+            lambda: keyring.key_of(principal),
+        )
 
     def own_key(self) -> str | None:
         """The user's own key: from the environment, else the one that the embedded backend's first start stored."""
@@ -222,15 +226,22 @@ class Journal:
 
         return stored_key(Path(self.settings.data_dir), os.environ)
 
-    async def _embedded(self) -> str:
-        """Where the embedded backend of the data directory listens, started if nobody has yet."""
+    async def _embedded(self, offered: str | None = None) -> str:
+        """Where the embedded backend of the data directory listens, started if nobody has yet.
+
+        A journal that is only now made takes the key that its first caller brought, if that one is on this machine."""
         import asyncio
         from pathlib import Path
 
         from zorivest_rpc.embedded.locate import find_or_start
+        from zorivest_rpc.embedded.paths import DataDir
 
-        settings = self.settings
-        located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
+        settings, environ = self.settings, None
+        place = Path(settings.data_dir)
+        mine = settings.host in ("127.0.0.1", "::1", "localhost") and not settings.api_key
+        if offered and mine and not DataDir(place).bootstrap.exists():
+            environ = {**os.environ, "ZORIVEST_API_KEY": offered}
+        located = await asyncio.to_thread(find_or_start, place, idle_exit=settings.idle_exit, environ=environ)
         return located.base_url
 
     async def warm_up(self) -> None:

@@ -21,7 +21,9 @@ from typing import Any
 import psutil
 import pytest
 
+from zorivest_rpc.app import Journal
 from zorivest_rpc.cli import keys
+from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.backups import digest, listed
 from zorivest_rpc.embedded.crypto import is_api_key, new_api_key
 from zorivest_rpc.embedded.db import cipher_driver, examine
@@ -319,6 +321,49 @@ def test_a_client_that_brings_its_own_key_keeps_it(home: Path) -> None:
     assert stored_key(home, {"ZORIVEST_API_KEY": key}) == key
     for path in home.rglob("*"):
         assert path.is_dir() or key.encode() not in path.read_bytes(), path
+
+
+async def test_the_first_caller_of_an_http_server_brings_the_key_of_a_new_journal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
+    monkeypatch.setenv("ZORIVEST_BACKEND_PORT", "0")
+    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
+    first, second = new_api_key(), new_api_key()
+    journal = Journal(parse("serve", ["--data-dir", str(home)]))
+    try:
+        assert await journal.authenticate("Bearer not-a-key") is None  # it made the journal, with a key of its own
+        assert await journal.authenticate(f"Bearer {first}") is None
+    finally:
+        await journal.close()
+    other = home.with_name("other")
+    journal = Journal(parse("serve", ["--data-dir", str(other)]))
+    try:
+        assert await journal.authenticate(f"Bearer {first}")
+        assert await journal.authenticate(f"Bearer {second}") is None
+        assert not DataDir(other).key_file.exists()
+        located = find(other)
+        assert located is not None
+        assert ask(located, "POST", "/auth/unlock", {"api_key": first})["role"] == "admin"
+    finally:
+        await journal.close()
+        for process in backends_of(other):
+            process.kill()
+            process.wait(PATIENCE)
+
+
+async def test_a_server_that_others_can_reach_takes_no_key_from_its_first_caller(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
+    monkeypatch.setenv("ZORIVEST_BACKEND_PORT", "0")
+    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
+    journal = Journal(parse("serve", ["--data-dir", str(home), "--host", "0.0.0.0"]))
+    try:
+        assert await journal.authenticate(f"Bearer {new_api_key()}") is None
+        assert DataDir(home).key_file.exists()
+    finally:
+        await journal.close()
 
 
 def test_the_foreground_shows_the_new_key_once_and_takes_another_port_if_its_own_is_taken(home: Path) -> None:
