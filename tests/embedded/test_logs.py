@@ -122,6 +122,17 @@ SECRETS = {
     "card": ("card 4111 1111 1111 1111 ok", "4111 1111 1111 1111"),
     "ssn": ("ssn 123-45-6789", "123-45-6789"),
     "passphrase": ("passphrase=s3cr3tvalue", "s3cr3tvalue"),
+    "passphrase with spaces": ('{"passphrase": "correct horse s3cr3tvalue"}', "s3cr3tvalue"),
+    "passphrase unquoted": ("passphrase: correct horse s3cr3tvalue", "s3cr3tvalue"),
+    "quoted with spaces": ("password='two s3cr3tvalue'", "s3cr3tvalue"),
+    "broker header": ("APCA-API-SECRET-KEY: s3cr3tvalue", "s3cr3tvalue"),
+    "broker header of the id": ("APCA-API-KEY-ID=s3cr3tvalue", "s3cr3tvalue"),
+    "key query": ("https://h/x?a=1&key=s3cr3tvalue", "s3cr3tvalue"),
+    "other scheme": ('Authorization: Digest username="s3cr3tvalue", uri="/"', "s3cr3tvalue"),
+    "json authorization": ('{"Authorization": "Token s3cr3tvalue"}', "s3cr3tvalue"),
+    "second cookie": ("Cookie: a=1; sid=s3cr3tvalue", "s3cr3tvalue"),
+    "url with a token": ("https://s3cr3tvalue@host/x", "s3cr3tvalue"),
+    "private key": ("private_key=s3cr3tvalue", "s3cr3tvalue"),
     "json": ('{"password": "s3cr3tvalue"}', "s3cr3tvalue"),
     "session": ("tok_0123456789abcdef0123456789abcdef", "0123456789abcdef"),
     "confirmation": ("ctk_AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAA"),
@@ -147,12 +158,22 @@ def test_telling_names_hide_whatever_they_hold() -> None:
         "passphrase",
         "dek",
         "wrapped_dek",
+        "clientSecret",
+        "smtp_password",
+        "X-Api-Key",
+        "APCA-API-SECRET-KEY",
+        "Set-Cookie",
     ):
         assert redact({name: {"a": "b"}}) == {name: "[redacted]"}
 
 
 def test_ordinary_text_stays_as_it_is() -> None:
-    for text in ("bought 100 SPY at 512.40 on 2026-03-02", "exec 0000e0d5.6512.01.01", "E-1 to account DU1234567"):
+    for text in (
+        "bought 100 SPY at 512.40 on 2026-03-02",
+        "exec 0000e0d5.6512.01.01",
+        "E-1 to account DU1234567",
+        "key_id 4f2a, 3 tokens",
+    ):
         assert redact_text(text) == text
 
 

@@ -9,29 +9,13 @@ __all__ = ["redact", "redact_text"]
 
 HIDDEN = "[redacted]"
 
-_NAMES = frozenset(
-    {
-        "api_key",
-        "apikey",
-        "api_secret",
-        "access_token",
-        "authorization",
-        "confirmation_token",
-        "cookie",
-        "dek",
-        "kek",
-        "master_key",
-        "passphrase",
-        "password",
-        "raw_key",
-        "refresh_token",
-        "secret",
-        "session_token",
-        "set_cookie",
-        "token",
-        "wrapped_dek",
-    }
+# What a telling name ends in, whatever stands before it: `smtp_password`, `APCA-API-SECRET-KEY`.
+_TELLING = (
+    r"(?:api[_-]?key|access[_-]?key|private[_-]?key|raw[_-]?key|master[_-]?key|secret|token|passw(?:or)?d|pwd|passphrase"
+    r"|credentials?)(?:[_-](?:id|key))?"
 )
+_NAME = re.compile(rf"(?i).*(?:{_TELLING}|authorization|cookie)|(?:wrapped[_-])?[dk]ek")
+_VALUE = r"(?:\"[^\"]*\"?|'[^']*'?|(?!\[redacted\])[^\s\"'&,;}]+)"
 
 # The order matters: whole credentials before the fragments that other patterns would leave of them.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -39,18 +23,20 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:tok|ctk)_[A-Za-z0-9_\-]{8,}"), HIDDEN),
     (re.compile(r"ENC:[A-Za-z0-9_\-=+/]+"), f"ENC:{HIDDEN}"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=\-]+"), rf"\1 {HIDDEN}"),
-    (re.compile(r"(?i)(\b(?:proxy-)?authorization\"?\s*[:=]\s*\"?)(?!(?:bearer|basic)\b)[^\s\",;]+"), rf"\1{HIDDEN}"),
-    (re.compile(r"\beyJ[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]*"), HIDDEN),
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
-    (re.compile(r"\bgAAAAA[A-Za-z0-9_\-=]{20,}"), HIDDEN),  # a Fernet token: a wrapped key
-    (re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.\-]{0,20}://)[^\s/:@]+:[^\s/@]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
-            r"(?i)((?:api[_-]?key|token|secret|password|passwd|passphrase|cookie|\bdek|\bkek|master_key)"
-            r"[\"']?\s*[:=]\s*[\"']?)(?!\[redacted\])[^\s\"'&,;}]+"
+            r"(?i)(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*)(?![\"']?(?:bearer|basic)\b)(?:\"[^\"\n]*\"?|[^\n\"][^\n]*)"
         ),
         rf"\1{HIDDEN}",
     ),
+    (re.compile(r"(?i)(\b(?:set-)?cookie\s*[:=]\s*)[^\n\"]+"), rf"\1{HIDDEN}"),
+    (re.compile(r"\beyJ[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]*"), HIDDEN),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    (re.compile(r"\bgAAAAA[A-Za-z0-9_\-=]{20,}"), HIDDEN),  # a Fernet token: a wrapped key
+    (re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.\-]{0,20}://)[^\s/@]+@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"(?i)(passphrase\s*[:=]\s*)(?![\"'])[^\n\"'&,;}]+"), rf"\1{HIDDEN}"),  # it may have spaces
+    (re.compile(rf"(?i)((?:{_TELLING}|cookie|\b[dk]ek)[\"']?\s*[:=]\s*){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)([?&](?:key|sig|signature|auth|appid)=)[^\s\"'&]+"), rf"\1{HIDDEN}"),
     (re.compile(r"\b\d{3}-\d{2}-\d{4}\b"), HIDDEN),
     (re.compile(r"\b(?:\d[ \-]?){12,18}\d\b"), HIDDEN),
 )
@@ -87,4 +73,4 @@ def redact(value: Any, depth: int = 0) -> Any:
 
 
 def _telling(name: str) -> bool:
-    return name.strip().lower().replace("-", "_") in _NAMES
+    return _NAME.fullmatch(name.strip()) is not None
