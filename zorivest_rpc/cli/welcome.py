@@ -19,7 +19,7 @@ __all__ = ["welcome"]
 ASK = (
     "How did my last month of trading go, and what did it cost me?",
     "Which mistakes cost me the most this year, and what is the trend?",
-    "If I sold 50 AAPL today, which lots would go and what would the tax be?",
+    "If I sold 50 XLE today, which lots would go and what would the tax be?",
 )
 _BY_ADDRESS = ("cursor", "vscode", "windsurf", "gemini-cli")
 

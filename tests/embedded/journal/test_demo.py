@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.embedded.conftest import Caller
+from zorivest_rpc.cli.welcome import ASK
 from zorivest_rpc.embedded.analytics.round_trips import Execution, match
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.demo import main
@@ -144,6 +145,21 @@ async def test_the_bank_and_the_schedule_have_something_to_show_too(journal: Jou
     assert lots["total_count"] >= 30
     washed = await journal.expect(200, "POST", "/tax/wash-sales", {"date_range_start": "2020-01-01"})
     assert {"AAPL", "XLE"} <= set(re.findall(r'"ticker": "(\w+)"', json.dumps(washed)))
+
+
+async def test_what_the_welcome_suggests_to_ask_has_an_answer(journal: Journal) -> None:
+    await journal.expect(201, "POST", "/demo")
+    month, mistakes, sale = ASK
+    assert "last month" in month
+    assert (await journal.get("/analytics/expectancy", params={"period": "30d"}))["trade_count"] >= 3
+    assert (await journal.get("/fees/summary", params={"period": "30d"}))["total_fees"] > 0
+    assert "mistakes" in mistakes
+    assert (await journal.get("/mistakes/summary", params={"period": "1y"}))["total_mistakes"] >= 2
+    found = re.search(r"sold (\d+) ([A-Z]+)", sale)
+    assert found is not None
+    wanted = {"ticker": found[2], "action": "sell", "quantity": int(found[1]), "price": 80, "account_id": "DEMO-BROKER"}
+    simulated = await journal.expect(200, "POST", "/tax/simulate", wanted)
+    assert len(simulated["lots"]) >= 1
 
 
 async def test_a_policy_of_the_users_with_such_a_name_is_left_alone(journal: Journal, backend: Embedded) -> None:
