@@ -190,6 +190,8 @@ class LotBook:
             return selection.take(self._holdings.position(*where), fill.quantity)
         if method is CostBasisMethod.LIFO:
             return selection.take(self._holdings.newest_first(*where), fill.quantity)
+        if method is CostBasisMethod.HIFO:
+            return selection.take(self._holdings.dearest_first(*where), fill.quantity)
         lots = list(self._holdings.position(*where))
         ordered = selection.order(lots, method, price=fill.price, today=day, lot_ids=fill.lot_ids)
         if method is CostBasisMethod.SPEC_ID:
