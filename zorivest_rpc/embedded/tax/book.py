@@ -86,6 +86,19 @@ class LotBook:
     def closed_lots(self) -> list[Lot]:
         return [lot for lot in self._holdings.lots.values() if lot.is_closed]
 
+    @property
+    def size(self) -> int:
+        """How many lots are in the book."""
+        return len(self._holdings.lots)
+
+    def has_made(self, lot_id: str) -> bool:
+        return lot_id in self._holdings.lots or lot_id in self._holdings.released
+
+    def release(self, before: date) -> list[Lot]:
+        """Give away the lots closed before a day. Once their windows are over nothing can change them: a book that is
+        at day d needs none that was closed before d less 30 days."""
+        return self._holdings.release(before)
+
     def lot(self, lot_id: str) -> Lot:
         return self._holdings.lots[lot_id]
 
