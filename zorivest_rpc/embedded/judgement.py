@@ -14,9 +14,9 @@ from sqlalchemy import Connection, func, select
 from . import bars, round_trip_store, trades
 from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
+from .analytics.positions import Episode
 from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
-from .analytics.round_trips import Episode
 from .db import Database
 from .errors import NotFound, Unavailable
 from .inputs import Page

@@ -17,7 +17,7 @@ from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import accounts, mcp_guard, metadata, schema_migrations
+from .tables import CORPORATE_ACTIONS, accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -68,6 +68,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(market_tables.SINCE, "market", None),
     Version(scheduling_tables.SINCE, "scheduling", None),
     Version(8, "lots in order", book_tables.order_trades),
+    Version(CORPORATE_ACTIONS, "corporate actions", None),
 )
 
 CURRENT = VERSIONS[-1].number
