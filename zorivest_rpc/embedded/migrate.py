@@ -69,6 +69,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(scheduling_tables.SINCE, "scheduling", None),
     Version(8, "lots in order", book_tables.order_trades),
     Version(CORPORATE_ACTIONS, "corporate actions", None),
+    Version(book_tables.FOUND, "lots found", None),
 )
 
 CURRENT = VERSIONS[-1].number

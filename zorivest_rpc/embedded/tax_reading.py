@@ -31,7 +31,6 @@ __all__ = [
 # Written as the partial indexes are: SQLite uses one only for the very words it was made with.
 CLOSED, OPEN = text("tax_lots.is_closed"), text("NOT tax_lots.is_closed")
 EDITED = text("tax_lots.is_user_modified")
-_CHAINED = text("tax_lots.is_chained")
 _UNUSUAL = text("tax_lots.sync_status <> 'synced'")
 _AT_ONCE, _RANGES = 500, 100
 _lots = tax_lots.c
@@ -103,7 +102,7 @@ def wash_chains(conn: Connection, matches: Sequence[WashMatch]) -> tuple[list[Wa
 def held_back(conn: Connection) -> tuple[list[WashMatch], dict[str, Lot]]:
     """The chains that lead to lots which are still open."""
     names: dict[str, None] = {}
-    for lot in load(conn, select(_lots.lot).where(OPEN, _CHAINED)):
+    for lot in load(conn, select(_lots.lot).where(OPEN)):
         names.update(dict.fromkeys(lot.chain_ids))
     links = [link for part in parts(names) for link in _ordered(conn, _LINKS.where(_matches.chain_id.in_(part)))]
     return wash_chains(conn, links)

@@ -2,20 +2,21 @@
 
 Rule 1: lots are worked out per underlying over all accounts, because a wash sale looks across accounts and options.
 Rule 2: trades later than everything the lots have seen are added to them; a trade from the past, a changed or deleted
-one, or other rules (accounts, methods, elections) make the lots of that underlying anew.
+one, a corporate action, or other rules (accounts, methods, elections) make the lots of that underlying anew.
 Rule 3: a lot that a person changed is never overwritten silently; the setting `tax.conflict_resolution` decides."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
-from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
+from sqlalchemy import Connection, exists, or_, select
 
+from . import tax_events
 from .book_tables import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
 from .columns import money
 from .tables import accounts, trades
@@ -30,14 +31,10 @@ from .tax_reading import CLOSED, EDITED, OPEN, load, parts
 
 __all__ = ["Rules", "is_due", "is_empty", "rules_of", "sync"]
 
-_ROWS = 2_000  # trades read and lots written at a time
+_ROWS = 2_000  # lots written at a time
 _IN_MEMORY = 4_000  # lots of one underlying that a book may hold before it gives away what nothing can change
 _lots = tax_lots.c
 _trades = trades.c
-_EXECUTION = (
-    "exec_id", "time", "account_id", "symbol", "action", "quantity", "price", "commission", "fees", "multiplier",
-    "asset_class", "order_id",
-)  # fmt: skip
 _ASSET_CLASSES = {kind.value: kind for kind in AssetClass}
 
 
@@ -262,19 +259,22 @@ def _advance(conn: Connection, rules: Rules, group: str, now: datetime, total: _
     if first is None:
         return True
     overtaken = select(_trades.exec_id).where(
-        _trades.underlying == group, _not_before(first.time, first.exec_id), _trades.exec_id.not_in(waiting)
+        _trades.underlying == group, tax_events.not_before((first.time, first.exec_id)), _trades.exec_id.not_in(waiting)
     )
     edited = select(_lots.lot_id).where(_lots.underlying == group, EDITED)
     if conn.execute(overtaken.limit(1)).first() or conn.execute(edited.limit(1)).first():
+        return False
+    splits = tax_events.splits(conn, group)
+    if any(split.time >= first.time for split in splits):
         return False
     since = trade_date(first.time) - WINDOW - timedelta(days=1)
     known = load(conn, select(_lots.lot).where(_lots.underlying == group, OPEN))
     known += load(conn, select(_lots.lot).where(_lots.underlying == group, CLOSED, _lots.close_date >= since))
     book = rules.book()
-    book.restore(known)
+    book.restore(known, splits)
     writing = _Writing(conn, group, now, known=frozenset(lot.lot_id for lot in known))
     try:
-        writing.follow(book, _events(conn, rules, group, first.time, first.exec_id))
+        writing.follow(book, tax_events.events(conn, rules.execution, group, (first.time, first.exec_id)))
     except _Taken:
         return False
     total.merge(writing.counts)
@@ -287,30 +287,9 @@ def _rebuild(
     book = rules.book()
     conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying == group))
     writing = _Writing(conn, group, now, strategy)
-    writing.follow(book, _events(conn, rules, group))
+    writing.follow(book, tax_events.events(conn, rules.execution, group))
     writing.abandon(book)
     total.merge(writing.counts)
-
-
-def _not_before(time: datetime, exec_id: str) -> ColumnElement[bool]:
-    return and_(_trades.time >= time, or_(_trades.time > time, _trades.exec_id >= exec_id))
-
-
-def _events(
-    conn: Connection, rules: Rules, group: str, time: datetime | None = None, exec_id: str = ""
-) -> Iterator[Execution]:
-    """The trades of an underlying in order, from a moment on, read in portions."""
-    ordered = (
-        select(*(_trades[name] for name in _EXECUTION))
-        .where(_trades.underlying == group)
-        .order_by(_trades.time, _trades.exec_id)
-        .limit(_ROWS)
-    )
-    query = ordered if time is None else ordered.where(_not_before(time, exec_id))
-    while rows := conn.execute(query).mappings().all():
-        yield from map(rules.execution, rows)
-        last = rows[-1]
-        query = ordered.where(_not_before(last["time"], last["exec_id"]), _trades.exec_id != last["exec_id"])
 
 
 def _drop(conn: Connection, names: Iterable[str]) -> None:

@@ -17,8 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import CostBasisMethod, Direction
-from zorivest_rpc.embedded.tax.money import ZERO, share_of
+from zorivest_rpc.embedded.tax.model import CostBasisMethod, Direction, StockSplit
+from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, ZERO, share_of, units
 from zorivest_rpc.embedded.tax.ordered import Ordered
 
 __all__ = ["Closing", "Holdings", "basis_per_unit"]
@@ -161,10 +161,23 @@ class Holdings:
         self.put(closed)
         return closed
 
-    def scale(self, ticker: str, ratio: Decimal) -> None:
-        """Multiply the units of every open lot; totals stay."""
-        for lot in self.open_of(ticker):
-            self.put(replace(lot, quantity=lot.quantity * ratio, replaced_units=lot.replaced_units * ratio))
+    def scale(self, split: StockSplit) -> None:
+        """Count every open lot in new shares; totals stay. New shares are counted in hundred-millionths, all pieces of
+        one purchase together, so that cutting a lot does not change what a split makes of it."""
+        pieces: dict[tuple[str, str], list[Lot]] = {}
+        for lot in self.open_of(split.symbol):
+            if split.account_id in (None, lot.account_id):
+                pieces.setdefault((lot.account_id, lot.linked_trade_ids[0]), []).append(lot)
+        for lots in pieces.values():
+            old, new = ZERO, ZERO
+            for lot in lots:
+                old += lot.quantity
+                share = max(units(old * split.to / split.of) - new, SMALLEST_UNIT)
+                new += share
+                used = share * lot.multiplier
+                if lot.replaced_units != lot.units:
+                    used = min(used, units(lot.replaced_units * split.to / split.of))
+                self.put(replace(lot, quantity=share, replaced_units=used))
 
     def _divide(self, whole: Lot, quantity: Decimal) -> tuple[Lot, Lot]:
         def part(total: Decimal) -> Decimal:

@@ -11,7 +11,7 @@ Rule 5: only stock and securities can be washed; futures, currency and crypto as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
@@ -26,6 +26,7 @@ from zorivest_rpc.embedded.tax.model import (
     AcquisitionSource,
     AssetClass,
     Direction,
+    StockSplit,
     WashPolicy,
     WashSaleMethod,
 )
@@ -77,7 +78,9 @@ class _Waiting(msgspec.Struct):
     lot_id: str
     closed_at: datetime
     day: date
-    scale: Decimal  # units now per unit then, when the share was split since
+    account_id: str
+    to: Decimal  # so many units now
+    of: Decimal  # for so many then, when the share was split since
 
 
 def closing_order(lot: Lot) -> tuple[datetime, str, tuple[datetime, str, int, str]]:
@@ -140,7 +143,7 @@ class WashRule:
         matches: list[WashMatch] = []
         for loss in sorted(closed, key=closing_order):
             if loss.gain < 0 and self.concerns(loss) and loss.closed_at and loss.close_date:
-                entry = _Waiting(loss.lot_id, loss.closed_at, loss.close_date, Decimal(1))
+                entry = _Waiting(loss.lot_id, loss.closed_at, loss.close_date, loss.account_id, Decimal(1), Decimal(1))
                 matches += self._look_back(entry)
                 self._wait(entry)
         return matches
@@ -176,14 +179,15 @@ class WashRule:
         self._keep_in_mind(self._holdings.lots[opened.lot_id])
         return matches
 
-    def restore(self, lots: Iterable[Lot], scale_since: Callable[[str, datetime], Decimal]) -> None:
+    def restore(self, lots: Iterable[Lot], splits: Iterable[StockSplit]) -> None:
         """Take up stored lots: open ones as possible replacements, losses as waiting for one."""
         for lot in sorted(lots, key=lambda lot: lot.order):
             self._keep_in_mind(lot)
         for lot in sorted(lots, key=closing_order):
             if lot.closed_at and lot.close_date and lot.gain < 0 and self.concerns(lot):
-                entry = _Waiting(lot.lot_id, lot.closed_at, lot.close_date, scale_since(lot.ticker, lot.closed_at))
-                self._wait(entry)
+                self._wait(_Waiting(lot.lot_id, lot.closed_at, lot.close_date, lot.account_id, Decimal(1), Decimal(1)))
+        for split in splits:
+            self.scale(split)
 
     def _keep_in_mind(self, lot: Lot) -> None:
         if lot.is_closed or _free_units(lot) <= 0 or lot.source not in _ACQUIRED:
@@ -191,12 +195,12 @@ class WashRule:
         for symbol in replaceable_symbols(lot.ticker, lot.direction, self._policy):
             self._recent.setdefault(self._line(lot, symbol), Ordered()).add(lot.order)
 
-    def scale(self, ticker: str, ratio: Decimal) -> None:
-        """A split: losses still waiting are counted in new shares from here on."""
+    def scale(self, split: StockSplit) -> None:
+        """A split: losses that were taken before it and still wait are counted in new shares from here on."""
         for (symbol, _, _), line in self._waiting.items():
-            if symbol == ticker:
-                for entry in line:
-                    entry.scale *= ratio
+            for entry in line if symbol == split.symbol else ():
+                if entry.closed_at < split.time and split.account_id in (None, entry.account_id):
+                    entry.to, entry.of = entry.to * split.to, entry.of * split.of
 
     def _forget(self, line: deque[_Waiting], since: date) -> None:
         while line and (line[0].day < since or not _is_left(self._holdings.lots[line[0].lot_id])):
@@ -230,9 +234,9 @@ class WashRule:
     def _match(self, entry: _Waiting, loss: Lot, candidate: Lot) -> WashMatch:
         """Disallow what `candidate` replaces of `loss`, and move it into the replacing shares."""
         left = loss.quantity - loss.washed_quantity
-        left_units = left * loss.multiplier * entry.scale
+        left_units = left * loss.multiplier * entry.to / entry.of
         matched = min(left_units, _free_units(candidate))
-        used = left if matched == left_units else matched / (loss.multiplier * entry.scale)
+        used = left if matched == left_units else matched * entry.of / (loss.multiplier * entry.to)
         amount = share_of(-loss.gain - loss.disallowed, matched, left_units)
         permanent = self._accounts.get(candidate.account_id, OWN_TAXABLE).tax_advantaged
         held = loss.holding_days(entry.day)
