@@ -1,4 +1,4 @@
-"""What many routes read in the same way: identifiers, instruments, pages, periods, and the numbers of rows."""
+"""What many routes read in the same way: identifiers, instruments, pages, and the numbers of rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from .errors import NotFound
 from .fields import MISSING, Fields
-from .period import Period, parse_period
 from .symbols import Instrument, parse_instrument
 
-__all__ = ["Page", "aliased", "identifier", "instrument", "page", "period", "row_number"]
+__all__ = ["Page", "aliased", "identifier", "instrument", "page", "row_number"]
 
 D = TypeVar("D")
 
@@ -61,11 +60,6 @@ def instrument(fields: Fields, name: str) -> Instrument:
     if len(found.symbol) > 64 or len(found.underlying) > 32:
         fields.wrong(name, "is too long for a symbol; at most 32 characters and the terms of an option")
     return found
-
-
-def period(query: Mapping[str, str], default: str) -> Period:
-    """The query's period; 422 outside the grammar."""
-    return parse_period(query.get("period") or default)
 
 
 def row_number(kind: str, text: str) -> int:

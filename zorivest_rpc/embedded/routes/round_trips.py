@@ -14,11 +14,12 @@ from ..analytics.money import cents
 from ..errors import NotFound
 from ..expiry import settle_due
 from ..fields import Fields
-from ..inputs import Page, instrument, page, period
+from ..inputs import Page, instrument, page
 from ..period import Period
 from ..results import exact_sum, joined
 from ..routing import READ, Ask, Route, reply
 from ..tables import round_trip_legs, round_trips
+from .selection import period_of
 
 __all__ = ["ROUTES"]
 
@@ -32,7 +33,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     status = fields.choice("status", ("open", "closed", "all"), "all")
     symbol = instrument(fields, "ticker").symbol if fields.has("ticker") else None
     fields.done()
-    span = period(ask.query, "all")
+    span = await period_of(ask, "all")
     await settle_due(ask.db)
     answer = await ask.db.read(lambda conn: _page(conn, wanted, _conditions(account_id, status, symbol, span)))
     return reply(answer)

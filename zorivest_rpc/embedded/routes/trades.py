@@ -12,8 +12,9 @@ from .. import trades
 from ..costs import FEE_TYPES
 from ..errors import Invalid
 from ..fields import Fields
-from ..inputs import identifier, instrument, page, period
+from ..inputs import identifier, instrument, page
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from .selection import period_of
 
 __all__ = ["ROUTES"]
 
@@ -39,7 +40,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     search = fields.text("search", None, most=200)
     sort = fields.choice("sort", [sign + name for name in trades.SORTS for sign in ("", "-")], "-time")
     fields.done()
-    span = period(ask.query, "all")
+    span = await period_of(ask, "all")
     answer = await ask.db.read(
         lambda conn: trades.listed(conn, wanted, account_id=account_id, search=search, sort=sort, period=span)
     )
