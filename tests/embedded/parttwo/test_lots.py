@@ -79,6 +79,7 @@ def before_lots(conn: Connection, name: str) -> None:
             notional=Decimal(500),
             multiplier=Decimal(1),
             account_id="A1",
+            dedup_hash="0",
             created_at=START,
         )
     )
