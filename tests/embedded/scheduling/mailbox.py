@@ -54,8 +54,9 @@ class Mailbox:
 
 
 @asynccontextmanager
-async def serve(mailbox: Mailbox, over_tls: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[Mailbox]:
+async def serve(mailbox: Mailbox, **options: Any) -> AsyncIterator[Mailbox]:
     loop = asyncio.get_running_loop()
+    over_tls: ssl.SSLContext | None = options.pop("over_tls", None)
 
     def session() -> SMTP:
         with warnings.catch_warnings():
