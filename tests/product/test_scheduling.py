@@ -49,7 +49,8 @@ WEEKLY = {
                 "data_queries": [
                     {
                         "name": "totals",
-                        "sql": "SELECT count(*) AS n, sum(realized_pnl) AS pnl FROM round_trips WHERE status = 'closed'",
+                        "sql": "SELECT count(*) AS n, sum(realized_pnl) AS pnl FROM round_trips "
+                        "WHERE status = 'closed'",
                     },
                     {
                         "name": "by_ticker",
@@ -290,11 +291,23 @@ async def mailed(
         yield client, policy["id"], box
 
 
-async def seen(condition: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(30):
-        while not (found := condition()):
-            await asyncio.sleep(0.01)
-    return found
+class Told(list[dict[str, Any]]):
+    """The notifications of a client, and a way to wait for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = asyncio.Event()
+
+    def append(self, message: dict[str, Any]) -> None:
+        super().append(message)
+        self.more.set()
+
+    async def first(self, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async with asyncio.timeout(30):
+            while not (found := [message["params"] for message in self if fits(message)]):
+                self.more.clear()
+                await self.more.wait()
+        return found[0]  # type: ignore[no-any-return]
 
 
 async def test_a_cancelled_call_ends_the_run_it_started(mailed: Any, backend: Callable[..., tuple[int, bytes]]) -> None:
@@ -308,12 +321,11 @@ async def test_a_cancelled_call_ends_the_run_it_started(mailed: Any, backend: Ca
     frame = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
     client.wire.send(orjson.dumps(frame))
 
+    run = {"status": "running"}
     async with asyncio.timeout(30):
-        while (past := (await client.call("get_pipeline_history", policy_id=policy_id, limit=1)))["structuredContent"][
-            "items"
-        ][0]["status"] == "running":
-            await asyncio.sleep(0.02)
-    (run,) = past["structuredContent"]["items"]
+        while run["status"] == "running":
+            past = await client.call("get_pipeline_history", policy_id=policy_id, limit=1)
+            (run,) = past["structuredContent"]["items"]
     assert (run["status"], [step["status"] for step in run["steps"]]) == ("cancelled", ["success", "cancelled"])
     assert re.match(r"The request that started it was cancelled by \S+\.$", run["error"])
     box.go.set()
@@ -324,12 +336,10 @@ async def test_progress_of_a_long_run_reaches_the_client(mailed: Any) -> None:
     arguments = {"policy_id": policy_id, "dry_run": False}
     params = {"name": "run_pipeline", "arguments": arguments, "_meta": {"progressToken": "run"}}
 
-    def told() -> list[dict[str, Any]]:
-        return [each["params"] for each in client.notifications if each["method"] == "notifications/progress"]
-
+    told = client.notifications = Told()
     running = asyncio.create_task(client.request("tools/call", params))
-    last = await seen(lambda: [one for one in told() if one["progress"] == 1])
-    assert last == [{"progressToken": "run", "progress": 1, "total": 2, "message": 'step "deliver"'}]
+    last = await told.first(lambda one: bool(one["params"].get("progress")))
+    assert last == {"progressToken": "run", "progress": 1, "total": 2, "message": 'step "deliver"'}
     box.go.set()
     answer = (await running)["result"]["structuredContent"]
     assert (answer["status"], answer["error"]) == ("success", None)
