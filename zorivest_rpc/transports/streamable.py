@@ -42,7 +42,7 @@ from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, Invalid
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
 from zorivest_rpc.transports.posts import PostChannel
-from zorivest_rpc.transports.sessions import LiveSession, SessionStore, TooManySessions
+from zorivest_rpc.transports.sessions import MOST_ASKED, LiveSession, SessionStore, TooManySessions
 from zorivest_rpc.transports.streams import ResumePoint, Stream, read_event_id
 
 __all__ = ["Refused", "Streamable", "with_cors"]
@@ -258,6 +258,9 @@ class Streamable:
     def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
         session = Session(principal=principal)
         session.headers = request.headers
+        if (asked := sum(map(len, session.asked))) > MOST_ASKED:
+            words = f"the X-MCP headers have {asked} characters and a session keeps {MOST_ASKED}; name toolsets instead"
+            raise Refused(400, ProtocolError(INVALID_REQUEST, words, id=id))
         session.check("initialize", id)
         channel = PostChannel(None, False)
         self._request(Conversation(session), session, id, "initialize", params, channel)
