@@ -26,6 +26,7 @@ from . import (
     accounts,
     audit,
     bars,
+    corporate_actions,
     costs,
     demo_books,
     demo_data,
@@ -47,6 +48,7 @@ from .pictures import Picture, prepare
 from .scheduling.tables import policies
 from .tables import accounts as account_table
 from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
+from .tables import corporate_actions as action_table
 from .tables import trades as trade_table
 
 __all__ = ["chart", "load", "load_into", "loaded", "main", "remove", "remove_from"]
@@ -192,6 +194,9 @@ def remove(conn: Connection) -> dict[str, Any]:
         .order_by(trade_table.c.time.desc(), trade_table.c.exec_id.desc())
     ).scalars()
     removed = 0
+    actions = conn.execute(select(action_table.c.id).where(action_table.c.source == SOURCE)).scalars()
+    for number in list(actions):
+        corporate_actions.delete(conn, number, _ACTOR)
     conn.execute(trade_plans.delete().where(trade_plans.c.source == SOURCE))
     for exec_id in list(ids):
         trades.delete(conn, exec_id, _ACTOR)

@@ -17,7 +17,8 @@ from sqlalchemy import text
 
 from tests.embedded.conftest import Caller
 from zorivest_rpc.cli.welcome import ASK
-from zorivest_rpc.embedded.analytics.round_trips import Execution, match
+from zorivest_rpc.embedded.analytics.positions import Execution
+from zorivest_rpc.embedded.analytics.round_trips import match
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.demo import main
 from zorivest_rpc.embedded.demo_books import bank_lines
