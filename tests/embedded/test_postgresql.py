@@ -32,6 +32,7 @@ from zorivest_rpc.embedded import (
     round_trip_store,
     summary,
     tax_profiles,
+    tax_reading,
     tax_store,
     trades,
 )
@@ -48,6 +49,7 @@ NOW = datetime(2026, 3, 18, 12, tzinfo=UTC)
 ALL = parse_period("all", NOW)
 PAGE = Page(500, 0)
 MINE = Scope(None, ALL)
+YEARS = {"start": date(2020, 1, 1), "end": NOW.date()}
 STORY = demo_data.tell(NOW.date())
 
 
@@ -126,9 +128,9 @@ READ: dict[str, Callable[[Connection], Any]] = {
         "net_change"
     ],
     "imports": lambda conn: [batch["imported"] for batch in import_store.batches(conn, PAGE)["items"]],
-    "open lots": tax_store.open_lots,
-    "closed lots": tax_store.closed_lots,
-    "wash sales": lambda conn: tax_store.wash_sales(conn, chained=True),
+    "open lots": lambda conn: sorted(tax_reading.open_lots(conn), key=lambda lot: lot.lot_id),
+    "closed lots": lambda conn: sorted(tax_reading.closed_lots(conn), key=lambda lot: lot.lot_id),
+    "wash sales": lambda conn: tax_reading.wash_chains(conn, tax_reading.wash_sales(conn, **YEARS)),
     "summary": lambda conn: {**summary._count(conn)["counters"]},
 }
 _CREATED = {"created_at"}  # the moment of the writing, which no two databases share
