@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,6 +67,19 @@ def test_a_key_that_cannot_be_one_of_an_embedded_journal_is_told_so() -> None:
     assert line.status == "fail"
     assert list(surroundings.api_key_form({"ZORIVEST_API_KEY": "sk-12345"}, embedded=False)) == []
     assert list(surroundings.api_key_form({}, embedded=True)) == []
+
+
+def test_a_port_chosen_for_the_backend_has_to_be_one_and_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        chosen = {"ZORIVEST_BACKEND_PORT": str(taken.getsockname()[1])}
+        (line,) = surroundings.backend_port(chosen, running=False)
+        assert (line.status, line.area) == ("fail", "backend")
+        assert list(surroundings.backend_port(chosen, running=True)) == []  # perhaps it is the backend itself
+    assert list(surroundings.backend_port(chosen, running=False)) == []
+    for wrong in ("x", "-1", "65536", "８"):
+        assert statuses(list(surroundings.backend_port({"ZORIVEST_BACKEND_PORT": wrong}, running=False))) == ["fail"]
+    for fine in ({}, {"ZORIVEST_BACKEND_PORT": "0"}):
+        assert list(surroundings.backend_port(fine, running=False)) == []
 
 
 def test_a_proxy_without_an_exception_for_this_machine_is_a_warning() -> None:

@@ -17,6 +17,7 @@ from . import web
 from .journal import Bootstrap, read_bootstrap
 from .line import Line, fail, ok, warn
 from .safekeeping import restore_step
+from .surroundings import backend_port
 from .web import Answer, ask, shown
 
 __all__ = ["embedded", "remote"]
@@ -36,6 +37,7 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
         except BackendStartError as error:
             yield fail("backend", str(error), f"Read {data / 'logs' / 'startup.log'}; the cause is in its last lines.")
             return
+    yield from backend_port(environ, running=located is not None)
     if located is None:
         yield _not_running(data)
     else:

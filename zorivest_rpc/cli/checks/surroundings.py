@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -13,7 +14,7 @@ from zorivest_rpc.config import OPTIONS
 
 from .line import Line, fail, ok, warn
 
-__all__ = ["api_key_form", "installation", "proxies", "transport", "variables"]
+__all__ = ["api_key_form", "backend_port", "installation", "proxies", "transport", "variables"]
 
 _OTHERS = ("ZORIVEST_API_KEY", "ZORIVEST_BACKEND_PORT", "ZORIVEST_GUI_PATH", "ZORIVEST_KEYRING")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -41,6 +42,26 @@ def api_key_form(environ: Mapping[str, str], *, embedded: bool) -> Iterator[Line
     elif embedded and (not key.startswith("zrv_sk_") or len(key) != 39):
         text = "ZORIVEST_API_KEY does not look like a key of an embedded journal (zrv_sk_ and 32 characters)"
         yield fail("key", text, "Copy it again, or unset the variable to use the stored key.")
+
+
+def backend_port(environ: Mapping[str, str], *, running: bool) -> Iterator[Line]:
+    """A port that was chosen for the embedded backend does not give way to another one, so it has to be free."""
+    text = environ.get("ZORIVEST_BACKEND_PORT", "")
+    if not text:
+        return
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        yield fail("variables", "ZORIVEST_BACKEND_PORT is not a port", "Set it to a number up to 65535, or unset it.")
+        return
+    if running or text == "0":
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        if sys.platform != "win32":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the backend itself does
+        try:
+            probe.bind(("127.0.0.1", int(text)))
+        except OSError as exc:
+            words = f"the backend is to listen on {text} (ZORIVEST_BACKEND_PORT), and cannot: {exc.strerror}"
+            yield fail("backend", words, "Unset the variable: then any free port will do.")
 
 
 def proxies(environ: Mapping[str, str], api_url: str | None) -> Iterator[Line]:
