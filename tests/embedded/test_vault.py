@@ -122,6 +122,19 @@ def test_without_argon2_keys_are_stretched_with_pbkdf2(monkeypatch: pytest.Monke
     assert len(kdf.derive("zrv_sk_x", b"0123456789abcdef")) == 32
 
 
+async def test_a_vault_whose_key_derivation_is_missing_is_refused_with_the_reason(
+    backend: Embedded, anybody: Caller, directory: DataDir, api_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(__import__("sys").modules, "argon2.low_level", None)
+        refused = await anybody.expect(500, "POST", "/auth/unlock", {"api_key": api_key})
+        assert refused["error"] == "argon2_missing"
+    await anybody.unlock(api_key)
+    directory.bootstrap.write_text(directory.bootstrap.read_text().replace('"argon2id"', '"rot13"'))
+    with pytest.raises(Corrupt, match="rot13"):
+        Vault.load(directory).unlock(api_key)
+
+
 def test_a_wrapped_key_opens_with_its_own_kek_only() -> None:
     dek, kek = bytes(range(32)), b"k" * 32
     wrapped = wrap_dek(dek, kek)

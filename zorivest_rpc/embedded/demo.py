@@ -302,7 +302,8 @@ def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
     except (ZorivestError, OSError, http.client.HTTPException) as exc:
         print(f"zorivest-rpc demo: {exc}", file=sys.stderr)
         return 1
-    print(f"{answer['status'].replace('_', ' ')}: {answer['trades']} trades")
+    more = f", {answer['bank_lines']} bank lines, {answer['policies']} policies" if "bank_lines" in answer else ""
+    print(f"{answer['status'].replace('_', ' ')}: {answer['trades']} trades{more}")
     return 0
 
 

@@ -183,7 +183,7 @@ class Vault:
         if entry is None:
             raise Unauthorized("invalid_api_key", "No such API key.")
         self.check(entry, now)
-        kek = self._content.kdf.derive(api_key, base64.b64decode(entry.salt_b64))
+        kek = self._derive(api_key, base64.b64decode(entry.salt_b64))
         dek = unwrap_dek(entry.wrapped_dek or "", kek)
         if dek is None:
             raise Unauthorized("invalid_api_key", "The API key does not open this database.")
@@ -200,7 +200,7 @@ class Vault:
         """The database key (slow); 401 if there is no passphrase or this is not it, and nothing tells which."""
         held = self._content.passphrase
         salt = base64.b64decode(held.salt_b64) if held is not None else new_salt()
-        kek = self._content.kdf.derive(_normal(passphrase), salt)
+        kek = self._derive(_normal(passphrase), salt)
         dek = unwrap_dek(held.wrapped_dek, kek) if held is not None else None
         if dek is None or held is None:
             raise Unauthorized("invalid_passphrase", "This is not the passphrase of this journal.")
@@ -215,7 +215,7 @@ class Vault:
         if len(text) < SHORTEST:
             raise Invalid({"passphrase": [f"must have at least {SHORTEST} characters"]})
         salt = new_salt()
-        wrapped = wrap_dek(dek, self._content.kdf.derive(text, salt))
+        wrapped = wrap_dek(dek, self._derive(text, salt))
         held = Passphrase(base64.b64encode(salt).decode(), wrapped, datetime.now(UTC))
         self._replace_passphrase(held)
         return held
@@ -279,7 +279,7 @@ class Vault:
             role=role.label,
             lookup_sha256=fingerprint(api_key),
             salt_b64=base64.b64encode(salt).decode(),
-            wrapped_dek=wrap_dek(dek, self._content.kdf.derive(api_key, salt)),
+            wrapped_dek=wrap_dek(dek, self._derive(api_key, salt)),
             mask=mask(api_key),
             created_at=datetime.now(UTC),
             expires_at=expires_at,
@@ -288,6 +288,16 @@ class Vault:
             self._content.keys.append(entry)
             self._write()
         return entry
+
+    def _derive(self, secret: str, salt: bytes) -> bytes:
+        try:
+            return self._content.kdf.derive(secret, salt)
+        except ImportError:
+            raise Corrupt(
+                "argon2_missing", "The keys are stretched with Argon2, and argon2-cffi is not here."
+            ) from None
+        except ValueError as exc:
+            raise Corrupt("bootstrap_corrupt", f"{self._directory.bootstrap}: {exc}") from None
 
     def _find(self, api_key: str) -> KeyEntry | None:
         """Every entry is compared, in constant time: neither a key's place nor a near miss shows in the duration."""
