@@ -65,6 +65,20 @@ async def test_the_served_schema_is_valid_and_accepts_what_is_accepted(
         jsonschema.Draft202012Validator.check_schema(one["params_schema"])
 
 
+def fetch(**changes: Any) -> dict[str, Any]:
+    return step("f", "fetch", {"provider": "local", "data_type": "quote", **changes})
+
+
+def twice(kind: str, field: str) -> dict[str, Any]:
+    return step("q", kind, {field: [{"name": "same", "sql": "SELECT 1"}, {"name": "same", "sql": "SELECT 2"}]})
+
+
+def unknown_section() -> dict[str, Any]:
+    spec = {"title": "x", "sections": [{"type": "data_table", "query": "nothing"}]}
+    queries = [{"name": "something", "sql": "SELECT 1"}]
+    return step("r", "store_report", {"report_name": "x", "spec": spec, "data_queries": queries})
+
+
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"schema_version": 3}, "schema_version", "3"),
     ({"name": " "}, "name", "match"),
@@ -116,6 +130,23 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"steps": [step("p", "render", {"template_source": "{% if %}"})]}, "template_source", "template"),
     ({"steps": [step("f", "transform", {"target_table": "trades"})]}, "target_table", "trades"),
+    ({"steps": [fetch(provider="nobody")]}, "steps.0.params.provider", "local"),
+    ({"steps": [fetch(criteria={"since": {"type": "relative", "offset": "soon"}})]}, "criteria.since.offset", "match"),
+    ({"steps": [fetch(criteria={"since": {"type": "relative"}})]}, "criteria.since", "offset"),
+    ({"steps": [fetch(criteria={"since": {"type": "magic"}})]}, "criteria.since.type", "magic"),
+    ({"steps": [fetch(criteria={"tickers": {"type": "db_query"}})]}, "criteria.tickers", "sql"),
+    (
+        {"steps": [fetch(criteria={"tickers": {"type": "db_query", "sql": "SELECT value FROM settings"}})]},
+        "criteria.tickers.sql",
+        "not allowed",
+    ),
+    (
+        {"steps": [fetch(), step("t", "transform", {"target_table": "market_quotes", "source_step_id": "nobody"})]},
+        "steps.1.params.source_step_id",
+        "not an earlier step",
+    ),
+    ({"steps": [twice("query", "queries")]}, "steps.0.params.queries.1.name", "two queries"),
+    ({"steps": [unknown_section()]}, "steps.0.params.spec.sections.0.query", 'no query "nothing"'),
     ({"metadata": {"author": "password: hunter22"}}, "metadata.author", "credential"),
     (
         {"steps": [step("f", "fetch", {"provider": "x", "data_type": "quote", "criteria": {"api_key": "abc"}})]},
