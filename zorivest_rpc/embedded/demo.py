@@ -25,6 +25,7 @@ from .analytics.excursion import Bar
 from .backend import Embedded
 from .demo_data import SOURCE, SYNTHETIC, Story
 from .pictures import Picture, prepare
+from .scheduling import demo_policies
 from .tables import accounts as account_table
 from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
 from .tables import trades as trade_table
@@ -63,6 +64,7 @@ def load(conn: Connection, story: Story, picture: Picture, now: datetime) -> dic
         trades.insert(conn, draft, actor=_ACTOR, auto_create=False)
     expiry.settle(conn, now)
     _write_about(conn, story, picture)
+    demo_policies.add(conn, now)
     return {"status": "loaded", "trades": loaded(conn), "bars": stored, "accounts": len(demo_data.ACCOUNTS)}
 
 
@@ -164,6 +166,7 @@ def remove(conn: Connection) -> dict[str, Any]:
     ).scalars()
     removed = 0
     conn.execute(trade_plans.delete().where(trade_plans.c.source == SOURCE))
+    demo_policies.drop(conn)
     for exec_id in list(ids):
         trades.delete(conn, exec_id, _ACTOR)
         removed += 1

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded import paths
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
@@ -615,7 +616,7 @@ async def test_a_file_delivery_that_is_cut_off_can_be_made_by_the_next_run(
 ) -> None:
     begun, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
-    write = send.write_private
+    write = paths.write_private
 
     def slow(path: Path, data: bytes) -> None:
         loop.call_soon_threadsafe(begun.set)
@@ -662,7 +663,11 @@ async def test_a_report_about_tax_lots_finds_them_in_step_with_the_trades(
 ) -> None:
     policy = await create_approved(query("SELECT count(*) AS n, sum(quantity) AS q FROM tax_lots"), *SHOWN)
     for number, action in enumerate(("BOT", "BOT", "SLD")):
-        trade = {"exec_id": f"T{number}", "time": f"2025-03-0{number + 1}T15:00:00Z", "instrument": "AAPL STK"}
+        trade: dict[str, Any] = {
+            "exec_id": f"T{number}",
+            "time": f"2025-03-0{number + 1}T15:00:00Z",
+            "instrument": "AAPL STK",
+        }
         trade |= {"action": action, "quantity": 10, "price": 100, "account_id": "MAIN"}
         await admin.expect(201, "POST", "/trades", trade)
         done = await run(admin, policy, dry_run=True)
