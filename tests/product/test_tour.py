@@ -260,7 +260,7 @@ async def test_every_tool_does_real_work_or_says_honestly_why_not(stdio: Stdio, 
     # scheduling
     policy = await works("create_policy", policy_json=POLICY)
     policy_id = policy["id"]
-    assert [each["id"] for each in (await works("list_policies"))["policies"]] == [policy_id]
+    assert policy_id in [each["id"] for each in (await works("list_policies"))["policies"]]
     await says("run_pipeline", "zorivest-rpc approve", policy_id=policy_id)
     assert (await works("preview_report", policy_id=policy_id))["dry_run"] is True
     await works("update_policy_schedule", policy_id=policy_id, cron_expression="0 9 * * 1")
