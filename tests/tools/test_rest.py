@@ -22,7 +22,8 @@ from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
 from zorivest_rpc.tools.files import ImportRoots
-from zorivest_rpc.tools.rest import RECEIPT_KEY, rest_handler
+from zorivest_rpc.tools.receipt import RECEIPT_KEY
+from zorivest_rpc.tools.rest import rest_handler
 
 SPECS = {spec.name: spec for spec in load().tools}
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "requests.json").read_bytes())

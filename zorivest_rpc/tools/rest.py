@@ -33,14 +33,14 @@ from zorivest_rpc.errors import (
 from zorivest_rpc.modes.present import fill, structured
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
+from zorivest_rpc.tools.receipt import RECEIPT_KEY, lost, receipt
 
-__all__ = ["RECEIPT_KEY", "BackendFor", "Shape", "rest_handler"]
+__all__ = ["BackendFor", "Shape", "rest_handler"]
 
 BackendFor: TypeAlias = Callable[[Call], Backend]
 Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
 """What of a payload this call's client is shown."""
 
-RECEIPT_KEY: Final = "com.zorivest/receipt"
 _GLANCE: Final = 0.2  # seconds between two looks at how far an import has come
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
 _IMPORTS: Final = "/import/progress/{key}"
@@ -109,7 +109,7 @@ def rest_handler(
         outcome = give(shown)
         if writes:
             of = "" if tenant is None else tenant(call)
-            outcome.meta = {RECEIPT_KEY: _receipt(spec, plan.route, path, reply, backend, of, key)}
+            outcome.meta = {RECEIPT_KEY: receipt(spec, plan.route.method, path, reply, backend, of, key)}
         return outcome
 
     return handler
@@ -279,22 +279,4 @@ def _explained(spec: ToolSpec, arguments: Mapping[str, Json], error: BackendErro
 def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
     if spec.reads_only:
         return BackendUnreachable(f"{error.text.partition(' Whether')[0]} Nothing was changed; it may be called again.")
-    check = f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
-    return OutcomeUnknown(f"{error.text} {check}", next=check)
-
-
-def _receipt(
-    spec: ToolSpec, route: Route, path: str, reply: Reply, backend: Backend, tenant: str, key: str | None
-) -> dict[str, Json]:
-    """What a write leaves behind for whoever has to account for it."""
-    receipt: dict[str, Json] = {
-        "changed": f"{route.method} {path}",
-        "status": reply.status,
-        "backend": backend.base_url,
-        "guard": "checked" if spec.guarded else "exempt",
-        "idempotency_key": key,
-        "request_id": reply.request_id,
-    }
-    if tenant:
-        receipt["tenant"] = tenant
-    return receipt
+    return lost(spec, error)
