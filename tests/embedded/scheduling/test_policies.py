@@ -166,6 +166,30 @@ async def test_what_is_wrong_is_told_with_its_place(engine: Scheduling, admin: C
     assert (await admin.get(POLICIES))["total"] == 0
 
 
+@pytest.mark.parametrize("as_text", [True, False])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        *(("[" * depth + "]" * depth, "levels deep") for depth in (40, 300, 900)),
+        *(('{"a":' * depth + "1" + "}" * depth, "levels deep") for depth in (40, 300, 900)),
+        ("1" + "0" * 30, "too large"),
+        ("-1" + "0" * 30, "too large"),
+        ("1e400", "too large"),
+    ],
+)
+async def test_what_no_answer_could_carry_is_not_stored(
+    engine: Scheduling, admin: Caller, value: str, problem: str, as_text: bool
+) -> None:
+    params = f'{{"provider":"local","data_type":"quote","criteria":{{"a":{value}}}}}'
+    text = '{"name":"x","trigger":{"cron_expression":"0 8 * * *"},"steps":[{"id":"f","type":"fetch","params":%s}]}'
+    policy = text % params
+    body = f'{{"policy_json":{json.dumps(policy) if as_text else policy}}}'
+    headers = {"Content-Type": "application/json"}
+    answer = await admin.expect(422, "POST", POLICIES, data=body, headers=headers)
+    assert problem in str(answer) or "JSON" in str(answer)
+    assert (await admin.get(POLICIES))["policies"] == []
+
+
 async def test_all_problems_are_told_together(engine: Scheduling, admin: Caller) -> None:
     wrong = document(query("DELETE FROM trades"), RENDER, cron="99 * * * *", timezone="Nowhere")
     answer = await admin.expect(422, "POST", POLICIES, {"policy_json": wrong})

@@ -164,6 +164,7 @@ ESCAPES = [
     "SELECT * FROM pragma_function_list",
     "SELECT * FROM main.trades",
     "SELECT * FROM market_providers",
+    "SELECT details_json FROM audit_log",
     "SELECT * FROM broker_configs",
     "SELECT * FROM schema_migrations",
     # writing in disguise

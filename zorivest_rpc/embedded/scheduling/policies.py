@@ -18,7 +18,7 @@ from .cron import next_firing
 from .document import content_hash
 from .tables import policies
 
-__all__ = ["approve", "create", "every", "find", "insert", "remove", "replace", "view"]
+__all__ = ["approve", "create", "every", "find", "remove", "replace", "view"]
 
 Row = Mapping[str, Any]
 
@@ -71,14 +71,8 @@ def create(conn: Connection, document: dict[str, Any], actor: str, now: datetime
     policy_id = str(uuid.uuid4())
     if not spend_policy(conn, actor, policy_id, document["name"], now):
         raise TooMany("policy_limit", f"At most {POLICIES_PER_DAY} policies can be created within 24 hours.")
-    return insert(conn, document, now, policy_id)
-
-
-def insert(conn: Connection, document: dict[str, Any], now: datetime, policy_id: str | None = None) -> Row:
-    """A policy that waits for its approval."""
-    chosen = policy_id or str(uuid.uuid4())
-    conn.execute(policies.insert().values(id=chosen, created_at=now, **_columns(document)))
-    return find(conn, chosen)
+    conn.execute(policies.insert().values(id=policy_id, created_at=now, **_columns(document)))
+    return find(conn, policy_id)
 
 
 def replace(conn: Connection, policy_id: str, document: dict[str, Any], actor: str, now: datetime) -> Row:

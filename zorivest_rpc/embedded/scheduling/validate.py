@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,8 @@ __all__ = ["validate"]
 
 _LARGEST = 100_000
 _MOST_ERRORS = 50
+_DEEPEST = 32
+_LARGEST_NUMBER = 2**53
 _AMOUNTS = {
     "maxLength": "must have at most {} characters",
     "minLength": "must have at least {} characters",
@@ -56,6 +59,8 @@ async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[s
     """The document's normal form; 422 lists everything that is wrong."""
     if not isinstance(document, dict):
         raise _invalid([("policy_json", "must be an object")])
+    if problem := _shape_error(document):
+        raise _invalid([("policy_json", problem)])
     policy: dict[str, Any] = plain(document)
     errors = [*_text_errors(policy, ""), *_schema_errors(policy)]
     if not errors:
@@ -65,6 +70,24 @@ async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[s
     if errors:
         raise _invalid(errors)
     return policy
+
+
+def _shape_error(document: Any) -> str | None:
+    """What no schema catches and no answer could carry: endless nesting, numbers that JSON readers disagree on."""
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        following: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                following += value.values()
+            elif isinstance(value, list):
+                following += value
+            elif isinstance(value, (int, float, Decimal)) and not abs(value) <= _LARGEST_NUMBER:
+                return "holds a number that is too large"
+        level = following
+        if not level:
+            return None
+    return f"is nested more than {_DEEPEST} levels deep"
 
 
 @cache
