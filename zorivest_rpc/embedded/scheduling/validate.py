@@ -82,7 +82,7 @@ def _shape_error(document: Any) -> str | None:
                 following += value.values()
             elif isinstance(value, list):
                 following += value
-            elif isinstance(value, (int, float, Decimal)) and not abs(value) <= _LARGEST_NUMBER:
+            elif isinstance(value, (int, float, Decimal)) and not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER:
                 return "holds a number that is too large"
         level = following
         if not level:
