@@ -201,6 +201,12 @@ async def test_retries_back_off_and_count(
     done = await run(admin, await create_approved(bad))
     assert (done["status"], done["steps"][0]["attempt"]) == ("failed", 3)
     assert engine.pauses == [2.0, 4.0]  # type: ignore[attr-defined]
+    longest = {"max_attempts": 10, "backoff_factor": 10, "jitter": True}
+    await run(admin, await create_approved({**bad, "retry": longest}, name="Patient"))
+    patient = engine.pauses[2:]  # type: ignore[attr-defined]
+    assert len(patient) == 9
+    assert all(0.5 * 10**number <= pause <= 1.5 * 10**number for number, pause in enumerate(patient[:3], 1))
+    assert patient[4:] == [3600.0] * 5  # not three years
 
 
 async def test_a_retry_that_succeeds_leaves_no_error(
