@@ -110,7 +110,7 @@ class Journal:
             self._backend_for,
             Metrics(network_bound=network, started=self.started),
             confirm=settings.confirm,
-            roots=ImportRoots(roots),
+            roots=ImportRoots(roots, private=settings.data_dir),
             seen=self._guard_seen,
             desktop=bool(settings.api_url),
         )

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from tests.embedded.scheduling.mailbox import Mailbox, serve
-from tests.product.conftest import Connect, text_of
+from tests.product.conftest import Connect, refusal_of, text_of
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import routes
 from zorivest_rpc.embedded.locate import Located, find, find_or_start, stored_key
@@ -272,6 +272,17 @@ async def test_no_tool_and_no_request_of_a_tool_approves(
     assert backend("PATCH", f"{path}/schedule", {"approved": True, "enabled": True})[0] in (200, 422)
     assert json.loads(backend("GET", path)[1])["approved"] is False
     assert "waits for a person's approval" in text_of(await client.call("run_pipeline", policy_id=policy["id"]))
+
+
+async def test_no_tool_reads_the_token_of_an_approval(connect: Connect, data_dir: Path) -> None:
+    token = (data_dir / "approval.token").read_text().strip()
+    for root in (data_dir, data_dir.parent):
+        client = await connect("claude-code", "--import-root", str(root))
+        await client.call("list_policies")  # the backend answers: what is refused below is refused by the server
+        for tool in ("import_broker_csv", "import_bank_statement", "import_broker_pdf"):
+            result = await client.call(tool, file_path=str(data_dir / "approval.token"), account_id="X")
+            assert refusal_of(result)["code"] == "file_outside_roots"
+            assert token[:16] not in str(result)
 
 
 @pytest.fixture

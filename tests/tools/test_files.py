@@ -31,6 +31,19 @@ def refused(roots: ImportRoots, path: str) -> str:
     return error.value.code
 
 
+def test_the_journal_s_own_directory_is_opened_by_no_directory_around_it(tmp_path: Path, root: Path) -> None:
+    token = tmp_path / "approval.token"
+    token.write_text("apt_secret")
+    (tmp_path / "link.csv").symlink_to(token)
+    (root / "link.csv").symlink_to(token)
+    around = ImportRoots([str(tmp_path.parent), str(tmp_path), str(root)], private=str(tmp_path))
+    for path in (str(token), "approval.token", "link.csv", str(root / "link.csv"), f"{tmp_path.name}/approval.token"):
+        assert refused(around, path) in ("file_outside_roots", "file_not_found")
+    assert around.read("trades.csv").data == b"a,b\r\n"
+    assert around.read(str(root / "2026" / "q1.csv")).data == b"q1"
+    assert ImportRoots([str(tmp_path.parent)], private=str(root)).read(str(tmp_path / "secret.csv")).data == b"secret"
+
+
 def test_a_file_below_a_root_is_read_by_its_full_or_relative_name(root: Path) -> None:
     roots = ImportRoots([str(root)])
     assert roots.read(str(root / "trades.csv")).data == b"a,b\r\n"

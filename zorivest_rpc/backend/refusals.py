@@ -12,7 +12,7 @@ from zorivest_rpc.protocol.jsonrpc import Json
 
 __all__ = ["is_ours", "refusal", "session_is_gone", "unknown_route"]
 
-_SECRET = re.compile(r"(zrv_sk_|tok_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
+_SECRET = re.compile(r"(zrv_sk_|tok_|apt_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 600
 _MOST_FIELDS = 12
 _NO_ROUTE = frozenset(("route_not_found", "method_not_allowed"))

@@ -20,7 +20,7 @@ _VALUE = r"(?:\"[^\"]*\"?|'[^']*'?|(?!\[redacted\])[^\s\"'&,;}]+)"
 # The order matters: whole credentials before the fragments that other patterns would leave of them.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"zrv_sk_[A-Za-z0-9_\-]+"), f"zrv_sk_{HIDDEN}"),
-    (re.compile(r"\b(?:tok|ctk)_[A-Za-z0-9_\-]{8,}"), HIDDEN),
+    (re.compile(r"\b(?:tok|ctk|apt)_[A-Za-z0-9_\-]{8,}"), HIDDEN),
     (re.compile(r"ENC:[A-Za-z0-9_\-=+/]+"), f"ENC:{HIDDEN}"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=\-]+"), rf"\1 {HIDDEN}"),
     (

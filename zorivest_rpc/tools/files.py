@@ -1,7 +1,8 @@
 """Files that a tool may read: below the directories that the operator allowed, and nothing else.
 
 The name is resolved first, through every link, and judged then; what was opened is judged again, because a directory
-can be exchanged in between. Whether something exists outside the allowed directories is not told."""
+can be exchanged in between. Whether something exists outside the allowed directories is not told. The journal's own
+directory holds keys and tokens: an allowed directory around it does not open it, one inside it does."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ class LocalFile(msgspec.Struct, frozen=True):
 class ImportRoots:
     """The allowed directories and the size limit. Reading blocks, so it belongs on a thread."""
 
-    def __init__(self, roots: Iterable[str], limit: int = 50 * 1024 * 1024) -> None:
+    def __init__(self, roots: Iterable[str], limit: int = 50 * 1024 * 1024, private: str | None = None) -> None:
         self.roots = tuple(os.path.realpath(os.path.expanduser(root)) for root in roots)
+        self._private = None if private is None else os.path.realpath(os.path.expanduser(private))
         self._limit = limit
 
     def read(self, path: str) -> LocalFile:
@@ -63,13 +65,8 @@ class ImportRoots:
         return next((real for real in allowed if os.path.lexists(real)), allowed[0] if allowed else None)
 
     def _below(self, real: str) -> bool:
-        for root in self.roots:
-            try:
-                if real != root and os.path.commonpath((root, real)) == root:
-                    return True
-            except ValueError:  # another drive
-                continue
-        return False
+        private = self._private is not None and _inside(real, self._private)
+        return any(_inside(real, root) and (not private or _inside(root, self._private or "")) for root in self.roots)
 
     def _contents(self, handle: int, real: str, path: str) -> bytes:
         facts = os.fstat(handle)
@@ -120,3 +117,11 @@ class ImportRoots:
             code="file_too_large",
             next="Split the file.",
         )
+
+
+def _inside(path: str, directory: str) -> bool:
+    """Both are real paths; a directory is not inside itself."""
+    try:
+        return path != directory and os.path.commonpath((directory, path)) == directory
+    except ValueError:  # another drive
+        return False

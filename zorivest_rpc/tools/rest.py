@@ -43,6 +43,7 @@ Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
 
 _GLANCE: Final = 0.2  # seconds between two looks at how far an import has come
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
+_LAST_WORD: Final = 1.0  # seconds, for a call that is over already
 _IMPORTS: Final = "/import/progress/{key}"
 _BASE64_LIMIT: Final = 10 * 1024 * 1024
 _OCTETS: Final = "application/octet-stream"
@@ -68,7 +69,6 @@ def rest_handler(
     timeout = _PATIENT if waits else None
     # A read that reaches nobody else may be asked twice whatever its method; others only if they are a GET.
     repeatable = True if hints.read_only_hint and not hints.open_world_hint else None
-    telling: set[asyncio.Task[None]] = set()  # held, because a loop holds its tasks only weakly
 
     async def handler(call: Call) -> Outcome:
         arguments = {**constant, **call.arguments}
@@ -96,7 +96,7 @@ def rest_handler(
             if watched is not None and key is not None and call.wire.progress_token is not None:
                 asking = _told(call, backend, watched.format(key=key), asking)
             if spec.progress is not None and key is not None:
-                asking = _withdrawn(backend, spec.progress.format(key=key), asking, telling)
+                asking = _withdrawn(backend, spec.progress.format(key=key), asking)
             reply = await asking
         except BackendError as error:
             raise _explained(spec, arguments, error) from None
@@ -140,22 +140,14 @@ async def _watch(call: Call, backend: Backend, where: str) -> None:
             call.progress(state["done"], state["total"], words)
 
 
-async def _withdrawn(
-    backend: Backend, where: str, asking: Coroutine[Any, Any, Reply], telling: set[asyncio.Task[None]]
-) -> Reply:
+async def _withdrawn(backend: Backend, where: str, asking: Coroutine[Any, Any, Reply]) -> Reply:
     """The reply; a call that is cancelled meanwhile takes what it started with it."""
     try:
         return await asking
     except asyncio.CancelledError:
-        task = asyncio.get_running_loop().create_task(_tell(backend, f"{where}/cancel"))
-        telling.add(task)
-        task.add_done_callback(telling.discard)
+        with suppress(ToolError):  # nobody is left to hear about it; the run's own history says how it ended
+            await backend.ask("POST", f"{where}/cancel", timeout=_LAST_WORD)
         raise
-
-
-async def _tell(backend: Backend, path: str) -> None:
-    with suppress(ToolError):  # nobody is left to hear about it; the run's own history says how it ended
-        await backend.ask("POST", path, timeout=_GLANCE * 50)
 
 
 class _Plan:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -107,3 +108,52 @@ def test_firings_are_later_than_asked_and_strictly_in_order(expression: str, zon
     # asking again from any point between two firings gives the same next one
     between = found[5] + (found[6] - found[5]) / 2
     assert next_firing(expression, zone, between - timedelta(microseconds=between.microsecond)) == found[6]
+
+
+ZONES = (
+    *("America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Asia/Beirut"),
+    *("Africa/Casablanca", "Antarctica/Troll", "America/St_Johns", "Asia/Kolkata", "Pacific/Apia", "Europe/Dublin"),
+    *("Asia/Tehran", "America/Havana", "Pacific/Chatham", "UTC"),
+)
+
+
+def told_by_the_clock(minute: int, hour: int, zone: str, day: date) -> datetime:
+    """When a job at a fixed time of a day has to run: at that time, the first time it comes, or when the gap that
+    swallowed it ends; found by looking at every minute that passes and not by arithmetic on offsets."""
+    moment = datetime.combine(day, time(), UTC) - timedelta(hours=16)
+    for _ in range(60 * 60):
+        local = moment.astimezone(ZoneInfo(zone))
+        if (local.date(), local.hour, local.minute) >= (day, hour, minute):
+            return moment
+        moment += timedelta(minutes=1)
+    raise AssertionError("the day never came")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_around_every_change_of_the_clocks_a_fixed_time_runs_once_a_day(zone: str) -> None:
+    """The days before, of and after each change of one year, at times inside and beside it."""
+    changes = []
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    while moment.year == 2026:
+        following = moment + timedelta(hours=1)
+        if moment.astimezone(ZoneInfo(zone)).utcoffset() != following.astimezone(ZoneInfo(zone)).utcoffset():
+            changes.append(following.astimezone(ZoneInfo(zone)).date())
+        moment = following
+    for change in changes or [date(2026, 3, 29)]:
+        for hour, minute in ((0, 0), (0, 30), (1, 0), (1, 30), (1, 59), (2, 0), (2, 15), (2, 30), (3, 0), (23, 45)):
+            days = [change + timedelta(days=offset) for offset in (-1, 0, 1)]
+            expected = [told_by_the_clock(minute, hour, zone, day) for day in days]
+            start = expected[0] - timedelta(minutes=1)
+            assert list(islice(firings(f"{minute} {hour} * * *", zone, start), 3)) == expected, (zone, change, hour)
+
+
+def test_a_zone_of_half_an_hour_in_autumn_and_a_day_that_never_was() -> None:
+    # Lord Howe Island, 2026-04-05: 02:00 (+11) is 01:30 (+10:30); 01:45 comes at 14:45 and at 15:15 UTC
+    assert first("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T00:00", 2) == ["2026-04-04 14:45", "2026-04-05 15:15"]
+    assert first("*/15 * * * *", "Australia/Lord_Howe", "2026-04-04T14:30", 5) == [
+        *("2026-04-04 14:45", "2026-04-04 15:00", "2026-04-04 15:15", "2026-04-04 15:30", "2026-04-04 15:45"),
+    ]
+    # Samoa left out the 30th of December 2011; what was due on it runs when the 31st begins
+    assert first("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00") == [
+        *("2011-12-29 22:00", "2011-12-30 10:00", "2011-12-30 22:00"),
+    ]

@@ -68,7 +68,6 @@ async def test_what_cannot_be_answered_is_said_plainly(
     cases = [
         (fetch("auto", "quote", tickers=["AAPL"]), "every provider answered badly"),
         (fetch("finnhub", "quote", tickers=["AAPL"]), "Finnhub"),
-        (fetch("nobody", "quote", tickers=["AAPL"]), 'No market-data provider "nobody"'),
         (fetch("auto", "quote"), "no tickers"),
         (fetch("auto", "quote", tickers=["???"]), "not a ticker"),
         (fetch("auto", "ohlcv", tickers=["AAPL"], interval="7s"), "not an interval"),

@@ -65,6 +65,20 @@ async def test_the_served_schema_is_valid_and_accepts_what_is_accepted(
         jsonschema.Draft202012Validator.check_schema(one["params_schema"])
 
 
+def fetch(**changes: Any) -> dict[str, Any]:
+    return step("f", "fetch", {"provider": "local", "data_type": "quote", **changes})
+
+
+def twice(kind: str, field: str) -> dict[str, Any]:
+    return step("q", kind, {field: [{"name": "same", "sql": "SELECT 1"}, {"name": "same", "sql": "SELECT 2"}]})
+
+
+def unknown_section() -> dict[str, Any]:
+    spec = {"title": "x", "sections": [{"type": "data_table", "query": "nothing"}]}
+    queries = [{"name": "something", "sql": "SELECT 1"}]
+    return step("r", "store_report", {"report_name": "x", "spec": spec, "data_queries": queries})
+
+
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"schema_version": 3}, "schema_version", "3"),
     ({"name": " "}, "name", "match"),
@@ -116,6 +130,23 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"steps": [step("p", "render", {"template_source": "{% if %}"})]}, "template_source", "template"),
     ({"steps": [step("f", "transform", {"target_table": "trades"})]}, "target_table", "trades"),
+    ({"steps": [fetch(provider="nobody")]}, "steps.0.params.provider", "local"),
+    ({"steps": [fetch(criteria={"since": {"type": "relative", "offset": "soon"}})]}, "criteria.since.offset", "match"),
+    ({"steps": [fetch(criteria={"since": {"type": "relative"}})]}, "criteria.since", "offset"),
+    ({"steps": [fetch(criteria={"since": {"type": "magic"}})]}, "criteria.since.type", "magic"),
+    ({"steps": [fetch(criteria={"tickers": {"type": "db_query"}})]}, "criteria.tickers", "sql"),
+    (
+        {"steps": [fetch(criteria={"tickers": {"type": "db_query", "sql": "SELECT value FROM settings"}})]},
+        "criteria.tickers.sql",
+        "not allowed",
+    ),
+    (
+        {"steps": [fetch(), step("t", "transform", {"target_table": "market_quotes", "source_step_id": "nobody"})]},
+        "steps.1.params.source_step_id",
+        "not an earlier step",
+    ),
+    ({"steps": [twice("query", "queries")]}, "steps.0.params.queries.1.name", "two queries"),
+    ({"steps": [unknown_section()]}, "steps.0.params.spec.sections.0.query", 'no query "nothing"'),
     ({"metadata": {"author": "password: hunter22"}}, "metadata.author", "credential"),
     (
         {"steps": [step("f", "fetch", {"provider": "x", "data_type": "quote", "criteria": {"api_key": "abc"}})]},
@@ -133,6 +164,30 @@ async def test_what_is_wrong_is_told_with_its_place(engine: Scheduling, admin: C
         errors = answer["detail"]["validation_errors"]
         assert any(field in error["field"] and word in error["message"] for error in errors), (change, errors)
     assert (await admin.get(POLICIES))["total"] == 0
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        *(("[" * depth + "]" * depth, "levels deep") for depth in (40, 300, 900)),
+        *(('{"a":' * depth + "1" + "}" * depth, "levels deep") for depth in (40, 300, 900)),
+        ("1" + "0" * 30, "too large"),
+        ("-1" + "0" * 30, "too large"),
+        ("1e400", "too large"),
+    ],
+)
+async def test_what_no_answer_could_carry_is_not_stored(
+    engine: Scheduling, admin: Caller, value: str, problem: str, as_text: bool
+) -> None:
+    params = f'{{"provider":"local","data_type":"quote","criteria":{{"a":{value}}}}}'
+    text = '{"name":"x","trigger":{"cron_expression":"0 8 * * *"},"steps":[{"id":"f","type":"fetch","params":%s}]}'
+    policy = text % params
+    body = f'{{"policy_json":{json.dumps(policy) if as_text else policy}}}'
+    headers = {"Content-Type": "application/json"}
+    answer = await admin.expect(422, "POST", POLICIES, data=body, headers=headers)
+    assert problem in str(answer) or "JSON" in str(answer)
+    assert (await admin.get(POLICIES))["policies"] == []
 
 
 async def test_all_problems_are_told_together(engine: Scheduling, admin: Caller) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded import paths
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling import engine as engine_module
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, Outcome, StepFailed, StepType
-from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES
+from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES, send
 from zorivest_rpc.embedded.scheduling.tables import (
     pipeline_runs,
     pipeline_state,
@@ -172,10 +176,10 @@ async def test_a_step_is_skipped_when_its_condition_holds(create: Create, admin:
 
 
 async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: Create, admin: Caller) -> None:
-    bad = step("bad", "fetch", {"provider": "nowhere", "data_type": "quote"})
+    bad = step("bad", "fetch", {"provider": "auto", "data_type": "fundamentals"})
     strict = await run(admin, await create_approved(bad, query("SELECT 1"), name="Strict"))
     assert strict["status"] == "failed"
-    assert 'Step "bad" failed: No market-data provider "nowhere"' in strict["error"]
+    assert 'Step "bad" failed: No provider serves fundamentals' in strict["error"]
     assert [one["status"] for one in strict["steps"]] == ["failed", "skipped"]
     for name, change in (("A", {"on_error": "log_and_continue"}), ("B", {"required": False})):
         lenient = await run(admin, await create_approved({**bad, **change}, query("SELECT 1"), name=name))
@@ -193,10 +197,16 @@ async def test_retries_back_off_and_count(
     assert engine._open is not None
     monkeypatch.setattr(engine._open, "fetch", never)
     retry = {"max_attempts": 3, "backoff_factor": 2, "jitter": False}
-    bad = step("bad", "fetch", {"provider": "x", "data_type": "quote"}, on_error="retry_then_fail", retry=retry)
+    bad = step("bad", "fetch", {"provider": "yahoo", "data_type": "quote"}, on_error="retry_then_fail", retry=retry)
     done = await run(admin, await create_approved(bad))
     assert (done["status"], done["steps"][0]["attempt"]) == ("failed", 3)
     assert engine.pauses == [2.0, 4.0]  # type: ignore[attr-defined]
+    longest = {"max_attempts": 10, "backoff_factor": 10, "jitter": True}
+    await run(admin, await create_approved({**bad, "retry": longest}, name="Patient"))
+    patient = engine.pauses[2:]  # type: ignore[attr-defined]
+    assert len(patient) == 9
+    assert all(0.5 * 10**number <= pause <= 1.5 * 10**number for number, pause in enumerate(patient[:3], 1))
+    assert patient[4:] == [3600.0] * 5  # not three years
 
 
 async def test_a_retry_that_succeeds_leaves_no_error(
@@ -212,7 +222,7 @@ async def test_a_retry_that_succeeds_leaves_no_error(
 
     assert backend.scheduling._open is not None
     monkeypatch.setattr(backend.scheduling._open, "fetch", flaky)
-    fetch = step("get", "fetch", {"provider": "x", "data_type": "quote"}, on_error="retry_then_fail")
+    fetch = step("get", "fetch", {"provider": "yahoo", "data_type": "quote"}, on_error="retry_then_fail")
     done = await run(admin, await create_approved(fetch))
     assert (done["status"], done["error"]) == ("success", None)
     assert (done["steps"][0]["attempt"], done["steps"][0]["error"]) == (3, None)
@@ -235,7 +245,7 @@ async def test_criteria_follow_the_clock_the_journal_and_the_last_run(
         "tickers": {"type": "db_query", "sql": "SELECT name FROM accounts UNION SELECT 'B' UNION SELECT 'C'"},
     }
     policy = await create_approved(
-        step("get", "fetch", {"provider": "x", "data_type": "ohlcv", "criteria": criteria, "batch_size": 2})
+        step("get", "fetch", {"provider": "yahoo", "data_type": "ohlcv", "criteria": criteria, "batch_size": 2})
     )
     await run(admin, policy, dry_run=True)
     await run(admin, policy)
@@ -575,3 +585,135 @@ async def test_the_same_report_is_one_version_and_one_file_however_often_it_runs
     assert len(files(directory)) == 2  # another day, another report
     names = select(reports.c.name)
     assert await backend.database().read(lambda conn: conn.execute(names).scalars().all()) == ["Accounts"]
+
+
+async def test_a_name_is_never_a_path_and_a_link_is_never_followed(
+    create_approved: Create, admin: Caller, directory: DataDir, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    report = {**REPORT, "params": {**REPORT["params"], "report_name": "../../../etc/passwd\\..\\x\u202e/"}}
+    policy = await create_approved(report, RENDER, FILE)
+    assert (await run(admin, policy))["status"] == "success"
+    (name,) = files(directory)
+    assert re.fullmatch(r"etc-passwd-x-2026-01-05-[0-9a-f]{8}\.html", name)
+    path = directory.reports / name
+    path.unlink()
+    path.symlink_to(outside)
+    assert (await run(admin, policy))["status"] == "success"
+    assert (outside.read_text(), path.is_symlink()) == ("mine", False)
+    assert "<h1>" in path.read_text()
+
+
+async def test_a_file_that_cannot_be_written_fails_and_can_be_tried_again(
+    create_approved: Create, admin: Caller, directory: DataDir
+) -> None:
+    policy = await create_approved(REPORT, RENDER, FILE)
+    directory.reports.rename(directory.root / "elsewhere")
+    done = await run(admin, policy)
+    assert (done["status"], "cannot be written" in done["error"]) == ("failed", True)
+    (directory.root / "elsewhere").rename(directory.reports)
+    assert (await run(admin, policy))["status"] == "success"
+    assert len(files(directory)) == 1
+
+
+async def test_a_file_delivery_that_is_cut_off_can_be_made_by_the_next_run(
+    create_approved: Create, admin: Caller, directory: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    write = paths.write_private
+
+    def slow(path: Path, data: bytes) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go.wait(30)
+        write(path, data)
+
+    monkeypatch.setattr(send, "write_private", slow)
+    policy = await create_approved(REPORT, RENDER, FILE)
+    under_way = asyncio.create_task(run(admin, policy))
+    async with asyncio.timeout(30):
+        await begun.wait()
+    (active,) = await admin.get("/scheduling/runs")
+    cancelling = asyncio.create_task(admin.expect(200, "POST", f"/scheduling/runs/{active['run_id']}/cancel"))
+    assert (await cancelling)["status"] == "cancelled"
+    assert (await under_way)["status"] == "cancelled"
+    go.set()
+    monkeypatch.setattr(send, "write_private", write)
+    again = await run(admin, policy)
+    assert (again["status"], len(files(directory))) == ("success", 1)
+
+
+async def test_a_locked_guard_stops_tools_and_not_what_a_person_approved(
+    create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall
+) -> None:
+    """The guard stands between assistants and the journal; a schedule is the person's own, and ends by a pause."""
+    policy = await create_approved(cron="0 13 * * *")
+    await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "drill"})
+    headers = {"X-MCP-Guard": "check"}
+    answer = await admin.expect(403, "POST", f"{POLICIES}/{policy['id']}/run", {}, headers=headers)
+    assert answer["error"] == "guard_blocked"
+    wall.forward(hours=1)
+    await settled(engine)
+    (done,) = await admin.get("/scheduling/runs")
+    assert (done["status"], done["trigger_type"]) == ("success", "scheduled")
+    schedule = f"{POLICIES}/{policy['id']}/schedule"
+    assert (await admin.expect(200, "PATCH", schedule, {"enabled": False}))["next_run"] is None
+    wall.forward(days=1)
+    await settled(engine)
+    assert len(await admin.get("/scheduling/runs")) == 1
+
+
+async def test_a_report_about_tax_lots_finds_them_in_step_with_the_trades(
+    create_approved: Create, admin: Caller
+) -> None:
+    policy = await create_approved(query("SELECT count(*) AS n, sum(quantity) AS q FROM tax_lots"), *SHOWN)
+    for number, action in enumerate(("BOT", "BOT", "SLD")):
+        trade: dict[str, Any] = {
+            "exec_id": f"T{number}",
+            "time": f"2025-03-0{number + 1}T15:00:00Z",
+            "instrument": "AAPL STK",
+        }
+        trade |= {"action": action, "quantity": 10, "price": 100, "account_id": "MAIN"}
+        await admin.expect(201, "POST", "/trades", trade)
+        done = await run(admin, policy, dry_run=True)
+        assert f"<p>{number + 1 if action == 'BOT' else 2} lots</p>" in done["preview"]
+
+
+SHOWN = [step("page", "render", {"template_source": "<p>{{ ctx.load.results.rows[0].n }} lots</p>"})]
+
+
+# --- requests that are watched or withdrawn ---------------------------------------------------------------------------
+
+
+async def test_how_far_a_run_has_come_is_told_to_who_knows_the_key_of_its_request(
+    create: Create, admin: Caller, blocked: tuple[asyncio.Event, asyncio.Event]
+) -> None:
+    begun, go = blocked
+    compose = step("first", "compose", {"sources": {"x": 1}})
+    policy = await create(compose, query("SELECT 1", step_id="second"))
+    path = f"{POLICIES}/{policy['id']}/run"
+    asking = admin.expect(200, "POST", path, {"dry_run": True}, headers={"Idempotency-Key": "k1"})
+    under_way = asyncio.create_task(asking)
+    await begun.wait()
+    told = await admin.get("/scheduling/progress/k1")
+    assert (told["done"], told["total"], told["message"]) == (1, 2, 'step "second"')
+    await admin.expect(404, "GET", "/scheduling/progress/k2")
+    go.set()
+    assert (await under_way)["run_id"] == told["run_id"]
+    await admin.expect(404, "GET", "/scheduling/progress/k1")
+
+
+async def test_a_withdrawn_request_ends_its_run_and_starts_none(
+    create: Create, admin: Caller, blocked: tuple[asyncio.Event, asyncio.Event]
+) -> None:
+    begun, _ = blocked
+    policy = await create(query("SELECT 1"))
+    path, headers = f"{POLICIES}/{policy['id']}/run", {"Idempotency-Key": "k1"}
+    under_way = asyncio.create_task(admin.expect(200, "POST", path, {"dry_run": True}, headers=headers))
+    await begun.wait()
+    answer = await admin.expect(200, "POST", "/scheduling/progress/k1/cancel")
+    done = await under_way
+    assert (answer["run_id"], answer["status"], done["status"]) == (done["run_id"], "cancelled", "cancelled")
+    late = await admin.expect(409, "POST", path, {"dry_run": True}, headers=headers)
+    assert late["error"] == "request_cancelled"

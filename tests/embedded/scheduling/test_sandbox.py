@@ -141,6 +141,43 @@ ESCAPES = [
     "SELECT zeroblob(1000000000)",
     "SELECT sqlite_compileoption_get(1)",
     "SELECT json_set('{}', '$.a', 1)",
+    "SELECT json_patch('{}', '{}')",
+    "SELECT json_insert('[]', '$[0]', 1)",
+    "SELECT json_replace('{}', '$.a', 1)",
+    "SELECT json_remove('{}', '$.a')",
+    "SELECT jsonb('{}')",
+    "SELECT random()",
+    "SELECT sqlite_version()",
+    "SELECT sqlite_source_id()",
+    "SELECT changes()",
+    "SELECT last_insert_rowid()",
+    "SELECT likelihood(1, 0.5)",
+    "SELECT soundex('x')",
+    "SELECT snippet(trades) FROM trades",
+    "SELECT * FROM generate_series(1, 1000000000)",
+    "SELECT * FROM fts3tokenize('simple', 'a b')",
+    "SELECT * FROM bytecode('SELECT 1')",
+    "SELECT * FROM tables_used('SELECT 1')",
+    "SELECT * FROM sqlite_stmt",
+    "SELECT * FROM dbstat",
+    "SELECT * FROM temp.sqlite_temp_schema",
+    "SELECT * FROM pragma_function_list",
+    "SELECT * FROM main.trades",
+    "SELECT * FROM market_providers",
+    "SELECT details_json FROM audit_log",
+    "SELECT * FROM broker_configs",
+    "SELECT * FROM schema_migrations",
+    # writing in disguise
+    "WITH x AS (DELETE FROM trades RETURNING *) SELECT * FROM x",
+    "WITH x AS (VALUES (1)) INSERT INTO trades SELECT * FROM x",
+    "SELECT * FROM trades; /* */ DELETE FROM trades",
+    "SELECT 1 INTO trades",
+    "SAVEPOINT x",
+    "ANALYZE",
+    "REINDEX",
+    "\ufeffPRAGMA query_only=OFF",
+    "SELECT 1 /* '*/ ; DELETE FROM trades --'",
+    "SELECT 1; \x00 DELETE FROM trades",
     # no statement at all
     "",
     "-- nothing",
@@ -247,3 +284,46 @@ def test_no_visible_table_holds_a_secret() -> None:
     names = {table.name for table in visible_tables()}
     assert {"trades", "accounts", "round_trips"} <= names
     assert not names & {"settings", "email_provider", "mcp_guard", "app_defaults", "schema_migrations"}
+
+
+def bomb(function: str) -> str:
+    return f"SELECT length({function})"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        bomb("format('%.*c', 1000000000, 'x')"),
+        bomb("replace(hex(printf('%400000000d', 1)), '3', hex(printf('%400000000d', 1)))"),
+        "SELECT group_concat(a.value || b.value) FROM json_each('["
+        + "1," * 2000
+        + "1]') a, json_each('["
+        + "1," * 2000
+        + "1]') b, json_each('["
+        + "1," * 400
+        + "1]') c",
+        "SELECT printf('%100000000d', 1) AS a, printf('%100000000d', 2) AS b",
+        "SELECT json_group_array(printf('%50000000d', value)) FROM json_each('[" + "1," * 50 + "1]')",
+    ],
+)
+async def test_memory_bombs_end_in_a_refusal(sandbox: Sandbox, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.5)
+    monkeypatch.setattr(module, "_PATIENCE", 0.5)
+    with pytest.raises(QueryRefused, match=r"too much memory|larger than|longer than"):
+        await sandbox.query(sql)
+
+
+async def test_a_long_pattern_does_not_backtrack_for_ever(sandbox: Sandbox) -> None:
+    text, pattern = "'" + "a" * 4000 + "'", "'" + "%a" * 1500 + "%b'"
+    found = await sandbox.query(f"SELECT {text} LIKE {pattern} AS a")
+    assert found.rows == [[0]]
+    glob = pattern.replace("%", "*")
+    assert (await sandbox.query(f"SELECT {text} GLOB {glob} AS a")).rows == [[0]]
+
+
+async def test_a_result_that_is_huge_row_by_row_is_refused(sandbox: Sandbox) -> None:
+    many = "json_each('[" + "1," * 2000 + "1]')"
+    with pytest.raises(QueryRefused, match="larger than"):
+        await sandbox.query(f"SELECT printf('%2000d', 1) AS x FROM {many}, {many} LIMIT 5000")
+    found = await sandbox.query(f"SELECT 1 AS x FROM {many}, {many}", limit=10)
+    assert (len(found.rows), found.truncated) == (10, True)

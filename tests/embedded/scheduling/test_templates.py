@@ -61,6 +61,21 @@ async def test_our_own_markup_is_kept_and_a_policys_text_never_becomes_markup() 
         "{{ self.__init__ }}",
         "{{ self._TemplateReference__context }}",
         "{% macro m() %}{% endmacro %}{{ m.__call__ }}",
+        "{{ ['a']|map(attribute='__class__.__mro__')|list }}",
+        "{{ [1]|sort(attribute='__class__.__init__.__globals__') }}",
+        "{{ '%s' % ''.__class__ }}",
+        "{{ '{0.__class__.__mro__}'|format(1) ~ ('{0.__class__}' | string).format(1) }}",
+        "{{ ('{0[__class__]}').format(x) }}",
+        "{% set f = '{0.__class__}'.format %}{{ f(1) }}",
+        "{{ namespace().__init__ }}",
+        "{{ loop.__class__ }}{% for a in [1] %}{{ loop._iterable }}{% endfor %}",
+        "{% for a in [1] %}{{ loop.__init__.__globals__ }}{% endfor %}",
+        "{{ ''.join.__self__.__class__ }}",
+        "{{ (x for x in [1]).gi_frame }}",
+        "{{ range(1).__reduce__() }}",
+        "{{ caller.__globals__ }}",
+        "{{ [].__add__([1]) }}",
+        "{{ {}.setdefault('a', 1) }}",
         "{{ [].append(1) }}",
         "{{ {}.update({}) }}",
         "{% include '/etc/passwd' %}",
@@ -69,6 +84,15 @@ async def test_our_own_markup_is_kept_and_a_policys_text_never_becomes_markup() 
         "{{ missing }}",
         "{{ 1 / 0 }}",
         "{% for i in range(10000000) %}{% endfor %}",
+        "{{ range(2) | map('string') | join('x' * 900000000) }}",
+        "{{ ([1] * 200000000) | length }}",
+        "{{ (['a'] | groupby('__class__') | first)[0].mro() }}",
+        "{{ (['a'] | map('attr', '__class__') | first).mro() }}",
+        "{{ 'a' | indent(1000000000) }}",
+        "{{ 'abc' | replace('', 'x' * 3000000) }}",
+        "{{ '%.2000000000f' % 1.0 }}",
+        "{{ '%2000000000s' | format('x') }}",
+        "{{ [1] | batch(200000000, 0) | list | length }}",
         "{{ 'x' * 2000000000 }}",
         "{{ 'x'.center(2000000000) }}",
         "{{ '%2000000000d' % 1 }}",
@@ -82,11 +106,23 @@ async def test_a_template_that_tries_to_get_out_is_refused(source: str) -> None:
         await render({"t": source}, {})
 
 
-async def test_a_template_that_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "SECONDS", 0.5)
-    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-    with pytest.raises(TemplateRefused, match="longer than"):
+@pytest.mark.parametrize(
+    "endless",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ 9 ** (9 ** 9) }}",
+        "{{ [1, 2] | slice(1000000000) | list }}",
+    ],
+)
+async def test_a_template_that_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch, endless: str) -> None:
+    monkeypatch.setattr(templates, "SECONDS", 0.7)
+    with pytest.raises(TemplateRefused, match=r"longer than|too much memory"):
         await render({"t": endless}, {})
+
+
+async def test_what_filters_find_behind_a_value_is_undefined() -> None:
+    source = "{{ ['a'] | map('attr', '__class__') | list }}{{ ['a'] | groupby('__class__') | length }}"
+    assert await render({"t": source}, {}) == {"t": "[Undefined]1"}
 
 
 async def test_the_renderer_sees_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -34,6 +35,7 @@ from .approval import Approval, approval_file
 from .budget import RUNS_PER_HOUR, note, spend_run
 from .cron import next_firing
 from .due import MOST_COUNTED, Due, due
+from .freshness import bring_up_to_date
 from .marks import keep_marks
 from .runner import RunFailed, run_steps
 from .sandbox import Sandbox
@@ -415,6 +417,7 @@ class Scheduling:
             fields=parts.fields,
             reports=self._directory.reports,
             fetch=parts.fetch,
+            refresh=partial(bring_up_to_date, parts.db, parts.settings),
         )
 
     async def _execute(self, policy: Mapping[str, Any], context: Context, started: datetime) -> None:

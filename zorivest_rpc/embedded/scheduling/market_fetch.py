@@ -21,7 +21,7 @@ from ..market.shapes import INTERVALS, ticker_of
 from .step import Fetched, Fetcher, FetchRequest, StepFailed
 from .stored_market import LOCAL, stored_market
 
-__all__ = ["market_fetch"]
+__all__ = ["AUTO", "market_fetch"]
 
 AUTO = "auto"
 _MOST_BARS = 5000

@@ -22,6 +22,8 @@ from .steps import STEP_TYPES
 
 __all__ = ["RunFailed", "run_steps"]
 
+_LONGEST_PAUSE = 3600.0
+
 Pause = Callable[[float], Awaitable[None]]
 
 log = logging.getLogger("zorivest.scheduler")
@@ -110,8 +112,9 @@ def _check(kind: StepType, params: Any) -> None:
 
 
 def _wait(retry: Mapping[str, Any], attempt: int) -> float:
+    """It grows with every attempt, and stops growing where nobody would wait any longer."""
     spread = random.uniform(0.5, 1.5) if retry["jitter"] else 1.0
-    return float(retry["backoff_factor"]) ** attempt * spread
+    return min(float(retry["backoff_factor"]) ** attempt * spread, _LONGEST_PAUSE)
 
 
 def _timing(started: datetime, ended: datetime) -> dict[str, Any]:

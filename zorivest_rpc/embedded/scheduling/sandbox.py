@@ -47,6 +47,7 @@ _HIDDEN = frozenset(
         "settings",
     }
 )
+_WITHOUT = frozenset({("audit_log", "details_json")})  # it tells of what the hidden tables hold
 _SECRET = re.compile(r"(?i)encrypt|secret|passw|token|api_?key|credential|cipher|wrapped")
 _WORDS = re.compile(r"(?i)\b(DROP|DELETE|UPDATE|INSERT|ALTER|ATTACH|DETACH|PRAGMA|CREATE|VACUUM|REINDEX)\b")
 _NOISE = re.compile(r"--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]", re.DOTALL)
@@ -102,7 +103,7 @@ def _view(table: Table) -> str:
     columns = []
     for column in table.columns:
         name = f'"{column.name}"'
-        if isinstance(column.type, LargeBinary):
+        if isinstance(column.type, LargeBinary) or (table.name, column.name) in _WITHOUT:
             continue
         if isinstance(column.type, Scaled):
             columns.append(f"{name} / 1e{column.type.places} AS {name}")

@@ -5,7 +5,7 @@ run it does everything that has no effect. Which types exist is the table in `st
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..crypto import FieldCipher
 from ..db import Database
 from .sandbox import Sandbox
 
-__all__ = ["Context", "FetchRequest", "Fetched", "Fetcher", "Outcome", "Produced", "StepFailed", "StepType"]
+__all__ = ["Context", "FetchRequest", "Fetched", "Fetcher", "Outcome", "Produced", "Refresh", "StepFailed", "StepType"]
 
 Json = Any
 
@@ -54,6 +54,10 @@ Fetcher = Callable[[FetchRequest], Awaitable[Fetched]]
 """Asks a market data provider; raises `StepFailed` with a plain reason."""
 
 
+Refresh = Callable[[Iterable[str], datetime], Awaitable[None]]
+"""Brings up to date what the statements will read; raises `StepFailed`."""
+
+
 class Produced(NamedTuple):
     """One finished step of the run."""
 
@@ -79,6 +83,7 @@ class Context:
     fields: FieldCipher
     reports: Path
     fetch: Fetcher
+    refresh: Refresh
     produced: list[Produced] = field(default_factory=list)
     marks: dict[str, str] = field(default_factory=dict)  # high-water marks, kept when the run succeeds
     documents: dict[str, bytes] = field(default_factory=dict)  # PDFs of this run, by file name

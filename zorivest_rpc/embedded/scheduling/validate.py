@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
 import jsonschema
 
-from ..errors import Invalid
+from ..errors import Invalid, Refusal
+from ..market.market import known_provider
 from .cron import check_cron, check_zone
 from .document import normal_form, plain, policy_schema
+from .market_fetch import AUTO
 from .refs import is_ref, references, step_of
 from .sandbox import Sandbox, Statement
+from .stored_market import LOCAL
 from .templates import check_template
 
 __all__ = ["validate"]
 
 _LARGEST = 100_000
 _MOST_ERRORS = 50
+_DEEPEST = 32
+_LARGEST_NUMBER = 2**53
 _AMOUNTS = {
     "maxLength": "must have at most {} characters",
     "minLength": "must have at least {} characters",
@@ -53,6 +59,8 @@ async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[s
     """The document's normal form; 422 lists everything that is wrong."""
     if not isinstance(document, dict):
         raise _invalid([("policy_json", "must be an object")])
+    if problem := _shape_error(document):
+        raise _invalid([("policy_json", problem)])
     policy: dict[str, Any] = plain(document)
     errors = [*_text_errors(policy, ""), *_schema_errors(policy)]
     if not errors:
@@ -62,6 +70,24 @@ async def validate(document: Any, sandbox: Sandbox, default_zone: str) -> dict[s
     if errors:
         raise _invalid(errors)
     return policy
+
+
+def _shape_error(document: Any) -> str | None:
+    """What no schema catches and no answer could carry: endless nesting, numbers that JSON readers disagree on."""
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        following: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                following += value.values()
+            elif isinstance(value, list):
+                following += value
+            elif isinstance(value, (int, float, Decimal)) and not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER:
+                return "holds a number that is too large"
+        level = following
+        if not level:
+            return None
+    return f"is nested more than {_DEEPEST} levels deep"
 
 
 @cache
@@ -136,16 +162,17 @@ def _step_errors(steps: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
                 yield place, f"{ref!r} is not a reference like ctx.<step>.output.<field>"
             elif name not in earlier:
                 yield place, f'refers to "{name}", which is not an earlier step'
-        yield from _need_errors(step, {one["type"] for one in seen}, here)
+        yield from _need_errors(step, seen, here)
+        yield from _name_errors(step, here)
         for place, name, text in _texts(step["params"], f"{here}.params"):
             if name in _TEMPLATES and (problem := check_template(text)):
                 yield place, problem
         seen.append(step)
 
 
-def _need_errors(step: dict[str, Any], before: set[str], here: str) -> Iterator[tuple[str, str]]:
-    """What a step takes from the steps before it without naming them."""
-    params = step["params"]
+def _need_errors(step: dict[str, Any], seen: list[dict[str, Any]], here: str) -> Iterator[tuple[str, str]]:
+    """What a step takes from the steps before it without a reference."""
+    params, before = step["params"], {one["type"] for one in seen}
     if step["type"] == "render" and "template_source" not in params and "store_report" not in before:
         yield here, "render needs an earlier store_report step, or a template_source"
     if step["type"] == "send":
@@ -155,6 +182,27 @@ def _need_errors(step: dict[str, Any], before: set[str], here: str) -> Iterator[
             yield f"{here}.params.recipients", "e-mail needs at least one recipient"
     if step["type"] == "transform" and "source_step_id" not in params and "fetch" not in before:
         yield here, "transform needs an earlier fetch step, or a source_step_id"
+    if step["type"] == "transform" and params.get("source_step_id", "") not in ("", *(one["id"] for one in seen)):
+        yield f"{here}.params.source_step_id", f'"{params["source_step_id"]}" is not an earlier step'
+
+
+def _name_errors(step: dict[str, Any], here: str) -> Iterator[tuple[str, str]]:
+    """Names within a step: of its queries, each once; of the query that a section shows; of a provider."""
+    params = step["params"]
+    where = {"query": "queries", "store_report": "data_queries"}.get(step["type"])
+    names = [query["name"] for query in params[where]] if where is not None else []
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield f"{here}.params.{where}.{index}.name", f'two queries are named "{name}"'
+    for index, section in enumerate(params["spec"]["sections"] if step["type"] == "store_report" else ()):
+        if section["query"] not in names:
+            yield f"{here}.params.spec.sections.{index}.query", f'there is no query "{section["query"]}"'
+    provider = params.get("provider")
+    if step["type"] == "fetch" and isinstance(provider, str) and provider not in (LOCAL, AUTO):
+        try:
+            known_provider(provider)
+        except Refusal as refusal:
+            yield f"{here}.params.provider", f"{refusal.detail} Or use {LOCAL} for what is stored, {AUTO} for any."
 
 
 async def _statement_errors(steps: Iterable[dict[str, Any]], sandbox: Sandbox) -> list[tuple[str, str]]:

@@ -74,6 +74,7 @@ async def _value(name: str, value: Any, params: dict[str, Any], context: Context
         mark = await context.db.read(lambda conn: conn.execute(statement).scalar())
         return mark if mark is not None else value.get("start")
     if value["type"] == "db_query":
+        await context.refresh([str(value.get("sql", ""))], context.now())
         try:
             rows = await context.sandbox.query(str(value.get("sql", "")), value.get("binds"), _MOST_VALUES)
         except QueryRefused as exc:
@@ -83,6 +84,26 @@ async def _value(name: str, value: Any, params: dict[str, Any], context: Context
         f'"{value["type"]}" is not a kind of criterion; use relative, incremental or db_query.', retry=False
     )
 
+
+_CRITERION = {
+    "description": "A plain value, or where it comes from.",
+    "if": {"type": "object", "required": ["type"]},
+    "then": {
+        "properties": {
+            "type": {"enum": ["relative", "incremental", "db_query"]},
+            "offset": {"type": "string", "pattern": f"^{_OFFSET.pattern}$", "description": "relative: 30d, 12h, 15m."},
+            "field": {"type": "string", "minLength": 1, "maxLength": 64, "description": "incremental: what is newest."},
+            "start": {"type": "string", "maxLength": 64, "description": "incremental: the value before the first run."},
+            "sql": {"type": "string", "minLength": 1, "maxLength": 10000, "description": "db_query: its first column."},
+            "binds": {"type": "object", "maxProperties": 20},
+        },
+        "additionalProperties": False,
+        "allOf": [
+            {"if": {"properties": {"type": {"const": kind}}}, "then": {"required": [needed]}}
+            for kind, needed in (("relative", "offset"), ("db_query", "sql"))
+        ],
+    },
+}
 
 FETCH = StepType(
     "fetch",
@@ -95,7 +116,7 @@ FETCH = StepType(
         "properties": {
             "provider": {"type": "string", "minLength": 1, "maxLength": 64},
             "data_type": {"enum": ["quote", "ohlcv", "news", "fundamentals"]},
-            "criteria": {"type": "object", "maxProperties": 20, "default": {}},
+            "criteria": {"type": "object", "maxProperties": 20, "default": {}, "additionalProperties": _CRITERION},
             "batch_size": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
             "use_cache": {"type": "boolean", "default": True},
         },

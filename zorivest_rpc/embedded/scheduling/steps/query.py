@@ -37,6 +37,7 @@ async def run_statements(statements: list[dict[str, Any]], limit: int, context: 
         if statement["name"] in named:
             raise StepFailed(f'Two queries are named "{statement["name"]}".', retry=False)
         named[statement["name"]] = Statement(statement["sql"], binds)
+    await context.refresh([statement.sql for statement in named.values()], context.now())
     try:
         return dict(zip(named, await context.sandbox.query_all(named, limit), strict=True))
     except QueryRefused as exc:

@@ -177,7 +177,8 @@ async def _files(message: _Message, context: Context) -> _Delivery:
         wanted[file_name(message.name, context.as_of, key, suffix)] = message.content.encode()
     names = tuple(sorted(wanted))
     taken = await _claim(key, "local_file", "reports", message, context)
-    missing = [name for name in names if not (context.reports / name).is_file()]
+    paths = [context.reports / name for name in names]
+    missing = [path for path in paths if path.is_symlink() or not path.is_file()]  # a link is not our file
     if taken is not None and (taken.status != "already_sent" or not missing):
         return taken._replace(files=names)
     try:

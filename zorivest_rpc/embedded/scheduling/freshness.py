@@ -1,0 +1,44 @@
+"""Before a report looks at the journal, what is worked out only on demand is worked out.
+
+Expired options are settled whenever somebody looks; tax lots follow the trades when somebody asks about taxes. A
+statement of a report is such a question too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from .. import tax_profiles, tax_store
+from ..db import Database
+from ..expiry import settle_due
+from ..settings import Settings
+from ..tax.model import TaxError
+from ..tax.sync import ConflictStrategy
+from .step import StepFailed
+
+__all__ = ["bring_up_to_date"]
+
+_LOTS = re.compile(r"(?i)\btax_(lots|wash_matches)\b")
+
+
+async def bring_up_to_date(db: Database, settings: Settings, statements: Iterable[str], now: datetime) -> None:
+    """Make true what the statements will read; costs a write only when something changed since."""
+    await settle_due(db)
+    if not any(_LOTS.search(statement) for statement in statements):
+        return
+    strategy = ConflictStrategy(await settings.value("tax.conflict_resolution"))
+
+    def due(conn: Connection) -> bool:
+        return tax_store.is_due(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)))
+
+    def sync(conn: Connection) -> None:
+        tax_store.sync(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)), now, strategy)
+
+    try:
+        if await db.read(due):
+            await db.write(sync)
+    except TaxError as exc:
+        raise StepFailed(f"The tax lots cannot be brought up to date: {exc.text}", retry=False) from None
