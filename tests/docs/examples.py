@@ -52,17 +52,22 @@ def record() -> dict[str, Example]:
         finally:
             if (located := find(data)) is not None:
                 os.kill(located.pid, signal.SIGTERM)
-    chosen: dict[str, Example] = {}
+    return chosen(calls, place)
+
+
+def chosen(calls: list[tuple[str, dict[str, Any], Any]], place: str) -> dict[str, Example]:
+    """The first call of each tool that succeeded, or the first at all."""
+    found: dict[str, Example] = {}
     for name, arguments, result in calls:
-        if name not in chosen or (chosen[name]["refused"] and not result.get("isError")):
+        if name not in found or (found[name]["refused"] and not result.get("isError")):
             seen = result.get("structuredContent") or [_block(block) for block in result["content"]]
             given: Example = {
                 "arguments": _tidy(arguments, place),
                 "refused": bool(result.get("isError")),
                 "result": _tidy(seen, place),
             }
-            chosen[name] = given
-    return {spec.name: chosen[spec.name] for spec in load().tools}
+            found[name] = given
+    return {spec.name: found[spec.name] for spec in load().tools}
 
 
 async def _walk(command: list[str], environ: dict[str, str], place: Path) -> list[tuple[str, dict[str, Any], Any]]:
@@ -140,9 +145,13 @@ def stored() -> dict[str, Example]:
     return examples
 
 
+def stale_in(kept: dict[str, Example], found: dict[str, Example]) -> list[str]:
+    return [name for name, example in found.items() if not is_current(kept.get(name), example)]
+
+
 def main() -> int:
     kept, found = stored(), record()
-    stale = [name for name, example in found.items() if not is_current(kept.get(name), example)]
+    stale = stale_in(kept, found)
     gone = [name for name in kept if name not in found]
     for name in (*stale, *gone):
         print(f"example of {name}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.examples import chosen, stale_in, stored
 from tests.product.everything import every_tool
 from tests.product.plain import plain_client
 from zorivest_rpc.catalog.load import load
@@ -40,3 +41,5 @@ async def test_every_tool_does_real_work_or_says_honestly_why_not(
     async with plain_client(server, environ, tmp_path) as client:
         await every_tool(client, tmp_path, demo=journal == "demo")
     assert client.called == {spec.name for spec in load().tools}
+    if journal == "demo":
+        assert stale_in(stored(), chosen(client.calls, str(tmp_path))) == [], "the examples are stale: run make docs"
