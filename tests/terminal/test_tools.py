@@ -110,6 +110,12 @@ def test_a_call_is_made_as_the_client_that_was_named(command: Command) -> None:
     assert command("tools", "call", "zorivest_diagnose").json["client"]["mode"] == "static"
 
 
+def test_a_diagnosis_sees_what_needs_a_session(command: Command) -> None:
+    report = command("tools", "call", "zorivest_diagnose").json
+    assert len(report["providers"]) == 14
+    assert "problems" not in report
+
+
 def test_a_search_finds_tools_by_what_they_do(command: Command) -> None:
     done = command("tools", "search", "wash", "sale")
     assert done.code == 0

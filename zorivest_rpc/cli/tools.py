@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -15,6 +16,7 @@ from zorivest_rpc.errors import ConfigError
 
 __all__ = ["run"]
 
+_PATIENCE = 10.0  # seconds
 USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
        zorivest-rpc tools show NAME [--as CLIENT] [--json]
        zorivest-rpc tools call NAME [key=value | key=@FILE …] [--json-args JSON] [--as CLIENT] [--json]
@@ -208,6 +210,10 @@ async def _call_once(
     opening = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}} if asks else {}, "clientInfo": info}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
     client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    if spec.name == "zorivest_diagnose":  # it uses a session and waits for none; here nobody else makes one
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await journal.warm_up()
     params = {"name": spec.name, "arguments": arguments}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
     while True:
