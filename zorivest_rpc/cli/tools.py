@@ -242,11 +242,17 @@ async def _call_once(
 
 
 def _agree(params: dict[str, Any]) -> dict[str, Any]:
-    """The server's question, put to the person at the terminal; only a yes is one, and only to a plain question."""
-    properties = params.get("requestedSchema", {}).get("properties", {})
-    if [schema.get("type") for schema in properties.values()] != ["boolean"]:
-        return {"action": "cancel"}
-    print(f"{paragraph(params['message'])} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        return {"action": "decline"}
-    return {"action": "accept", "content": {next(iter(properties)): True}}
+    """The server's question, put to the person at the terminal: a yes, or what is to be typed again."""
+    content: dict[str, Any] = {}
+    print(paragraph(params["message"]), file=sys.stderr)
+    for name, schema in params.get("requestedSchema", {}).get("properties", {}).items():
+        yes_or_no = schema.get("type") == "boolean"
+        print(f"{schema.get('title', name)}{' [y/N]' if yes_or_no else ':'} ", end="", file=sys.stderr, flush=True)
+        typed = sys.stdin.readline().strip()
+        if not typed or (yes_or_no and typed.lower() not in ("y", "yes")):
+            return {"action": "decline"}
+        try:
+            content[name] = True if yes_or_no else float(typed) if schema.get("type") == "number" else typed
+        except ValueError:
+            return {"action": "decline"}
+    return {"action": "accept", "content": content}
