@@ -18,9 +18,9 @@ def test_every_tool_of_the_reference_has_a_real_result() -> None:
         assert part.count("```json") == (2 if example["arguments"] else 1), name
 
 
-def test_only_what_needs_the_world_outside_or_a_person_is_shown_refused() -> None:
+def test_only_what_needs_the_world_outside_is_shown_refused() -> None:
     refused = {name for name, example in stored().items() if example["refused"]}
-    assert refused == {"get_stock_quote", "get_market_news", "get_sec_filings", "run_pipeline"}
+    assert refused == {"get_stock_quote", "get_market_news", "get_sec_filings"}
 
 
 def test_values_make_no_difference_and_names_and_kinds_do() -> None:
