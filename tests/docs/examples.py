@@ -24,7 +24,7 @@ from zorivest_rpc.embedded.locate import find
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("examples.json")
-LONGEST = 160
+LONGEST = 320
 MARK = "…"
 SECONDS = 90.0
 
@@ -60,11 +60,12 @@ def chosen(calls: list[tuple[str, dict[str, Any], Any]], place: str) -> dict[str
     found: dict[str, Example] = {}
     for name, arguments, result in calls:
         if name not in found or (found[name]["refused"] and not result.get("isError")):
-            seen = result.get("structuredContent") or [_block(block) for block in result["content"]]
+            seen = result.get("structuredContent")
+            blocks = [_tidy(_block(block), place) for block in result["content"]]
             given: Example = {
                 "arguments": _tidy(arguments, place),
                 "refused": bool(result.get("isError")),
-                "result": _tidy(seen, place),
+                "result": _tidy(seen, place) if seen else blocks,
             }
             found[name] = given
     return {spec.name: found[spec.name] for spec in load().tools}
