@@ -24,10 +24,11 @@ setup: $(READY) ## install everything into .venv
 run: $(READY) ## serve the demo journal on 127.0.0.1:8766 and say what to do next
 	@$(BIN)/zorivest-rpc serve --demo
 
-check: $(READY) ## format, lint, types
+check: $(READY) ## format, lint, types, and that the generated references are current
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.docs
 
 test: check ## check and every test, conformance and interop included
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
@@ -57,7 +58,8 @@ golden: $(READY) ## rewrite the golden files; the diff is the review
 	@$(BIN)/python -m tests.protocol.transcripts --write
 	@$(BIN)/python -m tests.golden.record --write
 
-docs: $(READY) ## rewrite the generated references
+docs: $(READY) ## rewrite the generated references, with a real result of every tool
+	@$(BIN)/python -m tests.docs.examples --write
 	@$(BIN)/python -m tests.docs --write
 
 clean: ## remove everything that was installed or generated

@@ -216,11 +216,8 @@ class Audience:
         if reason is None:
             return None
         code, words = reason
-        return ToolError(
-            f"{name} cannot be called: {words}.",
-            code=code,
-            next="Ask the operator to lift the limit, or use another tool; tool_search finds those that are allowed.",
-        )
+        next = "Ask the operator to lift the limit, or use another tool; tool_search finds those that are allowed."
+        return ToolError(f"{name} cannot be called: {words}. {next}", code=code, next=next)
 
 
 def _names(text: str) -> frozenset[str]:

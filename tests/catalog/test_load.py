@@ -160,6 +160,7 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "a GET has no body",
     ),
     "gate without token": (lambda tool: tool.update(confirm=True), "confirmation_token belong together"),
+    "typed without a gate": (lambda tool: tool.update(confirm_typed=["account_id"]), "of a tool with confirm"),
     "contradicting hints": (
         lambda tool: tool["annotations"].update(readOnlyHint=True, destructiveHint=True),
         "cannot be destructive",

@@ -93,6 +93,11 @@ def trade(**given: Any) -> dict[str, Any]:
     return {**made, "quantity": number, "price": 10.5, "account_id": "TOUR", **given}
 
 
+def typed(wanted: dict[str, Any]) -> dict[str, Any]:
+    """What a user types to confirm that trade."""
+    return {"action": "accept", "content": {name: wanted[name] for name in ("instrument", "quantity")}}
+
+
 async def recorded(client: Hands, wanted: dict[str, Any]) -> bool:
     trades = (await client.works("list_trades", limit=100))["items"]
     return wanted["exec_id"] in [each["exec_id"] for each in trades]
@@ -148,14 +153,17 @@ async def look_around(client: Hands, modern: bool) -> None:
 
 async def confirm_with_a_form(client: Hands) -> None:
     wanted, unwanted = trade(), trade()
-    await client.do("answer", [NO, YES])
+    await client.do("answer", [NO, typed(wanted), typed(wanted)])
     assert refusal(await client.call("create_trade", **unwanted)) == "confirmation_declined"
     await client.works("create_trade", **wanted)
+    assert (
+        refusal(await client.call("create_trade", **unwanted)) == "confirmation_declined"
+    )  # that was typed for another
     assert (await recorded(client, wanted), await recorded(client, unwanted)) == (True, False)
     asked = await client.do("asked")
-    assert len(asked) == 2
+    assert len(asked) == 3
     assert "TOUR" in asked[0]["message"]
-    assert list(asked[0]["properties"]) == ["confirm"]
+    assert list(asked[0]["properties"]) == ["instrument", "quantity"]
 
 
 async def confirm_with_a_token(client: Hands) -> None:
@@ -243,7 +251,7 @@ async def test_the_inspector_takes_the_tour(world: World, tmp_path: Path) -> Non
         await client.works("enable_toolset", toolset_name="tax")
         assert "find_wash_sales" in await client.tools()
         wanted = trade()
-        await client.do("answer", [NO, YES])
+        await client.do("answer", [NO, typed(wanted)])
         assert refusal(await client.call("create_trade", **wanted)) == "confirmation_declined"
         await client.works("create_trade", **wanted)
         assert await recorded(client, wanted) is True

@@ -27,6 +27,7 @@ TRADE: dict[str, Any] = {
     "price": 5,
     "account_id": "A",
 }
+YES = {"action": "accept", "content": {"instrument": "qqq", "quantity": 25}}
 NO_ROUTE = BackendError(404, "Nothing is served there.")
 
 
@@ -272,21 +273,27 @@ async def test_a_user_who_can_be_asked_is_asked_what_exactly_will_be_done() -> N
     (ask,) = asked.value.asks.values()
     assert ask.method == "elicitation/create"
     assert all(words in ask.params["message"] for words in ("Create trade", "quantity: 25", "QQQ STK", "SLD"))
-    assert ask.params["requestedSchema"]["properties"]["confirm"]["type"] == "boolean"
+    fields = ask.params["requestedSchema"]["properties"]
+    assert {name: field["type"] for name, field in fields.items()} == {"instrument": "string", "quantity": "number"}
+    assert "type its instrument and quantity" in ask.params["message"]
     assert gate.ran.times == 0
 
 
 async def test_a_yes_lets_the_call_run() -> None:
     gate = Gate()
-    await answered(gate, {"action": "accept", "content": {"confirm": True}}, **TRADE)
+    await answered(gate, YES, **TRADE)
     assert (gate.ran.times, gate.ran.arguments) == (1, TRADE)
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        {"action": "accept", "content": {"confirm": False}},
-        {"action": "accept", "content": {"confirm": "true"}},
+        {"action": "accept", "content": {"instrument": "QQQ", "quantity": 250}},
+        {"action": "accept", "content": {"instrument": "QQ", "quantity": 25}},
+        {"action": "accept", "content": {"instrument": "", "quantity": 25}},
+        {"action": "accept", "content": {"quantity": 25}},
+        {"action": "accept", "content": {"instrument": "QQQ", "quantity": True}},
+        {"action": "accept", "content": {"confirm": True}},
         {"action": "accept"},
         {"action": "decline"},
         {"action": "cancel"},
@@ -299,9 +306,35 @@ async def test_anything_else_does_not(reply: dict[str, Any]) -> None:
     assert (refused.value.code, gate.ran.times) == ("confirmation_declined", 0)
 
 
+@pytest.mark.parametrize("typed", ["QQQ STK", "qqq stk", " QQQ ", "qqq  STK"])
+async def test_a_symbol_may_be_typed_in_any_case_and_without_its_kind(typed: str) -> None:
+    gate = Gate()
+    await answered(gate, {"action": "accept", "content": {"instrument": typed, "quantity": 25.0}}, **TRADE)
+    assert gate.ran.times == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "runs"), [({"confirm": True}, 1), ({"confirm": False}, 0), ({"confirm": "true"}, 0)]
+)
+async def test_where_nothing_is_to_be_typed_a_plain_yes_will_do(content: dict[str, Any], runs: int) -> None:
+    gate = Gate()
+    call = make_call("zorivest_emergency_stop", elicits=True, reason="x")
+    with pytest.raises(InputRequired) as asked:
+        await gate.layer(call, gate.ran)
+    (key,) = asked.value.asks
+    assert list(asked.value.asks[key].params["requestedSchema"]["properties"]) == ["confirm"]
+    call.answers = {key: {"action": "accept", "content": content}}
+    if runs:
+        await gate.layer(call, gate.ran)
+    else:
+        with pytest.raises(ConfirmationRequired):
+            await gate.layer(call, gate.ran)
+    assert gate.ran.times == runs
+
+
 async def test_a_yes_to_one_call_is_none_to_another() -> None:
     gate = Gate()
-    call = await answered(gate, {"action": "accept", "content": {"confirm": True}}, **TRADE)
+    call = await answered(gate, YES, **TRADE)
     other = make_call("create_trade", elicits=True, **{**TRADE, "quantity": 2500})
     other.answers = call.answers
     with pytest.raises(InputRequired):
@@ -311,7 +344,7 @@ async def test_a_yes_to_one_call_is_none_to_another() -> None:
 
 async def test_a_yes_is_good_once() -> None:
     gate = Gate()
-    call = await answered(gate, {"action": "accept", "content": {"confirm": True}}, **TRADE)
+    call = await answered(gate, YES, **TRADE)
     again = make_call("create_trade", elicits=True, **TRADE)
     again.answers = call.answers
     with pytest.raises(ConfirmationRequired) as refused:
@@ -323,7 +356,7 @@ async def test_a_yes_is_good_once() -> None:
 async def test_an_answer_to_a_question_that_was_not_asked_is_none(key: str) -> None:
     gate = Gate()
     call = make_call("create_trade", elicits=True, **TRADE)
-    call.answers = {key: {"action": "accept", "content": {"confirm": True}}}
+    call.answers = {key: YES}
     with pytest.raises(InputRequired):
         await gate.layer(call, gate.ran)
 
@@ -334,7 +367,7 @@ async def test_a_yes_in_one_session_is_none_in_another() -> None:
     with pytest.raises(InputRequired) as asked:
         await gate.layer(call, gate.ran)
     other = make_call("create_trade", elicits=True, session="s2", **TRADE)
-    other.answers = {key: {"action": "accept", "content": {"confirm": True}} for key in asked.value.asks}
+    other.answers = dict.fromkeys(asked.value.asks, YES)
     with pytest.raises(InputRequired):
         await gate.layer(other, gate.ran)
 

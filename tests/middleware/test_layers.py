@@ -33,6 +33,7 @@ TRADE: dict[str, Any] = {
     "price": 5,
     "account_id": "A",
 }
+TYPED = {"instrument": "QQQ", "quantity": 25}
 CHECK, STATUS, ISSUE = "/mcp-guard/check", "/mcp-guard/status", "/confirmation-tokens"
 
 
@@ -105,7 +106,7 @@ async def test_a_gated_call_asks_the_guard_once_after_it_is_confirmed(specs: Spe
     with pytest.raises(InputRequired) as asked:
         await tools["create_trade"](call)
     assert [each.path for each in backend.asked] == [STATUS]
-    call.answers = {key: {"action": "accept", "content": {"confirm": True}} for key in asked.value.asks}
+    call.answers = {key: {"action": "accept", "content": TYPED} for key in asked.value.asks}
     await tools["create_trade"](call)
     paths = [each.path for each in backend.asked[1:]]
     assert paths == ([STATUS, "/trades"] if inline else [STATUS, CHECK, "/trades"])
@@ -133,7 +134,7 @@ async def test_a_lock_that_comes_while_the_user_thinks_is_not_missed(specs: Spec
     with pytest.raises(InputRequired) as asked:
         await tools["create_trade"](call)
     backend.locked = True
-    call.answers = {key: {"action": "accept", "content": {"confirm": True}} for key in asked.value.asks}
+    call.answers = {key: {"action": "accept", "content": TYPED} for key in asked.value.asks}
     with pytest.raises(GuardLocked):
         await tools["create_trade"](call)
     assert backend.done == []
@@ -248,7 +249,7 @@ async def test_a_client_with_forms_is_asked(specs: Specs, backend: LockingBacken
     client, tools = await connected(specs, backend, elicitation={})
     question = await client.request("tools/call", {"name": "create_trade", "arguments": TRADE}, 7)
     assert question["method"] == "elicitation/create"
-    reply = {"action": action} | ({"content": {"confirm": True}} if action == "accept" else {})
+    reply = {"action": action} | ({"content": TYPED} if action == "accept" else {})
     client.memory.send(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": reply}).encode())
     answer = await client.next()
     assert (answer["id"], answer["result"].get("isError", False)) == (7, not runs)
@@ -271,7 +272,7 @@ async def test_a_client_of_the_modern_era_is_asked_and_its_yes_serves_one_call(
     params: dict[str, Any] = {"name": "create_trade", "arguments": TRADE, "_meta": MODERN}
     asked = (await client.request("tools/call", params))["result"]
     assert (asked["resultType"], tools.metrics.summary()["total_tool_calls"]) == ("input_required", 0)
-    yes = {key: {"action": "accept", "content": {"confirm": True}} for key in asked["inputRequests"]}
+    yes = {key: {"action": "accept", "content": TYPED} for key in asked["inputRequests"]}
     params |= {"inputResponses": yes, "requestState": asked["requestState"]}
     done = (await client.request("tools/call", params, 2))["result"]
     assert done["structuredContent"] == {"ok": True}

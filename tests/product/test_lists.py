@@ -91,7 +91,9 @@ async def test_an_unknown_toolset_is_named_and_the_nearest_offered(connect: Conn
     client = await connect("cline")
     for tool in ("enable_toolset", "describe_toolset"):
         result = await client.call(tool, toolset_name="taxx")
-        assert text_of(result) == 'Unknown toolset "taxx". Use list_available_toolsets to see available groups.'
+        assert text_of(result) == (
+            'Unknown toolset "taxx". Use list_available_toolsets to see available groups. Did you mean "tax"?'
+        )
         assert refusal_of(result)["next"] == 'Did you mean "tax"?'
 
 

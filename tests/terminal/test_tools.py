@@ -110,6 +110,12 @@ def test_a_call_is_made_as_the_client_that_was_named(command: Command) -> None:
     assert command("tools", "call", "zorivest_diagnose").json["client"]["mode"] == "static"
 
 
+def test_a_diagnosis_sees_what_needs_a_session(command: Command) -> None:
+    report = command("tools", "call", "zorivest_diagnose").json
+    assert len(report["providers"]) == 14
+    assert "problems" not in report
+
+
 def test_a_search_finds_tools_by_what_they_do(command: Command) -> None:
     done = command("tools", "search", "wash", "sale")
     assert done.code == 0
@@ -210,12 +216,9 @@ def test_a_reader_that_has_gone_is_no_failure(home: Path, words: tuple[str, ...]
     assert done.returncode in (0, 1)
 
 
-@pytest.mark.parametrize(("typed", "code", "locked"), [("y", 0, True), ("", 1, False), ("no", 1, False)])
-def test_a_gated_tool_asks_the_person_at_the_terminal(
-    command: Command, home: Path, typed: str, code: int, locked: bool
-) -> None:
+def at_a_terminal(home: Path, words: tuple[str, ...], dialogue: list[tuple[str, str]]) -> tuple[int, str]:
+    """The exit code and what was asked, when these questions are answered like this."""
     leader, follower = pty.openpty()
-    words = ("tools", "call", "zorivest_emergency_stop", "reason=lunch")
     process = subprocess.Popen(
         [sys.executable, "-m", "zorivest_rpc", *words],
         env=environment(home),
@@ -226,18 +229,46 @@ def test_a_gated_tool_asks_the_person_at_the_terminal(
     )
     os.close(follower)
     try:
-        asked = b""
-        while b"[y/N]" not in asked:
-            assert select.select([leader], [], [], 30)[0], asked
-            asked += os.read(leader, 65536)
-        assert b"reason: lunch" in asked
-        os.write(leader, typed.encode() + b"\n")
-        said, _ = process.communicate(timeout=30)
-        assert process.returncode == code, said
-        assert command("tools", "call", "zorivest_diagnose").json["guard"]["locked"] is locked
+        asked = ""
+        for question, answer in dialogue:
+            part = ""
+            while question not in part:
+                assert select.select([leader], [], [], 30)[0], (asked, part)
+                part += os.read(leader, 65536).decode()
+            asked += part
+            os.write(leader, answer.encode() + b"\n")
+        process.communicate(timeout=30)
+        return process.returncode, asked
     finally:
         os.close(leader)
+
+
+@pytest.mark.parametrize(("typed", "code", "locked"), [("y", 0, True), ("", 1, False), ("no", 1, False)])
+def test_a_gated_tool_asks_the_person_at_the_terminal(
+    command: Command, home: Path, typed: str, code: int, locked: bool
+) -> None:
+    try:
+        words = ("tools", "call", "zorivest_emergency_stop", "reason=lunch")
+        done, asked = at_a_terminal(home, words, [("[y/N]", typed)])
+        assert done == code
+        assert "reason: lunch" in asked
+        assert command("tools", "call", "zorivest_diagnose").json["guard"]["locked"] is locked
+    finally:
         command("tools", "call", "zorivest_emergency_unlock", "confirm=UNLOCK")
+
+
+@pytest.mark.parametrize(("quantity", "code"), [("7", 0), ("70", 1), ("seven", 1)])
+def test_a_trade_is_confirmed_by_typing_its_symbol_and_quantity(
+    command: Command, home: Path, quantity: str, code: int
+) -> None:
+    id = f"TYPED-{quantity}"
+    trade = (f"exec_id={id}", "instrument=SPY", "action=BOT", "quantity=7", "price=1", "account_id=A")
+    done, _ = at_a_terminal(
+        home, ("tools", "call", "create_trade", *trade), [("Instrument:", "spy"), ("Quantity:", quantity)]
+    )
+    assert done == code
+    trades = command("tools", "call", "list_trades", "limit=100").json["items"]
+    assert (id in [each["exec_id"] for each in trades]) is (code == 0)
 
 
 def test_a_script_is_told_how_to_confirm(command: Command) -> None:

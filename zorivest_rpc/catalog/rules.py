@@ -246,6 +246,14 @@ def header_problems(schema: dict[str, Json]) -> Found:
             yield here, "a header must be reachable through properties alone"
 
 
+def _confirm_problems(tool: ToolSpec, inputs: dict[str, Json], required: set[str]) -> Found:
+    if tool.confirm != ("confirmation_token" in inputs) or "confirmation_token" in required:
+        yield "/inputSchema", "confirm and an optional input confirmation_token belong together"
+    for name in tool.confirm_typed:
+        if not tool.confirm or name not in required or inputs[name].get("type") not in ("string", "number", "integer"):
+            yield "/confirm_typed", f"{name!r} must be a required text or number of a tool with confirm"
+
+
 def _consistency_problems(tool: ToolSpec, toolset: str | None, known: list[str]) -> Found:
     inputs: dict[str, Json] = tool.input_schema.get("properties", {})
     required = set(tool.input_schema.get("required", ()))
@@ -259,8 +267,7 @@ def _consistency_problems(tool: ToolSpec, toolset: str | None, known: list[str])
         yield "/ptc", "only a tool that only reads may be called from code"
     if not tool.guarded and tool.guard_offline == "allow":
         yield "/guard_offline", "says nothing for a tool that is not guarded"
-    if tool.confirm != ("confirmation_token" in inputs) or "confirmation_token" in required:
-        yield "/inputSchema", "confirm and an optional input confirmation_token belong together"
+    yield from _confirm_problems(tool, inputs, required)
     for name in tool.dynamic_defaults:
         if name not in inputs or name in required or "default" in inputs[name]:
             yield f"/dynamic_defaults/{name}", "must name an optional input without a constant default"

@@ -105,6 +105,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     guarded: bool = True
     guard_offline: Literal["deny", "allow"] = "deny"
     confirm: bool = False
+    confirm_typed: tuple[str, ...] = ()
     network_bound: bool = False
     ptc: bool = False
     rest: str | tuple[str | RestSpec, ...] | RestSpec | None = None

@@ -17,6 +17,12 @@ from zorivest_rpc.protocol.types import Implementation
 __all__ = ["WIDTH", "Words", "paragraph", "print_json", "say", "session_as", "table", "wants_help"]
 
 WIDTH = 80
+_OWN = """\
+  --as CLIENT
+      as this client would be served, such as cursor or claude-code
+  --json
+      print JSON for programs
+"""
 
 
 class Words:
@@ -112,5 +118,5 @@ def wants_help(command: str, words: Sequence[str], forms: str) -> bool:
     """Whether help was asked for; then it has been given."""
     if "--help" not in words and "-h" not in words:
         return False
-    say(f"{forms}\n\n{usage(command).partition(chr(10))[2].strip(chr(10))}")
+    say(f"{forms}\n\n{_OWN}{usage(command).partition(chr(10))[2].strip(chr(10))}")
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -15,6 +16,7 @@ from zorivest_rpc.errors import ConfigError
 
 __all__ = ["run"]
 
+_PATIENCE = 10.0  # seconds
 USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
        zorivest-rpc tools show NAME [--as CLIENT] [--json]
        zorivest-rpc tools call NAME [key=value | key=@FILE …] [--json-args JSON] [--as CLIENT] [--json]
@@ -208,6 +210,10 @@ async def _call_once(
     opening = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}} if asks else {}, "clientInfo": info}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
     client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    if spec.name == "zorivest_diagnose":  # it uses a session and waits for none; here nobody else makes one
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await journal.warm_up()
     params = {"name": spec.name, "arguments": arguments}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
     while True:
@@ -236,11 +242,17 @@ async def _call_once(
 
 
 def _agree(params: dict[str, Any]) -> dict[str, Any]:
-    """The server's question, put to the person at the terminal; only a yes is one, and only to a plain question."""
-    properties = params.get("requestedSchema", {}).get("properties", {})
-    if [schema.get("type") for schema in properties.values()] != ["boolean"]:
-        return {"action": "cancel"}
-    print(f"{paragraph(params['message'])} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        return {"action": "decline"}
-    return {"action": "accept", "content": {next(iter(properties)): True}}
+    """The server's question, put to the person at the terminal: a yes, or what is to be typed again."""
+    content: dict[str, Any] = {}
+    print(paragraph(params["message"]), file=sys.stderr)
+    for name, schema in params.get("requestedSchema", {}).get("properties", {}).items():
+        yes_or_no = schema.get("type") == "boolean"
+        print(f"{schema.get('title', name)}{' [y/N]' if yes_or_no else ':'} ", end="", file=sys.stderr, flush=True)
+        typed = sys.stdin.readline().strip()
+        if not typed or (yes_or_no and typed.lower() not in ("y", "yes")):
+            return {"action": "decline"}
+        try:
+            content[name] = True if yes_or_no else float(typed) if schema.get("type") == "number" else typed
+        except ValueError:
+            return {"action": "decline"}
+    return {"action": "accept", "content": content}

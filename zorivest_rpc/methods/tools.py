@@ -48,9 +48,12 @@ class Tools:
     def call(self, exchange: Exchange, params: CallTool) -> Result | Coroutine[Any, Any, Result]:
         """Find and check without waiting; only a call that is sound becomes a coroutine."""
         session = exchange.session
-        tool = self._tools.view(session).find(params.name)
+        view = self._tools.view(session)
+        tool = view.find(params.name)
         if tool is None:
-            raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; tools/list names them")
+            near = view.nearest(params.name)
+            hint = "tools/list names them" if near is None else f"did you mean {near}?"
+            raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; {hint}")
         arguments: dict[str, Json] = {} if params.arguments is UNSET else params.arguments
         try:
             refusal = self._tools.refusal(session, tool.name)

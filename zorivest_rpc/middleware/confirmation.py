@@ -115,10 +115,13 @@ class Confirmation:
                 )
             held.spent = True
             content = answer.get("content")
-            if answer.get("action") == "accept" and isinstance(content, dict) and content.get("confirm") is True:
+            accepted = answer.get("action") == "accept" and isinstance(content, dict)
+            if accepted and _agrees(spec, call.arguments, content):
                 return
+            typed = spec.confirm_typed if accepted else ()
+            why = f"typed another {' or '.join(typed)} than the call has" if typed else f"did not confirm {call.name}"
             raise ConfirmationRequired(
-                f"The user did not confirm {call.name}; nothing was done. Repeat it only if the user asks for it.",
+                f"The user {why}; nothing was done. Repeat it only if the user asks for it.",
                 code="confirmation_declined",
                 next="Ask the user what to do instead.",
             )
@@ -213,10 +216,35 @@ def _refused(why: str, what: str, fetch: str) -> ConfirmationRequired:
 
 def _question(spec: ToolSpec, arguments: Mapping[str, Json]) -> Ask:
     shown = "; ".join(f"{name}: {_shown(value)}" for name, value in arguments.items() if name != ARGUMENT)
-    return form(
-        f"{spec.title}: {spec.description.minimal} " + (f"({shown}) " if shown else "") + "Go ahead?",
-        {"confirm": {"type": "boolean", "title": "Yes, do it", "description": f"Run {spec.name} now."}},
-    )
+    words = f"{spec.title}: {spec.description.minimal} " + (f"({shown}) " if shown else "")
+    if not spec.confirm_typed:
+        yes = {"type": "boolean", "title": "Yes, do it", "description": f"Run {spec.name} now."}
+        return form(words + "Go ahead?", {"confirm": yes})
+    inputs = spec.input_schema["properties"]
+    fields = {
+        name: {
+            "type": "string" if inputs[name]["type"] == "string" else "number",
+            "title": name.capitalize(),
+            "description": f"Type the {name} of this call to confirm it.",
+        }
+        for name in spec.confirm_typed
+    }
+    return form(f"{words}To go ahead, type its {' and '.join(fields)}.", fields)
+
+
+def _agrees(spec: ToolSpec, arguments: Mapping[str, Json], content: Mapping[str, Json]) -> bool:
+    if not spec.confirm_typed:
+        return content.get("confirm") is True
+    return all(_same(arguments[name], content.get(name)) for name in spec.confirm_typed)
+
+
+def _same(wanted: Json, typed: Json) -> bool:
+    """A number is a number; of a text like "QQQ STK" the symbol is enough, in any case."""
+    if not isinstance(wanted, str):
+        return isinstance(typed, (int, float)) and not isinstance(typed, bool) and typed == wanted
+    words = " ".join(typed.split()).casefold() if isinstance(typed, str) else ""
+    whole = " ".join(wanted.split()).casefold()
+    return words != "" and words in (whole, whole.partition(" ")[0])
 
 
 def _shown(value: Json) -> str:

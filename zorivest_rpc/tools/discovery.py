@@ -101,7 +101,8 @@ class Discovery:
         if not allowed:
             reason = limits.refusal(inside[0])
             words = f'Toolset "{name}" cannot be enabled: {reason[1] if reason else "it is empty"}.'
-            raise ToolError(words, code=reason[0] if reason else "empty", next="Ask the operator to lift the limit.")
+            next = "Ask the operator to lift the limit."
+            raise ToolError(f"{words} {next}", code=reason[0] if reason else "empty", next=next)
         definitions = [audience.definition(session, spec) for spec in allowed]
         lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
         if session.revision.modern:
@@ -140,10 +141,11 @@ class Discovery:
         if name in known:
             return name
         near = nearest(name, known)
+        next = f'Did you mean "{near}"?' if near else f"There are: {', '.join(known)}."
         raise ToolError(
-            f'Unknown toolset "{name}". Use list_available_toolsets to see available groups.',
+            f'Unknown toolset "{name}". Use list_available_toolsets to see available groups. {next}',
             code="unknown_toolset",
-            next=f'Did you mean "{near}"?' if near else f"There are: {', '.join(known)}.",
+            next=next,
         )
 
     async def tool_search(self, call: Call) -> Outcome:
@@ -190,13 +192,11 @@ class Discovery:
 
     def _unknown(self, name: str) -> ToolError:
         if name == "call_tool":
-            return ToolError("call_tool cannot call itself.", code="recursion", next="Name the tool you want to run.")
+            next = "Name the tool you want to run."
+            return ToolError(f"call_tool cannot call itself. {next}", code="recursion", next=next)
         near = nearest(name, self._audience.specs)
-        return ToolError(
-            f'There is no tool "{name}".',
-            code="unknown_tool",
-            next=(f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do.",
-        )
+        next = (f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do."
+        return ToolError(f'There is no tool "{name}". {next}', code="unknown_tool", next=next)
 
 
 def _with_text(value: dict[str, Json], words: str) -> Outcome:

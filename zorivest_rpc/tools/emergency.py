@@ -29,10 +29,11 @@ class Emergency:
         reason = self._kit.arguments(call)["reason"].strip()[:_LONGEST_REASON] or "agent_self_lock"
         written = await self._kit.write(call, "POST", "/mcp-guard/lock", {"reason": reason}, repeatable=True)
         if _locked(written, "/mcp-guard/lock") is not True:
+            next = "Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop else ".")
             raise ToolError(
-                "The backend took the request and still reports an unlocked guard; the tools are NOT stopped.",
+                f"The backend took the request and still reports an unlocked guard; the tools are NOT stopped. {next}",
                 code="still_unlocked",
-                next="Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop else "."),
+                next=next,
             )
         self._seen(call, True)
         ways = f"{_IN_THE_APP}, or with" if self._kit.desktop else "with"
@@ -46,11 +47,12 @@ class Emergency:
         """Sent once: a repetition could lift a lock that somebody set in between."""
         written = await self._kit.write(call, "POST", "/mcp-guard/unlock")
         if _locked(written, "/mcp-guard/unlock") is not False:
+            way = f"Unlock it {_IN_THE_APP}" if self._kit.desktop else "Try again"
+            next = f"{way}; zorivest_diagnose shows its state."
             raise ToolError(
-                "The guard is still locked after the request to unlock it; guarded tools stay refused.",
+                f"The guard is still locked after the request to unlock it; guarded tools stay refused. {next}",
                 code="still_locked",
-                next=(f"Unlock it {_IN_THE_APP}; " if self._kit.desktop else "Try again; ")
-                + "zorivest_diagnose shows its state.",
+                next=next,
             )
         self._seen(call, False)
         message = "🔓 MCP guard unlocked. Guarded tools work again; zorivest_emergency_stop locks them."
