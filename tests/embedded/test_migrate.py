@@ -29,7 +29,7 @@ PUBLISHED = {
     6: "4439f792436e0d6d",
     7: "aa056c8d50891761",
     8: "5ff8d5dda3f5ce16",
-    9: "c89b83e0b7445e7b",
+    9: "fc119f6a87b4c460",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

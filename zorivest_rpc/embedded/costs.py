@@ -34,33 +34,35 @@ def breakdown(conn: Connection, scope: Scope) -> tuple[FeeBreakdown, Decimal]:
     return fee_breakdown(charges, trade_count=count, gross_pnl=gross, period=period, account_id=account_id), gross
 
 
+def _brokers(conn: Connection) -> dict[str, str | None]:
+    """The broker of each account, for what names none itself."""
+    return {row.account_id: row.broker_id for row in conn.execute(select(accounts.c.account_id, accounts.c.broker_id))}
+
+
 def _itemised(conn: Connection, scope: Scope) -> list[Charge]:
-    ledger = transaction_ledger.c
+    ledger, brokers = transaction_ledger.c, _brokers(conn)
+    groups = (ledger.account_id, ledger.fee_type, ledger.broker, ledger.is_estimated)
     rows = conn.execute(
-        select(ledger.fee_type, _broker, ledger.is_estimated, *exact_sum(ledger.amount))
-        .select_from(transaction_ledger)
-        .join(trades, trades.c.exec_id == ledger.trade_exec_id)
-        .join(accounts, accounts.c.account_id == trades.c.account_id)
-        .where(*scope.executed())
-        .group_by(ledger.fee_type, _broker, ledger.is_estimated)
+        select(*groups, *exact_sum(ledger.amount)).where(*scope.executed(transaction_ledger)).group_by(*groups)
     )
-    return [Charge(kind, joined(whole, part), broker, estimated) for kind, broker, estimated, whole, part in rows]
+    return [
+        Charge(kind, joined(whole, part), broker or brokers[account], estimated)
+        for account, kind, broker, estimated, whole, part in rows
+    ]
 
 
 def _totals(conn: Connection, scope: Scope) -> list[Charge]:
     """Of trades without a ledger: the commission, and the fees as `other`."""
-    listed = select(transaction_ledger.c.trade_exec_id)
+    brokers, groups = _brokers(conn), (trades.c.account_id, trades.c.broker)
     rows = conn.execute(
-        select(_broker, *exact_sum(trades.c.commission), *exact_sum(trades.c.fees))
-        .select_from(trades)
-        .join(accounts, accounts.c.account_id == trades.c.account_id)
-        .where(*scope.executed(), trades.c.exec_id.not_in(listed))
-        .group_by(_broker)
+        select(*groups, *exact_sum(trades.c.commission), *exact_sum(trades.c.fees))
+        .where(*scope.executed(), trades.c.is_itemised.is_(False))
+        .group_by(*groups)
     )
     found = []
-    for broker, *sums in rows:
+    for account, broker, *sums in rows:
         kinds: tuple[tuple[FeeType, Decimal], ...] = (("commission", joined(*sums[:2])), ("other", joined(*sums[2:])))
-        found += [Charge(kind, amount, broker) for kind, amount in kinds if amount]
+        found += [Charge(kind, amount, broker or brokers[account]) for kind, amount in kinds if amount]
     return found
 
 

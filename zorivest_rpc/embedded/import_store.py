@@ -26,7 +26,6 @@ from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .inputs import Page
 from .symbols import AssetClass, Instrument, parse_instrument
-from .tables import transaction_ledger
 
 __all__ = [
     "batches",
@@ -290,9 +289,7 @@ def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, Held]
         trades.change(conn, exec_id, changes, None, actor=actor, auto_create=False)
         charges = _draft(draft, "").charges
         if charges:
-            conn.execute(
-                transaction_ledger.insert(), [{"trade_exec_id": exec_id, **charge._asdict()} for charge in charges]
-            )
+            trades.itemise(conn, exec_id, charges)
         updated += 1
     return updated
 

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
-from sqlalchemy.schema import CreateColumn, CreateTable
+from sqlalchemy.schema import ColumnCollectionConstraint, Constraint, CreateColumn, CreateTable
 
-from . import book_tables
+from . import book_tables, journal_update
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import CORPORATE_ACTIONS, accounts, mcp_guard, metadata, schema_migrations
+from .tables import JOURNAL_UPDATE, accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -68,7 +68,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(market_tables.SINCE, "market", None),
     Version(scheduling_tables.SINCE, "scheduling", None),
     Version(8, "lots in order", book_tables.order_trades),
-    Version(CORPORATE_ACTIONS, "corporate actions", None),
+    Version(JOURNAL_UPDATE, "corporate actions and sums", journal_update.prepare),
 )
 
 CURRENT = VERSIONS[-1].number
@@ -128,6 +128,12 @@ def _since(part: Column[Any] | Index, table: Table) -> int:
     return int(part.info.get("since") or table.info["since"])
 
 
+def _mark(constraint: Constraint) -> tuple[str, str, tuple[str, ...]]:
+    """What tells a constraint of a table from its others, in every copy."""
+    columns = constraint.columns.keys() if isinstance(constraint, ColumnCollectionConstraint) else ()
+    return type(constraint).__name__, str(getattr(constraint, "sqltext", "")), tuple(columns)
+
+
 def _as_of(table: Table, number: int) -> Table:
     """The table without the columns and indexes that later versions bring."""
     later = [column.name for column in table.columns if _since(column, table) > number]
@@ -138,6 +144,9 @@ def _as_of(table: Table, number: int) -> Table:
     for every in metadata.sorted_tables:  # all of them, so that foreign keys find the type of what they refer to
         every.to_metadata(then)
     copy = then.tables[table.name]
+    order = {_mark(constraint): constraint._creation_order for constraint in table.constraints}
+    for constraint in copy.constraints:  # copied out of a set, so in no order; a published text has one
+        constraint._creation_order = order[_mark(constraint)]
     for name in later:
         copy.columns[name].system = True  # left out of CREATE TABLE
     for index in [index for index in copy.indexes if index.name in {late.name for late in indexes}]:

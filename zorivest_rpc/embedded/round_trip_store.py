@@ -32,7 +32,18 @@ from .columns import money
 from .symbols import parse_contract
 from .tables import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
 
-__all__ = ["added", "added_many", "changed", "episode_of", "execution_of", "removed", "shown", "split", "trip_of"]
+__all__ = [
+    "EXECUTION",
+    "added",
+    "added_many",
+    "changed",
+    "episode_of",
+    "execution_of",
+    "removed",
+    "shown",
+    "split",
+    "trip_of",
+]
 
 _legs = round_trip_legs
 _NEXT_LOTS = (
@@ -69,9 +80,11 @@ _USE_LOT = (
     .values(open_quantity=bindparam("quantity_left"), open_fee=bindparam("fee_left"))
 )
 _ADD_TRIPS, _ADD_LEGS = round_trips.insert(), _legs.insert()
-_EXECUTION = (
+EXECUTION = (
     "exec_id", "account_id", "symbol", "time", "action", "quantity", "price", "multiplier", "commission", "fees",
+    "nbbo_bid", "nbbo_ask",
 )  # fmt: skip
+"""The columns of `trades` that the matching reads."""
 
 
 def execution_of(row: Mapping[Any, Any]) -> Execution:
@@ -86,7 +99,17 @@ def execution_of(row: Mapping[Any, Any]) -> Execution:
         row["price"],
         row["multiplier"],
         row["commission"] + row["fees"],
+        _slip(row),
     )
+
+
+def _slip(row: Mapping[Any, Any]) -> Decimal | None:
+    """How much worse than the quote of its moment a unit was; None without a quote, or with an empty or crossed one."""
+    bid, ask, price = row["nbbo_bid"], row["nbbo_ask"], row["price"]
+    if bid is None or ask is None or not 0 < bid <= ask or not price:
+        return None
+    slip: Decimal = price - ask if row["action"] == "BOT" else bid - price
+    return slip
 
 
 def episode_of(row: Mapping[Any, Any]) -> Episode:
@@ -109,6 +132,7 @@ def episode_of(row: Mapping[Any, Any]) -> Episode:
         gross=row["gross"],
         matched_fees=row["matched_fees"],
         fees=row["total_commission"],
+        slippage=row["slippage"],
     )
 
 
@@ -284,7 +308,7 @@ def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, wit
         )
     )
     rows = conn.execute(
-        select(*(trades.c[name] for name in _EXECUTION))
+        select(*(trades.c[name] for name in EXECUTION))
         .where(
             trades.c.account_id == account,
             trades.c.symbol == symbol,
@@ -381,4 +405,5 @@ def _row(episode: Episode) -> dict[str, Any]:
         "entry_value": episode.entry_value,
         "exit_value": episode.exit_value,
         "gross": episode.gross,
+        "slippage": episode.slippage,
     }

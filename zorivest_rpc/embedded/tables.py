@@ -3,7 +3,8 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it, 4 prices, 9 corporate actions; the others are beside their areas."""
+the journal, 3 what is derived from it, 4 prices, 9 corporate actions; the others stand beside
+their areas."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ __all__ = [
     "watchlists",
 ]
 
-CORPORATE_ACTIONS = 9
-"""The schema version that brings corporate actions."""
+JOURNAL_UPDATE = 9
+"""The schema version that brings corporate actions, and beside older rows what sums are quickly made from."""
 
 metadata = MetaData(
     naming_convention={
@@ -84,8 +85,9 @@ def _quantity(name: str, **options: Any) -> Column[Any]:
     return Column(name, Scaled(QUANTITY_PLACES), **options)
 
 
-def _flag(name: str, default: bool = False) -> Column[Any]:
-    return Column(name, Boolean, nullable=False, server_default=text("1") if default else false())
+def _flag(name: str, default: bool = False, since: int | None = None) -> Column[Any]:
+    info = {} if since is None else _since(since)
+    return Column(name, Boolean, nullable=False, server_default=text("1") if default else false(), info=info)
 
 
 def _created(name: str = "created_at") -> Column[Any]:
@@ -217,6 +219,7 @@ trades = Table(
     Column("import_batch_id", String(64)),
     Column("dedup_hash", String(64), nullable=False),
     _created(),
+    _flag("is_itemised", since=JOURNAL_UPDATE),  # its fees are in the ledger, line by line
     CheckConstraint("action IN ('BOT', 'SLD')", name="action"),
     CheckConstraint("quantity > 0", name="quantity"),
     CheckConstraint("price >= 0", name="price"),
@@ -226,6 +229,11 @@ trades = Table(
     Index("ix_trades_account_time", "account_id", "time"),
     Index("ix_trades_dedup_hash", "dedup_hash"),
     Index("ix_trades_import_batch_id", "import_batch_id"),
+    Index(
+        "ix_trades_charges",
+        *("account_id", "broker", "is_itemised", "time", "commission", "fees"),
+        info=_since(JOURNAL_UPDATE),
+    ),
     info=_since(2),
 )
 
@@ -399,9 +407,17 @@ round_trips = Table(
     Column("entry_value", Exact, nullable=False),
     Column("exit_value", Exact, nullable=False),
     Column("gross", Exact, nullable=False),
+    _money("slippage", info=_since(JOURNAL_UPDATE)),  # against the quotes of its fills, where there were any
     Index("ix_round_trips_position", "account_id", "instrument", "last_at", "last_by"),
     Index("ix_round_trips_opened", "opened_at", "id"),
     Index("ix_round_trips_closed", "status", "closed_at", "account_id", "realized_pnl", "id", "matched_fees"),
+    Index(
+        "ix_round_trips_slippage",
+        *("status", "closed_at", "account_id", "slippage"),
+        sqlite_where=text("slippage IS NOT NULL"),
+        postgresql_where=text("slippage IS NOT NULL"),
+        info=_since(JOURNAL_UPDATE),
+    ),
     Index(
         "ix_round_trips_expiring",
         "expires_on",
@@ -426,7 +442,7 @@ round_trip_legs = Table(
     _money("realized", nullable=False),  # what an exit earned, rounded for showing; the totals above are exact
     _quantity("open_quantity", nullable=False),  # of an entry: what no exit has matched yet,
     _money("open_fee", nullable=False),  # and the part of the fee that goes with it
-    Column("lot_price", Exact, info=_since(CORPORATE_ACTIONS)),  # what is open costs, where a split changed its price
+    Column("lot_price", Exact, info=_since(JOURNAL_UPDATE)),  # what is open costs, where a split changed its price
     Index("ix_round_trip_legs_exec_id", "exec_id"),
     Index(
         "ix_round_trip_legs_open",
@@ -468,7 +484,16 @@ transaction_ledger = Table(
     Column("currency", String(8), nullable=False, server_default="USD"),
     Column("description", Text, nullable=False, server_default=""),
     _flag("is_estimated"),
+    # of the trade, so that a sum need not look it up
+    Column("account_id", String(128), info=_since(JOURNAL_UPDATE)),
+    Column("time", Moment, info=_since(JOURNAL_UPDATE)),
+    Column("broker", String(64), info=_since(JOURNAL_UPDATE)),
     Index("ix_transaction_ledger_trade_exec_id", "trade_exec_id"),
+    Index(
+        "ix_transaction_ledger_sums",
+        *("account_id", "fee_type", "broker", "is_estimated", "time", "amount"),
+        info=_since(JOURNAL_UPDATE),
+    ),
     info=_since(3),
 )
 
@@ -540,5 +565,5 @@ corporate_actions = Table(
     CheckConstraint("kind IN ('split', 'exercise', 'assignment', 'expiry')", name="kind"),
     Index("ix_corporate_actions_symbol", "symbol", "effective_at"),
     Index("ix_corporate_actions_underlying", "underlying", "effective_at"),
-    info=_since(CORPORATE_ACTIONS),
+    info=_since(JOURNAL_UPDATE),
 )

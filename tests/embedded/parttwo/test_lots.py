@@ -17,6 +17,7 @@ from zorivest_rpc.embedded import tax_profiles, tax_store, trades
 from zorivest_rpc.embedded.book_tables import tax_lots, tax_pending, tax_stale, tax_wash_matches
 from zorivest_rpc.embedded.migrate import migrate
 from zorivest_rpc.embedded.symbols import parse_instrument
+from zorivest_rpc.embedded.tables import accounts
 from zorivest_rpc.embedded.tables import trades as trade_table
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import TaxError
@@ -219,7 +220,10 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
     engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
     with engine.begin() as conn:
         migrate(conn, target=4)
-        record(conn, "a", "BOT", 10, 50, 0)
+        row = {"instrument": "SPY", "symbol": "SPY", "underlying": "SPY", "asset_class": "EQUITY", "action": "BOT"}
+        row |= {"quantity": 10, "price": 50, "multiplier": 1, "notional": 500, "dedup_hash": "-", "created_at": NOW}
+        conn.execute(accounts.insert().values(account_id="A1", name="A1", account_type="broker", created_at=NOW))
+        conn.execute(trade_table.insert().values(exec_id="a", time=START, account_id="A1", **row))
         migrate(conn)
         assert conn.execute(select(tax_pending.c.exec_id, tax_pending.c.underlying)).all() == [("a", "SPY")]
         assert conn.execute(select(tax_stale.c.underlying)).all() == []
