@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
-from typing import Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -230,13 +230,11 @@ def _normal(draft: TradeDraft) -> TradeDraft:
 
 
 def _instrument(draft: TradeDraft) -> Instrument:
-    """What the file traded, under the journal's own spelling where that means the same."""
-    kind = cast(AssetClass, draft.asset_class.value)
+    """What the file traded, with the multiplier that it told."""
+    kind: AssetClass = draft.asset_class.value
     try:
-        parsed = parse_instrument(draft.symbol)
+        parsed = parse_instrument(draft.symbol, kind)
     except ValueError:
-        parsed = None
-    if parsed is None or parsed.asset_class != kind:
         return Instrument(draft.symbol, kind, draft.symbol, draft.multiplier)
     return parsed._replace(multiplier=draft.multiplier)
 

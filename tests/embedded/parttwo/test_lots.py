@@ -220,7 +220,13 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
     engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
     with engine.begin() as conn:
         migrate(conn, target=4)
-        row = {"instrument": "SPY", "symbol": "SPY", "underlying": "SPY", "asset_class": "EQUITY", "action": "BOT"}
+        row: dict[str, Any] = {
+            "instrument": "SPY",
+            "symbol": "SPY",
+            "underlying": "SPY",
+            "asset_class": "EQUITY",
+            "action": "BOT",
+        }
         row |= {"quantity": 10, "price": 50, "multiplier": 1, "notional": 500, "dedup_hash": "-", "created_at": NOW}
         conn.execute(accounts.insert().values(account_id="A1", name="A1", account_type="broker", created_at=NOW))
         conn.execute(trade_table.insert().values(exec_id="a", time=START, account_id="A1", **row))
