@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, Connection, Float, case, func, select
 from sqlalchemy import cast as sql_cast
@@ -12,23 +13,29 @@ from sqlalchemy import cast as sql_cast
 from . import accounts as account_store
 from . import audit
 from . import trades as trade_store
-from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, fee_breakdown
+from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, estimate_regulatory, fee_breakdown
 from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
+from .brokers.registry import find_broker
 from .inputs import Page
 from .results import Scope, exact_sum, gross_pnl, joined, quote_is_usable, scaled, slipped
 from .tables import accounts, periodic_fees, trades, transaction_ledger
 
 __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing"]
 
+_NEW_YORK = ZoneInfo("America/New_York")
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
 
 _broker = func.coalesce(trades.c.broker, accounts.c.broker_id)
 
 
-def breakdown(conn: Connection, scope: Scope) -> tuple[FeeBreakdown, Decimal]:
-    """The fees of a scope and what its round trips earned before them."""
+def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tuple[FeeBreakdown, Decimal]:
+    """The fees of a scope and what its round trips earned before them.
+
+    With `estimate`, sales of shares for which the broker told no fees have their regulatory fees estimated."""
     gross = gross_pnl(conn, scope)
     charges = [*_itemised(conn, scope), *_totals(conn, scope), *_periodic(conn, scope)]
+    if estimate:
+        charges += _regulatory(conn, scope)
     count = conn.execute(select(func.count()).select_from(trades).where(*scope.executed())).scalar_one()
     period, account_id = scope.period.text, scope.account_id
     return fee_breakdown(charges, trade_count=count, gross_pnl=gross, period=period, account_id=account_id), gross
@@ -66,6 +73,22 @@ def _totals(conn: Connection, scope: Scope) -> list[Charge]:
     return found
 
 
+def _regulatory(conn: Connection, scope: Scope) -> list[Charge]:
+    """What United States regulators took of each sale; their rates are by day, and each fee is rounded by itself."""
+    brokers = _brokers(conn)
+    rows = conn.execute(
+        select(trades.c.account_id, trades.c.broker, trades.c.time, trades.c.quantity, trades.c.price)
+        .where(*scope.executed(), trades.c.action == "SLD", trades.c.asset_class == "EQUITY")
+        .where(trades.c.is_itemised.is_(False), trades.c.fees == Decimal(0))
+    )
+    sums: dict[str | None, Decimal] = {}
+    for account, broker, moment, quantity, price in rows:
+        day = moment.astimezone(_NEW_YORK).date()
+        name = broker or brokers[account]
+        sums[name] = sums.get(name, Decimal(0)) + estimate_regulatory(-1, quantity, price, day).total
+    return [Charge("regulatory", amount, broker, True) for broker, amount in sums.items() if amount]
+
+
 def _periodic(conn: Connection, scope: Scope) -> list[Charge]:
     """Fees of whole months count with the month's first day."""
     fees = periodic_fees.c
@@ -101,7 +124,8 @@ def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
     )
     volumes = []
     for broker, count, whole, part, scored, slippage in rows:
-        kind, known = routing_of(broker)
+        registered = find_broker(broker or "")
+        kind, known = routing_of(broker, None if registered is None else registered.routing_type)
         volumes.append(
             RoutingVolume(kind, count, joined(whole, part), scored, Decimal(repr(round(float(slippage), 6))), known)
         )

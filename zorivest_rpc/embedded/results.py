@@ -260,23 +260,21 @@ def _noted_ids() -> Select[Any]:
     return select(legs.round_trip_id).where(legs.exec_id.in_(_noted_executions()))
 
 
-def of_strategy(conn: Connection, scope: Scope, strategy: str) -> tuple[Moments, Streaks]:
-    """The sums and streaks of one strategy, whatever its case; of the untagged too."""
+def of_strategy(conn: Connection, scope: Scope, strategy: str) -> tuple[Moments, Streaks, Decimal | None]:
+    """The sums, streaks and average slippage of one strategy, whatever its case; of the untagged too."""
     wanted = strategy.strip().lower()
     noted = _noted(conn, scope)
-    rows = conn.execute(
-        select(_trips.id, _trips.realized_pnl).where(*scope.closed()).order_by(_trips.closed_at, _trips.id)
-        if wanted == UNTAGGED
-        else select(_trips.id, _trips.realized_pnl)
-        .where(*scope.closed(), _trips.id.in_(_noted_ids()))
-        .order_by(_trips.closed_at, _trips.id)
-    )
+    query = select(_trips.id, _trips.realized_pnl, _trips.slippage).where(*scope.closed())
+    if wanted != UNTAGGED:
+        query = query.where(_trips.id.in_(_noted_ids()))
     chosen = [
-        pnl
-        for trip, pnl in rows
+        (pnl, slippage)
+        for trip, pnl, slippage in conn.execute(query.order_by(_trips.closed_at, _trips.id))
         if wanted in (name.lower() for name in strategies_of(noted.get(trip, TaggedResult(pnl))))
     ]
-    return moments_of(chosen), streaks_of(chosen)
+    results = [pnl for pnl, _ in chosen]
+    lost = [slippage for _, slippage in chosen if slippage is not None]
+    return moments_of(results), streaks_of(results), divide(sum(lost, Decimal(0)), len(lost))
 
 
 def quote_is_usable() -> ColumnElement[bool]:

@@ -82,3 +82,38 @@ async def test_a_journal_of_an_older_schema_gets_the_same(journal: Journal, back
 
     await backend.database().write(forget)
     assert await backend.database().read(kept) == before
+
+
+async def test_the_slippage_of_a_strategy_comes_off_its_own_edge(journal: Journal) -> None:
+    # breakout lost 2 against the quote and won 10; the other trade lost 50 against its quote
+    report = {"setup_quality": "A", "execution_quality": "A", "followed_plan": True, "tags": ["Breakout"]}
+    opened = await journal.buy(100, 10.02, nbbo_bid=9.99, nbbo_ask=10)
+    await journal.sell(100, 10.12)
+    await journal.expect(201, "POST", f"/trades/{opened['exec_id']}/report", report)
+    await journal.buy(100, 10.5, nbbo_bid=9.99, nbbo_ask=10)
+    await journal.sell(100, 10)
+    answer = await journal.get("/analytics/expectancy", params={"strategy": "breakout"})
+    assert (answer["expectancy"], answer["avg_slippage"], answer["edge_per_trade"]) == (10, 2, 8)
+
+
+async def test_regulatory_fees_are_estimated_only_when_asked_and_where_none_were_told(journal: Journal) -> None:
+    # in June 2024: 1000 at 50 is 50000 * 0.0000278 = 1.39 to the SEC, and 1000 * 0.000166 = 0.17 to FINRA
+    sale = {"instrument": "SPY", "time": "2024-06-03T15:00:00Z"}
+    await journal.sell(1000, 50, **sale, exec_id="silent", broker="webull")
+    await journal.sell(1000, 50, **sale, exec_id="told", fees=1)
+    await journal.buy(1000, 50, **sale, exec_id="bought")
+    assert await fees(journal) == {"other": 1}
+    assert await fees(journal, estimate_regulatory="yes") == {"regulatory": 1.56, "other": 1}
+    answer = await journal.get("/fees/summary", params={"period": "all", "estimate_regulatory": "1"})
+    assert {line["fee_type"]: line["is_estimated"] for line in answer["by_type"]} == {
+        "regulatory": True,
+        "other": False,
+    }
+    await journal.refused(422, "GET", "/fees/summary", params={"estimate_regulatory": "maybe"})
+
+
+async def test_the_routing_of_every_known_broker_is_known(journal: Journal) -> None:
+    for number, broker in enumerate(("alpaca_live", "ninjatrader", "etrade", "somebody")):
+        await journal.buy(1, 100, broker=broker, exec_id=f"R{number}")
+    answer = await journal.get("/analytics/pfof-report", params={"account_id": "A1", "period": "all"})
+    assert {line["routing"]: line["trades"] for line in answer["by_routing"]} == {"pfof": 1, "dma": 1, "hybrid": 2}
