@@ -22,7 +22,6 @@ from .analytics.round_trips import (
     Change,
     Matching,
     ResumePoint,
-    RoundTrip,
     advance,
     replay,
     resume_point,
@@ -40,9 +39,7 @@ __all__ = [
     "episode_of",
     "execution_of",
     "removed",
-    "shown",
     "split",
-    "trip_of",
 ]
 
 _legs = round_trip_legs
@@ -206,44 +203,6 @@ def split(conn: Connection, account_id: str | None, symbol: str, effective: date
     for episode in touched:
         _replay(conn, episode.account_id, symbol, _beginning(episode))
     return [episode.account_id for episode in touched]
-
-
-def trip_of(conn: Connection, exec_id: str) -> Mapping[Any, Any] | None:
-    """The round trip that an execution belongs to; of a flip the one it closed."""
-    return (
-        conn.execute(
-            select(round_trips)
-            .join(_legs, _legs.c.round_trip_id == round_trips.c.id)
-            .where(_legs.c.exec_id == exec_id)
-            .order_by(round_trips.c.opened_at, round_trips.c.opened_by)
-            .limit(1)
-        )
-        .mappings()
-        .first()
-    )
-
-
-def shown(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) -> list[RoundTrip]:
-    """Rows of `round_trips` as an answer shows them, with the executions they are made of."""
-    found = list(rows)
-    ids: dict[str, dict[str, list[str]]] = {row["id"]: {"entry": [], "exit": []} for row in found}
-    if ids:
-        legs = conn.execute(
-            select(_legs.c.round_trip_id, _legs.c.exec_id, _legs.c.role)
-            .where(_legs.c.round_trip_id.in_(list(ids)))
-            .order_by(_legs.c.time, _legs.c.exec_id)
-        )
-        for trip_id, exec_id, role in legs:
-            ids[trip_id][role].append(exec_id)
-    return [
-        round_trip(episode_of(row), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
-        for row in found
-    ]
-
-
-def _flags(row: Mapping[Any, Any], today: datetime) -> tuple[str, ...]:
-    over = row["status"] != "closed" and row["expires_on"] is not None and row["expires_on"] < today.date()
-    return ("expired_unresolved",) if over else ()
 
 
 def _latest(conn: Connection, account: str, symbol: str) -> Episode | None:
