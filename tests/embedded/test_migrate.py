@@ -29,7 +29,9 @@ PUBLISHED = {
     6: "4439f792436e0d6d",
     7: "aa056c8d50891761",
     8: "5ff8d5dda3f5ce16",
-    9: "fc119f6a87b4c460",
+    9: "c89b83e0b7445e7b",
+    10: "8fbaefecf99767f6",
+    11: "9898df12e7bba6d9",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

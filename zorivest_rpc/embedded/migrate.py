@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
-from sqlalchemy.schema import ColumnCollectionConstraint, Constraint, CreateColumn, CreateTable
+from sqlalchemy import Column, Connection, Index, Table, inspect, select
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import CreateColumn, CreateTable
 
-from . import book_tables, journal_update
+from . import book_tables, journal_sums
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import JOURNAL_UPDATE, accounts, mcp_guard, metadata, schema_migrations
+from .tables import CORPORATE_ACTIONS, JOURNAL_SUMS, accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -68,7 +70,9 @@ VERSIONS: tuple[Version, ...] = (
     Version(market_tables.SINCE, "market", None),
     Version(scheduling_tables.SINCE, "scheduling", None),
     Version(8, "lots in order", book_tables.order_trades),
-    Version(JOURNAL_UPDATE, "corporate actions and sums", journal_update.prepare),
+    Version(CORPORATE_ACTIONS, "corporate actions", None),
+    Version(book_tables.FOUND, "lots found", None),
+    Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
 )
 
 CURRENT = VERSIONS[-1].number
@@ -104,10 +108,10 @@ def _declare(conn: Connection, number: int) -> None:
     """Create the tables of a version as they were then, and add its columns and indexes to older tables."""
     for table in metadata.sorted_tables:
         if table.info["since"] == number:
-            new = _as_of(table, number)
-            conn.execute(CreateTable(new))
-            for index in _in_order(new.indexes):
-                index.create(conn)
+            conn.exec_driver_sql(_as_of(table, number, conn.dialect))
+            for index in _in_order(table.indexes):
+                if _since(index, table) == number:
+                    index.create(conn)
         elif table.info["since"] < number:
             for column in table.columns:
                 if _since(column, table) == number:
@@ -128,27 +132,20 @@ def _since(part: Column[Any] | Index, table: Table) -> int:
     return int(part.info.get("since") or table.info["since"])
 
 
-def _mark(constraint: Constraint) -> tuple[str, str, tuple[str, ...]]:
-    """What tells a constraint of a table from its others, in every copy."""
-    columns = constraint.columns.keys() if isinstance(constraint, ColumnCollectionConstraint) else ()
-    return type(constraint).__name__, str(getattr(constraint, "sqltext", "")), tuple(columns)
+_DECLARING = Lock()
 
 
-def _as_of(table: Table, number: int) -> Table:
-    """The table without the columns and indexes that later versions bring."""
-    later = [column.name for column in table.columns if _since(column, table) > number]
-    indexes = [index for index in table.indexes if _since(index, table) > number]
-    if not later and not indexes:
-        return table
-    then = MetaData(naming_convention=metadata.naming_convention)
-    for every in metadata.sorted_tables:  # all of them, so that foreign keys find the type of what they refer to
-        every.to_metadata(then)
-    copy = then.tables[table.name]
-    order = {_mark(constraint): constraint._creation_order for constraint in table.constraints}
-    for constraint in copy.constraints:  # copied out of a set, so in no order; a published text has one
-        constraint._creation_order = order[_mark(constraint)]
-    for name in later:
-        copy.columns[name].system = True  # left out of CREATE TABLE
-    for index in [index for index in copy.indexes if index.name in {late.name for late in indexes}]:
-        copy.indexes.discard(index)
-    return copy
+def _as_of(table: Table, number: int, dialect: Dialect) -> str:
+    """The table as a version made it, without the columns that later ones bring.
+
+    Written from the table itself: a copy would have its constraints in another order each time, and a published
+    version never changes. Several stores may be opened at once, hence the lock."""
+    later = [column for column in table.columns if _since(column, table) > number]
+    with _DECLARING:
+        for column in later:
+            column.system = True  # left out of CREATE TABLE
+        try:
+            return str(CreateTable(table).compile(dialect=dialect))
+        finally:
+            for column in later:
+                column.system = False

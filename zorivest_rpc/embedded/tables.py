@@ -59,8 +59,11 @@ __all__ = [
     "watchlists",
 ]
 
-JOURNAL_UPDATE = 9
-"""The schema version that brings corporate actions, and beside older rows what sums are quickly made from."""
+CORPORATE_ACTIONS = 9
+"""The schema version that brings corporate actions."""
+
+JOURNAL_SUMS = 11
+"""The schema version that brings, beside older rows, what sums are quickly made from."""
 
 metadata = MetaData(
     naming_convention={
@@ -219,7 +222,7 @@ trades = Table(
     Column("import_batch_id", String(64)),
     Column("dedup_hash", String(64), nullable=False),
     _created(),
-    _flag("is_itemised", since=JOURNAL_UPDATE),  # its fees are in the ledger, line by line
+    _flag("is_itemised", since=JOURNAL_SUMS),  # its fees are in the ledger, line by line
     CheckConstraint("action IN ('BOT', 'SLD')", name="action"),
     CheckConstraint("quantity > 0", name="quantity"),
     CheckConstraint("price >= 0", name="price"),
@@ -232,7 +235,7 @@ trades = Table(
     Index(
         "ix_trades_charges",
         *("account_id", "broker", "is_itemised", "time", "commission", "fees"),
-        info=_since(JOURNAL_UPDATE),
+        info=_since(JOURNAL_SUMS),
     ),
     info=_since(2),
 )
@@ -407,7 +410,7 @@ round_trips = Table(
     Column("entry_value", Exact, nullable=False),
     Column("exit_value", Exact, nullable=False),
     Column("gross", Exact, nullable=False),
-    _money("slippage", info=_since(JOURNAL_UPDATE)),  # against the quotes of its fills, where there were any
+    _money("slippage", info=_since(JOURNAL_SUMS)),  # against the quotes of its fills, where there were any
     Index("ix_round_trips_position", "account_id", "instrument", "last_at", "last_by"),
     Index("ix_round_trips_opened", "opened_at", "id"),
     Index("ix_round_trips_closed", "status", "closed_at", "account_id", "realized_pnl", "id", "matched_fees"),
@@ -416,7 +419,7 @@ round_trips = Table(
         *("status", "closed_at", "account_id", "slippage"),
         sqlite_where=text("slippage IS NOT NULL"),
         postgresql_where=text("slippage IS NOT NULL"),
-        info=_since(JOURNAL_UPDATE),
+        info=_since(JOURNAL_SUMS),
     ),
     Index(
         "ix_round_trips_expiring",
@@ -442,7 +445,7 @@ round_trip_legs = Table(
     _money("realized", nullable=False),  # what an exit earned, rounded for showing; the totals above are exact
     _quantity("open_quantity", nullable=False),  # of an entry: what no exit has matched yet,
     _money("open_fee", nullable=False),  # and the part of the fee that goes with it
-    Column("lot_price", Exact, info=_since(JOURNAL_UPDATE)),  # what is open costs, where a split changed its price
+    Column("lot_price", Exact, info=_since(CORPORATE_ACTIONS)),  # what is open costs, where a split changed its price
     Index("ix_round_trip_legs_exec_id", "exec_id"),
     Index(
         "ix_round_trip_legs_open",
@@ -485,14 +488,14 @@ transaction_ledger = Table(
     Column("description", Text, nullable=False, server_default=""),
     _flag("is_estimated"),
     # of the trade, so that a sum need not look it up
-    Column("account_id", String(128), info=_since(JOURNAL_UPDATE)),
-    Column("time", Moment, info=_since(JOURNAL_UPDATE)),
-    Column("broker", String(64), info=_since(JOURNAL_UPDATE)),
+    Column("account_id", String(128), info=_since(JOURNAL_SUMS)),
+    Column("time", Moment, info=_since(JOURNAL_SUMS)),
+    Column("broker", String(64), info=_since(JOURNAL_SUMS)),
     Index("ix_transaction_ledger_trade_exec_id", "trade_exec_id"),
     Index(
         "ix_transaction_ledger_sums",
         *("account_id", "fee_type", "broker", "is_estimated", "time", "amount"),
-        info=_since(JOURNAL_UPDATE),
+        info=_since(JOURNAL_SUMS),
     ),
     info=_since(3),
 )
@@ -565,5 +568,5 @@ corporate_actions = Table(
     CheckConstraint("kind IN ('split', 'exercise', 'assignment', 'expiry')", name="kind"),
     Index("ix_corporate_actions_symbol", "symbol", "effective_at"),
     Index("ix_corporate_actions_underlying", "underlying", "effective_at"),
-    info=_since(JOURNAL_UPDATE),
+    info=_since(CORPORATE_ACTIONS),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.journal_update import prepare
+from zorivest_rpc.embedded.journal_sums import prepare
 from zorivest_rpc.embedded.tables import round_trips, trades, transaction_ledger
 
 from .conftest import Journal

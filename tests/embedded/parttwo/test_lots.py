@@ -62,6 +62,29 @@ def record(conn: Connection, name: str, action: str, quantity: int, price: int, 
     trades.insert(conn, draft, actor="test", auto_create=True)
 
 
+def before_lots(conn: Connection, name: str) -> None:
+    """A trade as the journal kept it before it knew of lots and corporate actions."""
+    conn.execute(accounts.insert().values(account_id="A1", name="A1", account_type="broker", created_at=START))
+    conn.execute(
+        trade_table.insert().values(
+            exec_id=name,
+            time=START,
+            instrument="SPY",
+            symbol="SPY",
+            underlying="SPY",
+            asset_class="EQUITY",
+            action="BOT",
+            quantity=Decimal(10),
+            price=Decimal(50),
+            notional=Decimal(500),
+            multiplier=Decimal(1),
+            account_id="A1",
+            dedup_hash="0",
+            created_at=START,
+        )
+    )
+
+
 def sync(conn: Connection, strategy: ConflictStrategy = ConflictStrategy.FLAG, **more: Any) -> dict[str, Any]:
     rules = tax_store.rules_of(conn, tax_profiles.load(conn, NOW))
     return tax_store.sync(conn, rules, NOW, strategy, **more)
@@ -220,16 +243,7 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
     engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
     with engine.begin() as conn:
         migrate(conn, target=4)
-        row: dict[str, Any] = {
-            "instrument": "SPY",
-            "symbol": "SPY",
-            "underlying": "SPY",
-            "asset_class": "EQUITY",
-            "action": "BOT",
-        }
-        row |= {"quantity": 10, "price": 50, "multiplier": 1, "notional": 500, "dedup_hash": "-", "created_at": NOW}
-        conn.execute(accounts.insert().values(account_id="A1", name="A1", account_type="broker", created_at=NOW))
-        conn.execute(trade_table.insert().values(exec_id="a", time=START, account_id="A1", **row))
+        before_lots(conn, "a")
         migrate(conn)
         assert conn.execute(select(tax_pending.c.exec_id, tax_pending.c.underlying)).all() == [("a", "SPY")]
         assert conn.execute(select(tax_stale.c.underlying)).all() == []
