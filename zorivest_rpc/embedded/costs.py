@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, Connection, Float, case, func, select
+from sqlalchemy import Connection, Float, func, select
 from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
@@ -24,8 +24,6 @@ __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_period
 
 _NEW_YORK = ZoneInfo("America/New_York")
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
-
-_broker = func.coalesce(trades.c.broker, accounts.c.broker_id)
 
 
 def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tuple[FeeBreakdown, Decimal]:
@@ -106,31 +104,31 @@ def _periodic(conn: Connection, scope: Scope) -> list[Charge]:
 
 def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
     """The estimate of what routing cost."""
-    usable = quote_is_usable()
-    price = sql_cast(scaled(trades.c.price), Float)
-    bps: ColumnElement[Any] = case((usable, sql_cast(slipped(), Float) / price * 10_000.0), else_=0.0)
-    rows = conn.execute(
-        select(
-            _broker,
-            func.count(),
-            *exact_sum(trades.c.notional),
-            func.coalesce(func.sum(case((usable, 1), else_=0)), 0),
-            func.coalesce(func.sum(bps), 0.0),
-        )
-        .select_from(trades)
-        .join(accounts, accounts.c.account_id == trades.c.account_id)
-        .where(*scope.executed())
-        .group_by(_broker)
-    )
+    brokers, groups = _brokers(conn), (trades.c.account_id, trades.c.broker)
+    slipped_by = _slipped(conn, scope)
     volumes = []
-    for broker, count, whole, part, scored, slippage in rows:
-        registered = find_broker(broker or "")
-        kind, known = routing_of(broker, None if registered is None else registered.routing_type)
-        volumes.append(
-            RoutingVolume(kind, count, joined(whole, part), scored, Decimal(repr(round(float(slippage), 6))), known)
-        )
+    for account, broker, count, whole, part in conn.execute(
+        select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*scope.executed()).group_by(*groups)
+    ):
+        name = broker or brokers[account]
+        registered = find_broker(name or "")
+        kind, known = routing_of(name, None if registered is None else registered.routing_type)
+        scored, bps = slipped_by.get((account, broker), (0, Decimal(0)))
+        volumes.append(RoutingVolume(kind, count, joined(whole, part), scored, bps, known))
     days = scope.period.days or _days_traded(conn, scope, now)
     return pfof_report(volumes, account_id=scope.account_id, period=scope.period.text, days=days)
+
+
+def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
+    """Of fills with a usable quote, by account and broker: how many, and the basis points they slipped in all."""
+    bps = sql_cast(slipped(), Float) / sql_cast(scaled(trades.c.price), Float) * 10_000.0
+    groups = (trades.c.account_id, trades.c.broker)
+    rows = conn.execute(
+        select(*groups, func.count(), func.sum(bps))
+        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable())
+        .group_by(*groups)
+    )
+    return {(account, broker): (count, Decimal(repr(round(float(total), 6)))) for account, broker, count, total in rows}
 
 
 def _days_traded(conn: Connection, scope: Scope, now: datetime) -> int | None:

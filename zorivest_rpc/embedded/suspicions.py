@@ -17,7 +17,7 @@ from .tables import excursion_metrics, mistake_entries, round_trip_legs, round_t
 
 __all__ = ["MOST", "suspected"]
 
-MOST = 1_000
+MOST = 500
 """How many round trips of an account are looked at, the latest of the scope."""
 _BEFORE = 50  # as many as the rules compare a round trip with
 

@@ -3,8 +3,8 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it, 4 prices, 9 corporate actions; the others stand beside
-their areas."""
+the journal, 3 what is derived from it, 4 prices, 9 corporate actions, 11 what sums are made from; the others stand
+beside their areas."""
 
 from __future__ import annotations
 
@@ -234,7 +234,14 @@ trades = Table(
     Index("ix_trades_import_batch_id", "import_batch_id"),
     Index(
         "ix_trades_charges",
-        *("account_id", "broker", "is_itemised", "time", "commission", "fees"),
+        *("account_id", "broker", "is_itemised", "time", "commission", "fees", "notional"),
+        info=_since(JOURNAL_SUMS),
+    ),
+    Index(
+        "ix_trades_quoted",
+        *("account_id", "time"),
+        sqlite_where=text("nbbo_bid IS NOT NULL"),
+        postgresql_where=text("nbbo_bid IS NOT NULL"),
         info=_since(JOURNAL_SUMS),
     ),
     info=_since(2),
