@@ -239,7 +239,7 @@ trades = Table(
     ),
     Index(
         "ix_trades_quoted",
-        *("account_id", "time"),
+        *("account_id", "broker", "time", "action", "price", "nbbo_bid", "nbbo_ask"),
         sqlite_where=text("nbbo_bid IS NOT NULL"),
         postgresql_where=text("nbbo_bid IS NOT NULL"),
         info=_since(JOURNAL_SUMS),

@@ -5,10 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+import pytest
+from sqlalchemy import Connection, create_engine, event, select
 
+from zorivest_rpc.embedded import costs
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.journal_sums import prepare
+from zorivest_rpc.embedded.migrate import migrate
+from zorivest_rpc.embedded.period import EVER
+from zorivest_rpc.embedded.results import (
+    Scope,
+    average_slippage,
+    by_strategy,
+    gross_pnl,
+    moments,
+    risk_moments,
+    streaks,
+)
 from zorivest_rpc.embedded.tables import round_trips, trades, transaction_ledger
 
 from .conftest import Journal
@@ -117,3 +130,28 @@ async def test_the_routing_of_every_known_broker_is_known(journal: Journal) -> N
         await journal.buy(1, 100, broker=broker, exec_id=f"R{number}")
     answer = await journal.get("/analytics/pfof-report", params={"account_id": "A1", "period": "all"})
     assert {line["routing"]: line["trades"] for line in answer["by_routing"]} == {"pfof": 1, "dma": 1, "hybrid": 2}
+
+
+@pytest.mark.parametrize("account", [None, "A1"])
+def test_no_sum_walks_through_a_table(account: str | None) -> None:
+    """Whatever is summed over everything is read from an index that holds all of it."""
+    engine, asked = create_engine("sqlite://"), []
+
+    def note(conn: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    scope, now = Scope(account, EVER), datetime.now(UTC)
+    with engine.begin() as conn:
+        migrate(conn)
+        event.listen(engine, "before_cursor_execute", note)
+        for figure in (moments, streaks, average_slippage, by_strategy, risk_moments, costs.breakdown, gross_pnl):
+            figure(conn, scope)
+        costs.routing(conn, scope, now)
+        event.remove(engine, "before_cursor_execute", note)
+        plans = [(text, conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).all()) for text, values in asked]
+    engine.dispose()
+    assert len(plans) > 12
+    for text, plan in plans:
+        for *_, step in plan:
+            for table in ("trades", "round_trips", "round_trip_legs", "transaction_ledger"):
+                assert not step.startswith(f"SCAN {table}") or "COVERING INDEX" in step, (step, text)
