@@ -52,6 +52,7 @@ READS = {
     "SQN": "/analytics/sqn?period=all",
     "strategy breakdown": "/analytics/strategy-breakdown?period=all",
     "fees": "/fees/summary?period=all",
+    "cost of free": "/analytics/cost-of-free?period=all",
 }
 Ask = tuple[str, str, Any, int]  # method, path, body, the status it must have
 Statement = tuple[str, Any, bool]  # text, parameters, whether they are many

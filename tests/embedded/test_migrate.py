@@ -31,6 +31,7 @@ PUBLISHED = {
     8: "5ff8d5dda3f5ce16",
     9: "c89b83e0b7445e7b",
     10: "8fbaefecf99767f6",
+    11: "8fe59525293745c6",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -43,12 +43,29 @@ from zorivest_rpc.embedded.symbols import parse_contract, parse_instrument
         ("GC 06-26", "GC 06-26", "FUTURE", 100),
         ("ZZ 12-26", "ZZ 12-26", "FUTURE", 1),
         ("ETF", "ETF", "EQUITY", 1),
+        ("AAPL 20MAR26 200 C", "AAPL 260320 C 200", "OPTION", 100),
+        ("AAPL 3/20/2026 Call $1,200.50", "AAPL 260320 C 1200.5", "OPTION", 100),
+        ("AAPL Mar 20, '26 200 Put", "AAPL 260320 P 200", "OPTION", 100),
+        ("PUT AAPL 03/20/26 200", "AAPL 260320 P 200", "OPTION", 100),
+        ("ES 03-26 CME", "ES 03-26", "FUTURE", 50),
+        ("ES JUN-26", "ES 06-26", "FUTURE", 50),
+        ("/ESH2026:XCME", "ES 03-26", "FUTURE", 50),
     ],
 )
 def test_free_text_becomes_one_symbol(text: str, symbol: str, asset_class: str, multiplier: int) -> None:
     found = parse_instrument(text)
     assert (found.symbol, found.asset_class, found.multiplier) == (symbol, asset_class, Decimal(multiplier))
     assert parse_instrument(symbol) == found
+
+
+def test_what_a_source_states_decides_how_a_text_is_read() -> None:
+    near = date(2026, 1, 5)
+    assert parse_instrument("ESH6", "FUTURE", near).symbol == "ES 03-26"
+    assert parse_instrument("ESH6").asset_class == "EQUITY"
+    assert parse_instrument("ZBM26", "FUTURE").symbol == "ZB 06-26"
+    assert parse_instrument("EURUSD", "EQUITY") == ("EURUSD", "EQUITY", "EURUSD", Decimal(1), None)
+    assert parse_instrument("T 4.25 11/15/34", "BOND").asset_class == "BOND"
+    assert parse_instrument("XYZ", "OPTION").multiplier == 100
 
 
 def test_an_option_has_its_parts() -> None:
@@ -61,7 +78,17 @@ def test_an_option_has_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "   ", "AAPL 261320 C 200", "AAPL  260230P00100000", "AAPL 260320 C 0", "ES 13-26"]
+    "text",
+    [
+        "",
+        "   ",
+        "AAPL 261320 C 200",
+        "AAPL  260230P00100000",
+        "AAPL 260320 C 0",
+        "ES 13-26",
+        "AAPL 260320 C 10.",
+        "X 40XYZ26 5 C",
+    ],
 )
 def test_what_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -5,63 +5,86 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, Connection, Float, case, func, select
+from sqlalchemy import Connection, Float, func, select
 from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
 from . import audit
 from . import trades as trade_store
-from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, fee_breakdown
+from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, estimate_regulatory, fee_breakdown
 from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
+from .brokers.registry import find_broker
 from .inputs import Page
 from .results import Scope, exact_sum, gross_pnl, joined, quote_is_usable, scaled, slipped
 from .tables import accounts, periodic_fees, trades, transaction_ledger
 
 __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing"]
 
+_NEW_YORK = ZoneInfo("America/New_York")
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
 
-_broker = func.coalesce(trades.c.broker, accounts.c.broker_id)
 
+def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tuple[FeeBreakdown, Decimal]:
+    """The fees of a scope and what its round trips earned before them.
 
-def breakdown(conn: Connection, scope: Scope) -> tuple[FeeBreakdown, Decimal]:
-    """The fees of a scope and what its round trips earned before them."""
+    With `estimate`, sales of shares for which the broker told no fees have their regulatory fees estimated."""
     gross = gross_pnl(conn, scope)
     charges = [*_itemised(conn, scope), *_totals(conn, scope), *_periodic(conn, scope)]
+    if estimate:
+        charges += _regulatory(conn, scope)
     count = conn.execute(select(func.count()).select_from(trades).where(*scope.executed())).scalar_one()
     period, account_id = scope.period.text, scope.account_id
     return fee_breakdown(charges, trade_count=count, gross_pnl=gross, period=period, account_id=account_id), gross
 
 
+def _brokers(conn: Connection) -> dict[str, str | None]:
+    """The broker of each account, for what names none itself."""
+    return {row.account_id: row.broker_id for row in conn.execute(select(accounts.c.account_id, accounts.c.broker_id))}
+
+
 def _itemised(conn: Connection, scope: Scope) -> list[Charge]:
-    ledger = transaction_ledger.c
+    ledger, brokers = transaction_ledger.c, _brokers(conn)
+    groups = (ledger.account_id, ledger.fee_type, ledger.broker, ledger.is_estimated)
     rows = conn.execute(
-        select(ledger.fee_type, _broker, ledger.is_estimated, *exact_sum(ledger.amount))
-        .select_from(transaction_ledger)
-        .join(trades, trades.c.exec_id == ledger.trade_exec_id)
-        .join(accounts, accounts.c.account_id == trades.c.account_id)
-        .where(*scope.executed())
-        .group_by(ledger.fee_type, _broker, ledger.is_estimated)
+        select(*groups, *exact_sum(ledger.amount)).where(*scope.executed(transaction_ledger)).group_by(*groups)
     )
-    return [Charge(kind, joined(whole, part), broker, estimated) for kind, broker, estimated, whole, part in rows]
+    return [
+        Charge(kind, joined(whole, part), broker or brokers[account], estimated)
+        for account, kind, broker, estimated, whole, part in rows
+    ]
 
 
 def _totals(conn: Connection, scope: Scope) -> list[Charge]:
     """Of trades without a ledger: the commission, and the fees as `other`."""
-    listed = select(transaction_ledger.c.trade_exec_id)
+    brokers, groups = _brokers(conn), (trades.c.account_id, trades.c.broker)
     rows = conn.execute(
-        select(_broker, *exact_sum(trades.c.commission), *exact_sum(trades.c.fees))
-        .select_from(trades)
-        .join(accounts, accounts.c.account_id == trades.c.account_id)
-        .where(*scope.executed(), trades.c.exec_id.not_in(listed))
-        .group_by(_broker)
+        select(*groups, *exact_sum(trades.c.commission), *exact_sum(trades.c.fees))
+        .where(*scope.executed(), trades.c.is_itemised.is_(False))
+        .group_by(*groups)
     )
     found = []
-    for broker, *sums in rows:
+    for account, broker, *sums in rows:
         kinds: tuple[tuple[FeeType, Decimal], ...] = (("commission", joined(*sums[:2])), ("other", joined(*sums[2:])))
-        found += [Charge(kind, amount, broker) for kind, amount in kinds if amount]
+        found += [Charge(kind, amount, broker or brokers[account]) for kind, amount in kinds if amount]
     return found
+
+
+def _regulatory(conn: Connection, scope: Scope) -> list[Charge]:
+    """What United States regulators took of each sale; their rates are by day, and each fee is rounded by itself."""
+    brokers = _brokers(conn)
+    rows = conn.execute(
+        select(trades.c.account_id, trades.c.broker, trades.c.time, trades.c.quantity, trades.c.price)
+        .where(*scope.executed(), trades.c.action == "SLD", trades.c.asset_class == "EQUITY")
+        .where(trades.c.is_itemised.is_(False), trades.c.fees == Decimal(0))
+    )
+    sums: dict[str | None, Decimal] = {}
+    for account, broker, moment, quantity, price in rows:
+        day = moment.astimezone(_NEW_YORK).date()
+        name = broker or brokers[account]
+        sums[name] = sums.get(name, Decimal(0)) + estimate_regulatory(-1, quantity, price, day).total
+    return [Charge("regulatory", amount, broker, True) for broker, amount in sums.items() if amount]
 
 
 def _periodic(conn: Connection, scope: Scope) -> list[Charge]:
@@ -81,30 +104,31 @@ def _periodic(conn: Connection, scope: Scope) -> list[Charge]:
 
 def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
     """The estimate of what routing cost."""
-    usable = quote_is_usable()
-    price = sql_cast(scaled(trades.c.price), Float)
-    bps: ColumnElement[Any] = case((usable, sql_cast(slipped(), Float) / price * 10_000.0), else_=0.0)
-    rows = conn.execute(
-        select(
-            _broker,
-            func.count(),
-            *exact_sum(trades.c.notional),
-            func.coalesce(func.sum(case((usable, 1), else_=0)), 0),
-            func.coalesce(func.sum(bps), 0.0),
-        )
-        .select_from(trades)
-        .join(accounts, accounts.c.account_id == trades.c.account_id)
-        .where(*scope.executed())
-        .group_by(_broker)
-    )
+    brokers, groups = _brokers(conn), (trades.c.account_id, trades.c.broker)
+    slipped_by = _slipped(conn, scope)
     volumes = []
-    for broker, count, whole, part, scored, slippage in rows:
-        kind, known = routing_of(broker)
-        volumes.append(
-            RoutingVolume(kind, count, joined(whole, part), scored, Decimal(repr(round(float(slippage), 6))), known)
-        )
+    for account, broker, count, whole, part in conn.execute(
+        select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*scope.executed()).group_by(*groups)
+    ):
+        name = broker or brokers[account]
+        registered = find_broker(name or "")
+        kind, known = routing_of(name, None if registered is None else registered.routing_type)
+        scored, bps = slipped_by.get((account, broker), (0, Decimal(0)))
+        volumes.append(RoutingVolume(kind, count, joined(whole, part), scored, bps, known))
     days = scope.period.days or _days_traded(conn, scope, now)
     return pfof_report(volumes, account_id=scope.account_id, period=scope.period.text, days=days)
+
+
+def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
+    """Of fills with a usable quote, by account and broker: how many, and the basis points they slipped in all."""
+    bps = sql_cast(slipped(), Float) / sql_cast(scaled(trades.c.price), Float) * 10_000.0
+    groups = (trades.c.account_id, trades.c.broker)
+    rows = conn.execute(
+        select(*groups, func.count(), func.sum(bps))
+        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable())
+        .group_by(*groups)
+    )
+    return {(account, broker): (count, Decimal(repr(round(float(total), 6)))) for account, broker, count, total in rows}
 
 
 def _days_traded(conn: Connection, scope: Scope, now: datetime) -> int | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from . import (
@@ -188,17 +188,14 @@ def _plan(conn: Connection, story: Story) -> None:
 
 def remove(conn: Connection) -> dict[str, Any]:
     """Delete every demo row; an account that holds something of the user's own stays."""
-    ids = conn.execute(
-        select(trade_table.c.exec_id)
-        .where(trade_table.c.source == SOURCE)
-        .order_by(trade_table.c.time.desc(), trade_table.c.exec_id.desc())
-    ).scalars()
     removed = 0
-    actions = conn.execute(select(action_table.c.id).where(action_table.c.source == SOURCE)).scalars()
-    for number in list(actions):
-        corporate_actions.delete(conn, number, _ACTOR)
     conn.execute(trade_plans.delete().where(trade_plans.c.source == SOURCE))
-    for exec_id in list(ids):
+    demo_trades = select(trade_table.c.exec_id).where(trade_table.c.source == SOURCE)
+    on_them = or_(action_table.c.closing_trade_id.in_(demo_trades), action_table.c.related_trade_id.in_(demo_trades))
+    for number in list(conn.execute(select(action_table.c.id).where(on_them)).scalars()):
+        corporate_actions.delete(conn, number, _ACTOR)  # first, because it takes back the trades it made
+    latest_first = demo_trades.order_by(trade_table.c.time.desc(), trade_table.c.exec_id.desc())
+    for exec_id in list(conn.execute(latest_first).scalars()):
         trades.delete(conn, exec_id, _ACTOR)
         removed += 1
     demo_books.remove_books(conn)

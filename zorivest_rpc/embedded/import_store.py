@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
-from typing import Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -26,7 +26,6 @@ from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .inputs import Page
 from .symbols import AssetClass, Instrument, parse_instrument
-from .tables import transaction_ledger
 
 __all__ = [
     "batches",
@@ -231,13 +230,11 @@ def _normal(draft: TradeDraft) -> TradeDraft:
 
 
 def _instrument(draft: TradeDraft) -> Instrument:
-    """What the file traded, under the journal's own spelling where that means the same."""
-    kind = cast(AssetClass, draft.asset_class.value)
+    """What the file traded, with the multiplier that it told."""
+    kind: AssetClass = draft.asset_class.value
     try:
-        parsed = parse_instrument(draft.symbol)
+        parsed = parse_instrument(draft.symbol, kind)
     except ValueError:
-        parsed = None
-    if parsed is None or parsed.asset_class != kind:
         return Instrument(draft.symbol, kind, draft.symbol, draft.multiplier)
     return parsed._replace(multiplier=draft.multiplier)
 
@@ -290,9 +287,7 @@ def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, Held]
         trades.change(conn, exec_id, changes, None, actor=actor, auto_create=False)
         charges = _draft(draft, "").charges
         if charges:
-            conn.execute(
-                transaction_ledger.insert(), [{"trade_exec_id": exec_id, **charge._asdict()} for charge in charges]
-            )
+            trades.itemise(conn, exec_id, charges)
         updated += 1
     return updated
 

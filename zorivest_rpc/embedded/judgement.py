@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from . import bars, round_trip_store, trades
+from . import bars, round_trip_views, trades
 from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
 from .analytics.positions import Episode
@@ -75,7 +75,7 @@ def _measure(conn: Connection, exec_id: str, wanted: Resolution | None, now: dat
 
 def _keep(conn: Connection, found: Excursion, episode: Episode) -> bool:
     """Store the figure if its round trip is still what it was measured on."""
-    row = round_trip_store.trip_of(conn, found.trade_exec_id)
+    row = round_trip_views.trip_of(conn, found.trade_exec_id)
     if row is None or episode_of(row) != episode:
         return False
     kept = {name: getattr(found, name) for name in excursion_metrics.columns.keys()}  # noqa: SIM118
@@ -147,7 +147,7 @@ def facts_of_week(conn: Connection, exec_id: str, zone: tzinfo = UTC) -> list[Re
 
 
 def _trip(conn: Connection, exec_id: str) -> Mapping[Any, Any]:
-    row = round_trip_store.trip_of(conn, exec_id)
+    row = round_trip_views.trip_of(conn, exec_id)
     if row is None:
         raise NotFound("round trip", exec_id)
     return row

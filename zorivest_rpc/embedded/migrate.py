@@ -14,12 +14,12 @@ from sqlalchemy import Column, Connection, Index, Table, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from . import book_tables
+from . import book_tables, journal_sums
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import CORPORATE_ACTIONS, accounts, mcp_guard, metadata, schema_migrations
+from .tables import CORPORATE_ACTIONS, JOURNAL_SUMS, accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -72,6 +72,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(8, "lots in order", book_tables.order_trades),
     Version(CORPORATE_ACTIONS, "corporate actions", None),
     Version(book_tables.FOUND, "lots found", None),
+    Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
 )
 
 CURRENT = VERSIONS[-1].number

@@ -22,7 +22,6 @@ from .analytics.round_trips import (
     Change,
     Matching,
     ResumePoint,
-    RoundTrip,
     advance,
     replay,
     resume_point,
@@ -32,7 +31,16 @@ from .columns import money
 from .symbols import parse_contract
 from .tables import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
 
-__all__ = ["added", "added_many", "changed", "episode_of", "execution_of", "removed", "shown", "split", "trip_of"]
+__all__ = [
+    "EXECUTION",
+    "added",
+    "added_many",
+    "changed",
+    "episode_of",
+    "execution_of",
+    "removed",
+    "split",
+]
 
 _legs = round_trip_legs
 _NEXT_LOTS = (
@@ -69,9 +77,11 @@ _USE_LOT = (
     .values(open_quantity=bindparam("quantity_left"), open_fee=bindparam("fee_left"))
 )
 _ADD_TRIPS, _ADD_LEGS = round_trips.insert(), _legs.insert()
-_EXECUTION = (
+EXECUTION = (
     "exec_id", "account_id", "symbol", "time", "action", "quantity", "price", "multiplier", "commission", "fees",
+    "nbbo_bid", "nbbo_ask",
 )  # fmt: skip
+"""The columns of `trades` that the matching reads."""
 
 
 def execution_of(row: Mapping[Any, Any]) -> Execution:
@@ -86,7 +96,17 @@ def execution_of(row: Mapping[Any, Any]) -> Execution:
         row["price"],
         row["multiplier"],
         row["commission"] + row["fees"],
+        _slip(row),
     )
+
+
+def _slip(row: Mapping[Any, Any]) -> Decimal | None:
+    """How much worse than the quote of its moment a unit was; None without a quote, or with an empty or crossed one."""
+    bid, ask, price = row["nbbo_bid"], row["nbbo_ask"], row["price"]
+    if bid is None or ask is None or not 0 < bid <= ask or not price:
+        return None
+    slip: Decimal = price - ask if row["action"] == "BOT" else bid - price
+    return slip
 
 
 def episode_of(row: Mapping[Any, Any]) -> Episode:
@@ -109,6 +129,7 @@ def episode_of(row: Mapping[Any, Any]) -> Episode:
         gross=row["gross"],
         matched_fees=row["matched_fees"],
         fees=row["total_commission"],
+        slippage=row["slippage"],
     )
 
 
@@ -184,44 +205,6 @@ def split(conn: Connection, account_id: str | None, symbol: str, effective: date
     return [episode.account_id for episode in touched]
 
 
-def trip_of(conn: Connection, exec_id: str) -> Mapping[Any, Any] | None:
-    """The round trip that an execution belongs to; of a flip the one it closed."""
-    return (
-        conn.execute(
-            select(round_trips)
-            .join(_legs, _legs.c.round_trip_id == round_trips.c.id)
-            .where(_legs.c.exec_id == exec_id)
-            .order_by(round_trips.c.opened_at, round_trips.c.opened_by)
-            .limit(1)
-        )
-        .mappings()
-        .first()
-    )
-
-
-def shown(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) -> list[RoundTrip]:
-    """Rows of `round_trips` as an answer shows them, with the executions they are made of."""
-    found = list(rows)
-    ids: dict[str, dict[str, list[str]]] = {row["id"]: {"entry": [], "exit": []} for row in found}
-    if ids:
-        legs = conn.execute(
-            select(_legs.c.round_trip_id, _legs.c.exec_id, _legs.c.role)
-            .where(_legs.c.round_trip_id.in_(list(ids)))
-            .order_by(_legs.c.time, _legs.c.exec_id)
-        )
-        for trip_id, exec_id, role in legs:
-            ids[trip_id][role].append(exec_id)
-    return [
-        round_trip(episode_of(row), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
-        for row in found
-    ]
-
-
-def _flags(row: Mapping[Any, Any], today: datetime) -> tuple[str, ...]:
-    over = row["status"] != "closed" and row["expires_on"] is not None and row["expires_on"] < today.date()
-    return ("expired_unresolved",) if over else ()
-
-
 def _latest(conn: Connection, account: str, symbol: str) -> Episode | None:
     row = conn.execute(_LATEST, {"account": account, "symbol": symbol}).mappings().first()
     return None if row is None else episode_of(row)
@@ -284,7 +267,7 @@ def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, wit
         )
     )
     rows = conn.execute(
-        select(*(trades.c[name] for name in _EXECUTION))
+        select(*(trades.c[name] for name in EXECUTION))
         .where(
             trades.c.account_id == account,
             trades.c.symbol == symbol,
@@ -381,4 +364,5 @@ def _row(episode: Episode) -> dict[str, Any]:
         "entry_value": episode.entry_value,
         "exit_value": episode.exit_value,
         "gross": episode.gross,
+        "slippage": episode.slippage,
     }

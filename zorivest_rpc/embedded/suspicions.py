@@ -12,11 +12,12 @@ from sqlalchemy import ColumnElement, Connection, select
 from .analytics.mistake_detection import TripFacts, suspect
 from .period import EVER
 from .results import Scope, moments, planned_risk, plans
+from .symbols import parse_contract
 from .tables import excursion_metrics, mistake_entries, round_trip_legs, round_trips
 
 __all__ = ["MOST", "suspected"]
 
-MOST = 1_000
+MOST = 500
 """How many round trips of an account are looked at, the latest of the scope."""
 _BEFORE = 50  # as many as the rules compare a round trip with
 
@@ -91,6 +92,7 @@ def _proposals(
             capture_ratio=moved[row["id"]].capture_ratio if row["id"] in moved else None,
             mfe_dollars=moved[row["id"]].mfe_dollars if row["id"] in moved else None,
             one_r=risks.get(row["id"], usual_loss),
+            decision=_decision(row),
         )
         for row in rows.values()
     ]
@@ -114,6 +116,12 @@ def _notional(row: Mapping[Any, Any]) -> Decimal:
     with localcontext(prec=60):
         value: Decimal = row["entry_value"] * row["multiplier"]
     return value
+
+
+def _decision(row: Mapping[Any, Any]) -> str | None:
+    """Options on one underlying that were opened in the same minute are the legs of one structure."""
+    contract = parse_contract(row["instrument"])
+    return None if contract is None else f"{contract.underlying} {row['opened_at']:%Y-%m-%dT%H:%M}"
 
 
 def _planned(conn: Connection, ids: list[str]) -> tuple[dict[str, bool], dict[str, Decimal]]:

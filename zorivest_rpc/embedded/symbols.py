@@ -1,18 +1,29 @@
 """What an instrument's free text means: one normalised symbol, its asset class, and its multiplier.
 
-`SPY STK (USD)` is `SPY`; `AAPL  260320C00200000` and `.AAPL260320C200` are `AAPL 260320 C 200`; `/ESH26` is `ES 03-26`.
-Normalising twice changes nothing. Pure: everything that needs to know what a text trades in asks here."""
+`SPY STK (USD)` is `SPY`; `AAPL  260320C00200000`, `.AAPL260320C200` and `AAPL 20MAR26 200 C` are `AAPL 260320 C 200`;
+`/ESH26` is `ES 03-26`. Normalising twice changes nothing. Pure: everything that needs to know what a text trades in
+asks here."""
 
 from __future__ import annotations
 
 import re
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-__all__ = ["FUTURE_MULTIPLIERS", "AssetClass", "Contract", "Instrument", "parse_contract", "parse_instrument"]
+__all__ = [
+    "FUTURE_MULTIPLIERS",
+    "AssetClass",
+    "Contract",
+    "Instrument",
+    "option",
+    "parse_contract",
+    "parse_instrument",
+    "stripped",
+]
 
-AssetClass = Literal["EQUITY", "OPTION", "FUTURE", "FOREX", "CRYPTO"]
+AssetClass = Literal["EQUITY", "OPTION", "FUTURE", "FOREX", "CRYPTO", "BOND", "MUTUAL_FUND"]
 
 FUTURE_MULTIPLIERS = {"ES": 50, "MES": 5, "NQ": 20, "MNQ": 2, "YM": 5, "RTY": 50, "CL": 1000, "GC": 100}
 
@@ -29,13 +40,29 @@ _COINS = frozenset({
 _MONTH_CODES = "FGHJKMNQUVXZ"
 _MONTH_NAMES = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 
-_SUFFIX = re.compile(r"(?:\s+(?:STK|ETF))?(?:\s*\([A-Z]{3}\))?$")
-_OPTION = re.compile(r"([A-Z][A-Z0-9./]{0,9}) +(\d{6}) *([CP]) *(\d{1,7}(?:\.\d{1,4})?)")
-_OCC = re.compile(r"([A-Z][A-Z0-9.]{0,5}) *(\d{6})([CP])(\d{8})")
-_DOTTED = re.compile(r"\.([A-Z][A-Z0-9]{0,5})(\d{6})([CP])(\d{1,6}(?:\.\d{1,4})?)")
-_FUTURE = re.compile(r"/?([A-Z0-9]{1,4}) +(\d{2})-(\d{2})")
-_FUTURE_NAME = re.compile(r"/?([A-Z0-9]{1,4}) +([A-Z]{3}) ?'?(\d{2})")
-_FUTURE_CODE = re.compile(rf"(/?)([A-Z0-9]{{1,4}}?)([{_MONTH_CODES}])(\d{{2}})")
+_DECORATION = re.compile(r"(?:(?:\s+(?:STK|ETF))|(?:\s*\([A-Z]{3}\)))+$")
+_U = r"(?P<u>[A-Z0-9][A-Z0-9./$^]{0,11}?)"
+_STRIKE = r"\$?(?P<k>\d{1,7}(?:,\d{3})*(?:\.\d{1,4})?)"
+_RIGHT = r"(?P<r>C|P|CALL|PUT)"
+_SLASHED = r"(?P<d>\d{1,2}/\d{1,2}/(?:20)?\d{2})"
+_OPTIONS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{_U} *(?P<d>\d{{6}})(?P<r>[CP])(?P<occ>\d{{8}})",
+        rf"{_U} +(?P<d>\d{{6}}) *{_RIGHT} *{_STRIKE}",
+        rf"[.-]?{_U} *(?P<d>\d{{6}})(?P<r>[CP])(?P<k>\d{{1,6}}(?:\.\d{{1,4}})?)",
+        rf"{_U} +(?P<d>\d{{1,2}}[A-Z]{{3}}\d{{2}}) +{_STRIKE} +{_RIGHT}",
+        rf"{_U} +{_SLASHED} +{_STRIKE} +{_RIGHT}",
+        rf"{_U} +{_SLASHED} +{_RIGHT} +{_STRIKE}",
+        rf"{_U} +(?P<d>[A-Z]{{3}} \d{{1,2}},? '?(?:20)?\d{{2}}) +{_STRIKE} +{_RIGHT}",
+        rf"(?P<r>CALL|PUT) +{_U} +{_SLASHED} +{_STRIKE}",
+    )
+)
+_HALF_OPTION = re.compile(r"\b\d{6} ?[CP]\b|\d{6}[CP]\d")
+_ROOT = r"(?P<root>[A-Z0-9]{1,4})"
+_FUTURE_MONTH = re.compile(rf"/?{_ROOT} +(?P<m>\d{{2}})-(?P<y>\d{{2}})(?: [A-Z]+)?")
+_FUTURE_NAME = re.compile(rf"/?{_ROOT} +(?P<m>[A-Z]{{3}})[ -]?'?(?P<y>\d{{2}})")
+_FUTURE_CODE = re.compile(rf"(/?)(?P<root>[A-Z0-9]{{1,4}}?)(?P<m>[{_MONTH_CODES}])(?P<y>20\d\d|\d{{1,2}})(?::[A-Z]+)?")
 _PAIR = re.compile(r"([A-Z]{3,5})[-/.]([A-Z]{3,5})")
 
 
@@ -63,23 +90,32 @@ class Instrument(NamedTuple):
     contract: Contract | None = None
 
 
-def parse_instrument(text: str) -> Instrument:
-    """Read free text; ValueError when it is empty or an option or future whose date cannot be."""
-    name = " ".join(text.upper().split())
-    if match := _OCC.fullmatch(name):
-        return _option(match[1], match[2], match[3], Decimal(match[4]) / 1000)
-    if match := _OPTION.fullmatch(name) or _DOTTED.fullmatch(name):
-        return _option(match[1], match[2], match[3], Decimal(match[4]))
-    name = _SUFFIX.sub("", name).strip()
+@lru_cache(maxsize=4096)
+def parse_instrument(text: str, asset: AssetClass | None = None, near: date | None = None) -> Instrument:
+    """Read free text; ValueError when it is empty, or an option or future that cannot be.
+
+    `asset` is the class that a source states; `near`, the day of the trade, tells the decade of a future's one-digit
+    year."""
+    name = stripped(text)
     if not name:
         raise ValueError(f'"{text}" names no instrument')
-    if match := _FUTURE.fullmatch(name):
-        return _future(match[1], int(match[2]), match[3])
-    if (match := _FUTURE_NAME.fullmatch(name)) and match[2] in _MONTH_NAMES:
-        return _future(match[1], _MONTH_NAMES.index(match[2]) + 1, match[3])
-    if (match := _FUTURE_CODE.fullmatch(name)) and (match[1] or match[2] in FUTURE_MULTIPLIERS):
-        return _future(match[2], _MONTH_CODES.index(match[3]) + 1, match[4])
-    return _pair(name) or Instrument(name, "EQUITY", name, Decimal(1))
+    if asset in (None, "OPTION") and (found := _as_option(name)):
+        return found
+    if asset in (None, "FUTURE") and (found := _as_future(name, asset is not None, near)):
+        return found
+    if asset in (None, "FOREX", "CRYPTO") and (found := _pair(name)):
+        return found
+    if asset in (None, "OPTION") and _HALF_OPTION.search(name):
+        raise ValueError(f'"{text}" looks like an option but is not a complete one')
+    if asset == "FUTURE":
+        name = name.removeprefix("/")
+        return Instrument(name, asset, name, Decimal(FUTURE_MULTIPLIERS.get(name, 1)))
+    return Instrument(name, asset or "EQUITY", name, Decimal(100 if asset == "OPTION" else 1))
+
+
+def stripped(text: str) -> str:
+    """Upper case, single spaces, and no `STK`, `ETF` or `(USD)` behind it."""
+    return _DECORATION.sub("", " ".join(text.upper().split())).strip()
 
 
 def parse_contract(text: str) -> Contract | None:
@@ -104,18 +140,67 @@ def _pair(name: str) -> Instrument | None:
     return None
 
 
-def _option(underlying: str, day: str, right: str, strike: Decimal) -> Instrument:
-    try:
-        expiry = date(2000 + int(day[:2]), int(day[2:4]), int(day[4:]))
-    except ValueError:
-        raise ValueError(f'"{day}" is not an expiry date (YYMMDD)') from None
+def option(underlying: str, expiry: date, right: str, strike: Decimal) -> Instrument:
+    """The option of that underlying, day, right (any word that begins with C or P) and strike."""
+    letter = right.strip()[:1].upper()
+    if letter not in ("C", "P"):
+        raise ValueError(f'"{right}" is neither call nor put')
     if strike <= 0:
         raise ValueError("an option needs a strike above zero")
-    contract = Contract(underlying, expiry, "C" if right == "C" else "P", Decimal(f"{strike.normalize():f}"))
-    return Instrument(contract.symbol, "OPTION", underlying, Decimal(100), contract)
+    name = stripped(underlying)
+    contract = Contract(name, expiry, "C" if letter == "C" else "P", Decimal(f"{strike.normalize():f}"))
+    return Instrument(contract.symbol, "OPTION", name, Decimal(100), contract)
 
 
-def _future(root: str, month: int, year: str) -> Instrument:
-    if not 1 <= month <= 12:
-        raise ValueError(f'"{month:02}" is not a month')
-    return Instrument(f"{root} {month:02}-{year}", "FUTURE", root, Decimal(FUTURE_MULTIPLIERS.get(root, 1)))
+def _as_option(name: str) -> Instrument | None:
+    for pattern in _OPTIONS:
+        if match := pattern.fullmatch(name):
+            parts = match.groupdict()
+            strike = Decimal(parts["occ"]) / 1000 if parts.get("occ") else Decimal(parts["k"].replace(",", ""))
+            return option(parts["u"], _expiry(parts["d"]), parts["r"], strike)
+    return None
+
+
+def _expiry(text: str) -> date:
+    """YYMMDD, 20MAR26, 3/20/2026 or MAR 20 '26."""
+    try:
+        if text.isdigit():
+            return date(2000 + int(text[:2]), int(text[2:4]), int(text[4:]))
+        if "/" in text:
+            month, day, year = (int(part) for part in text.split("/"))
+        elif text[0].isdigit():
+            day, month, year = int(text[:-5]), _MONTH_NAMES.index(text[-5:-2]) + 1, int(text[-2:])
+        else:
+            name, number, last = text.replace(",", "").replace("'", "").split()
+            month, day, year = _MONTH_NAMES.index(name) + 1, int(number), int(last)
+        return date(2000 + year % 100, month, day)
+    except ValueError:
+        raise ValueError(f'"{text}" is not an expiry date') from None
+
+
+def _as_future(name: str, stated: bool, near: date | None) -> Instrument | None:
+    """A month of a root. Without a slash or a source that says so, a code such as ESH26 needs a root that is known."""
+    if match := _FUTURE_MONTH.fullmatch(name):
+        month = int(match["m"])
+        if not 1 <= month <= 12:
+            raise ValueError(f'"{month:02}" is not a month')
+    elif (match := _FUTURE_NAME.fullmatch(name)) and match["m"] in _MONTH_NAMES:
+        month = _MONTH_NAMES.index(match["m"]) + 1
+    elif (match := _FUTURE_CODE.fullmatch(name)) and (stated or match[1] or match["root"] in FUTURE_MULTIPLIERS):
+        month = _MONTH_CODES.index(match["m"]) + 1
+    else:
+        return None
+    root, year = match["root"], _year(match["y"], near)
+    if year is None:
+        return None
+    return Instrument(f"{root} {month:02}-{year % 100:02}", "FUTURE", root, Decimal(FUTURE_MULTIPLIERS.get(root, 1)))
+
+
+def _year(digits: str, near: date | None) -> int | None:
+    """Of one digit the year that lies at most one year before the trade; None where nobody knows the trade."""
+    if len(digits) > 1:
+        return int(digits)
+    if near is None:
+        return None
+    year = near.year - near.year % 10 + int(digits)
+    return year + 10 if year < near.year - 1 else year

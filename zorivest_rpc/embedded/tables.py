@@ -3,7 +3,8 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it, 4 prices, 9 corporate actions; the others are beside their areas."""
+the journal, 3 what is derived from it, 4 prices, 9 corporate actions, 11 what sums are made from; the others stand
+beside their areas."""
 
 from __future__ import annotations
 
@@ -61,6 +62,9 @@ __all__ = [
 CORPORATE_ACTIONS = 9
 """The schema version that brings corporate actions."""
 
+JOURNAL_SUMS = 11
+"""The schema version that brings, beside older rows, what sums are quickly made from."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -84,8 +88,9 @@ def _quantity(name: str, **options: Any) -> Column[Any]:
     return Column(name, Scaled(QUANTITY_PLACES), **options)
 
 
-def _flag(name: str, default: bool = False) -> Column[Any]:
-    return Column(name, Boolean, nullable=False, server_default=text("1") if default else false())
+def _flag(name: str, default: bool = False, since: int | None = None) -> Column[Any]:
+    info = {} if since is None else _since(since)
+    return Column(name, Boolean, nullable=False, server_default=text("1") if default else false(), info=info)
 
 
 def _created(name: str = "created_at") -> Column[Any]:
@@ -217,6 +222,7 @@ trades = Table(
     Column("import_batch_id", String(64)),
     Column("dedup_hash", String(64), nullable=False),
     _created(),
+    _flag("is_itemised", since=JOURNAL_SUMS),  # its fees are in the ledger, line by line
     CheckConstraint("action IN ('BOT', 'SLD')", name="action"),
     CheckConstraint("quantity > 0", name="quantity"),
     CheckConstraint("price >= 0", name="price"),
@@ -226,6 +232,18 @@ trades = Table(
     Index("ix_trades_account_time", "account_id", "time"),
     Index("ix_trades_dedup_hash", "dedup_hash"),
     Index("ix_trades_import_batch_id", "import_batch_id"),
+    Index(
+        "ix_trades_charges",
+        *("account_id", "broker", "is_itemised", "time", "commission", "fees", "notional"),
+        info=_since(JOURNAL_SUMS),
+    ),
+    Index(
+        "ix_trades_quoted",
+        *("account_id", "broker", "time", "action", "price", "nbbo_bid", "nbbo_ask"),
+        sqlite_where=text("nbbo_bid IS NOT NULL"),
+        postgresql_where=text("nbbo_bid IS NOT NULL"),
+        info=_since(JOURNAL_SUMS),
+    ),
     info=_since(2),
 )
 
@@ -399,9 +417,17 @@ round_trips = Table(
     Column("entry_value", Exact, nullable=False),
     Column("exit_value", Exact, nullable=False),
     Column("gross", Exact, nullable=False),
+    _money("slippage", info=_since(JOURNAL_SUMS)),  # against the quotes of its fills, where there were any
     Index("ix_round_trips_position", "account_id", "instrument", "last_at", "last_by"),
     Index("ix_round_trips_opened", "opened_at", "id"),
     Index("ix_round_trips_closed", "status", "closed_at", "account_id", "realized_pnl", "id", "matched_fees"),
+    Index(
+        "ix_round_trips_slippage",
+        *("status", "closed_at", "account_id", "slippage"),
+        sqlite_where=text("slippage IS NOT NULL"),
+        postgresql_where=text("slippage IS NOT NULL"),
+        info=_since(JOURNAL_SUMS),
+    ),
     Index(
         "ix_round_trips_expiring",
         "expires_on",
@@ -468,7 +494,16 @@ transaction_ledger = Table(
     Column("currency", String(8), nullable=False, server_default="USD"),
     Column("description", Text, nullable=False, server_default=""),
     _flag("is_estimated"),
+    # of the trade, so that a sum need not look it up
+    Column("account_id", String(128), info=_since(JOURNAL_SUMS)),
+    Column("time", Moment, info=_since(JOURNAL_SUMS)),
+    Column("broker", String(64), info=_since(JOURNAL_SUMS)),
     Index("ix_transaction_ledger_trade_exec_id", "trade_exec_id"),
+    Index(
+        "ix_transaction_ledger_sums",
+        *("account_id", "fee_type", "broker", "is_estimated", "time", "amount"),
+        info=_since(JOURNAL_SUMS),
+    ),
     info=_since(3),
 )
 

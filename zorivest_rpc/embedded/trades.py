@@ -47,6 +47,7 @@ __all__ = [
     "fingerprint",
     "insert",
     "insert_many",
+    "itemise",
     "listed",
     "require",
     "shown",
@@ -145,10 +146,7 @@ def insert(
     try:
         conn.execute(trades.insert(), row)
         if draft.charges:
-            conn.execute(
-                transaction_ledger.insert(),
-                [{"trade_exec_id": draft.exec_id, **charge._asdict()} for charge in draft.charges],
-            )
+            conn.execute(transaction_ledger.insert(), _ledger(row, draft.charges))
         round_trip_store.added(conn, round_trip_store.execution_of(row))
     except StatementError as exc:
         raise _too_large(exc) from None
@@ -170,7 +168,7 @@ def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, 
         except Invalid as exc:
             refused.append((draft, exc))
             continue
-        charges += ({"trade_exec_id": draft.exec_id, **charge._asdict()} for charge in draft.charges)
+        charges += _ledger(rows[-1], draft.charges)
     try:
         if rows:
             conn.execute(trades.insert(), rows)
@@ -182,6 +180,21 @@ def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, 
     for account_id in {row["account_id"] for row in rows}:
         touch(conn, account_id)
     return refused
+
+
+def itemise(conn: Connection, exec_id: str, charges: Iterable[Charge]) -> None:
+    """Keep the fees of a trade line by line; they must add up to what it has in all, and replace earlier lines."""
+    row = require(conn, exec_id)
+    lines = _ledger(row, charges)
+    conn.execute(transaction_ledger.delete().where(transaction_ledger.c.trade_exec_id == exec_id))
+    if lines:
+        conn.execute(transaction_ledger.insert(), lines)
+    conn.execute(trades.update().where(trades.c.exec_id == exec_id).values(is_itemised=bool(lines)))
+
+
+def _ledger(row: Mapping[Any, Any], charges: Iterable[Charge]) -> list[dict[str, Any]]:
+    of_trade = {name: row[name] for name in ("account_id", "time", "broker")}
+    return [{"trade_exec_id": row["exec_id"], **of_trade, **charge._asdict()} for charge in charges]
 
 
 def shown(conn: Connection, exec_id: str) -> dict[str, Any]:
@@ -249,7 +262,10 @@ def change(
     try:
         conn.execute(trades.update().where(trades.c.exec_id == exec_id).values(**after))
         if after["commission"] != before["commission"] or after["fees"] != before["fees"]:
-            conn.execute(transaction_ledger.delete().where(transaction_ledger.c.trade_exec_id == exec_id))
+            itemise(conn, exec_id, ())
+        elif before["is_itemised"]:
+            lines = transaction_ledger.update().where(transaction_ledger.c.trade_exec_id == exec_id)
+            conn.execute(lines.values(account_id=after["account_id"], time=after["time"]))
         if _MATCHED & changes.keys():
             round_trip_store.changed(conn, round_trip_store.execution_of(before), round_trip_store.execution_of(after))
     except StatementError as exc:
@@ -331,6 +347,7 @@ def _row(draft: Draft) -> dict[str, Any]:
         "notional": _value(draft.price, draft.quantity, multiplier),
         "dedup_hash": fingerprint(symbol, draft.action, draft.quantity, draft.price, draft.account_id, draft.time),
         "created_at": datetime.now(UTC),
+        "is_itemised": bool(draft.charges),
     }
 
 

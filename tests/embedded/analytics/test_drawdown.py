@@ -157,6 +157,13 @@ def test_the_recommended_risk_keeps_deep_falls_rare() -> None:
     assert above.probability_table["20"] > 0.05
 
 
+@pytest.mark.parametrize(("results", "expected"), [(22, 5.0), (18, 4.75)])
+def test_a_fall_of_a_fifth_may_happen_once_in_twenty(results: int, expected: float) -> None:
+    # one step, one of so many results loses 4R: at 5 % of risk that is a fall of 20 %, at 4.75 % of 19 %
+    drawn = [Result(D(1), D(1))] * (results - 1) + [Result(D(-4), D(1))]
+    assert drawdown(drawn, simulations=100_000, horizon=1, seed=3).recommended_risk_pct == expected
+
+
 def test_the_recommended_risk_is_at_most_half_kelly() -> None:
     # 51 wins of 1, 49 losses of 1: Kelly 0.02, half of it 1 %
     results = [Result(D(1))] * 51 + [Result(D(-1))] * 49

@@ -64,7 +64,7 @@ def test_a_long_gains_to_the_highest_high_and_suffers_to_the_lowest_low() -> Non
         "holding_bars": 5,
         "resolution": "5min",
         "data_source": "stored",
-        "computed_at": "2026-03-10T00:00:00Z",
+        "computed_at": "2026-03-10T00:00:00+00:00",
         "warnings": ["coarse_resolution"],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from zorivest_rpc.embedded.analytics.answers import to_json
@@ -159,6 +160,14 @@ def test_a_day_with_more_than_twice_the_usual_trades_is_overtrading() -> None:
     busy = [trip(100 + n, day=5, minute=30 * n) for n in range(5)]
     assert found_in([*quiet, *busy]) == [("rt-100", "overtrading")]
     assert found_in([*quiet, *busy[:4]]) == []
+
+
+def test_the_legs_of_one_structure_are_one_decision() -> None:
+    quiet = [trip(10 * day + n, day=day, minute=30 * n) for day in range(3) for n in range(2)]
+    legs = [msgspec.structs.replace(trip(100 + n, day=5), decision="SPY condor") for n in range(4)]
+    assert found_in([*quiet, *legs]) == []
+    busy = [trip(200 + n, day=5, minute=30 * n) for n in range(1, 5)]
+    assert found_in([*quiet, *legs, *busy]) == [("rt-100", "overtrading")]  # five: the structure and four more
 
 
 def test_a_plan_without_a_stop_and_a_wasted_gain_are_told() -> None:

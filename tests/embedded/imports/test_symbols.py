@@ -48,11 +48,17 @@ def test_strikes_lose_their_padding_and_keep_their_cents(cell: str, text: str) -
 
 
 @pytest.mark.parametrize(
-    ("cell", "text"), [("SPY STK (USD)", "SPY"), ("spy etf", "SPY"), (" brk.b ", "BRK.B"), ("EUR.USD", "EUR.USD")]
+    ("cell", "text"), [("SPY STK (USD)", "SPY"), ("spy etf", "SPY"), (" brk.b ", "BRK.B"), ("GOOG(USD)", "GOOG")]
 )
 def test_shares_lose_their_decoration(cell: str, text: str) -> None:
     symbol = parse_symbol(cell)
     assert (symbol.text, symbol.asset_class, symbol.multiplier) == (text, AssetClass.EQUITY, Decimal(1))
+
+
+@pytest.mark.parametrize("asset", [None, AssetClass.FOREX])
+def test_a_pair_is_spelled_as_the_journal_spells_it(asset: AssetClass | None) -> None:
+    symbol = parse_symbol("EUR.USD", asset)
+    assert (symbol.text, symbol.asset_class, symbol.underlying) == ("EUR/USD", AssetClass.FOREX, "EUR")
 
 
 @pytest.mark.parametrize("cell", ["ES 03-26", "/ESH26", "/ESH26:XCME"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -239,3 +240,14 @@ async def test_a_reader_may_look_and_not_write(with_role: Callable[[str], Awaita
     body = {"kind": "split", "symbol": "SPY", "effective": "2026-04-01", "numerator": 4}
     await reader.expect(403, "POST", "/corporate-actions", body)
     await reader.expect(403, "DELETE", "/corporate-actions/1")
+
+
+async def test_the_demo_goes_with_the_actions_on_it(journal: Journal) -> None:
+    await journal.expect(201, "POST", "/demo")
+    options = [trip for trip in await journal.trips(status="open") if trip["instrument"].startswith("QQQ ")]
+    held = next(trip for trip in options if trip["direction"] == "BOT")
+    now = {"effective": datetime.now(UTC).isoformat(), "account_id": held["account_id"]}
+    action = await end(journal, "exercise", held["instrument"], **now)
+    assert action["source"] == "demo"
+    await journal.expect(200, "DELETE", "/demo")
+    assert (await journal.get("/trades"))["total"] == (await journal.get("/corporate-actions"))["total"] == 0

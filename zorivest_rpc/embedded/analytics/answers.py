@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,7 @@ Hint = str | msgspec.UnsetType
 
 def to_json(answer: msgspec.Struct) -> dict[str, Any]:
     """The answer as a dictionary that any JSON encoder accepts; a Decimal becomes a float, a whole one an int."""
-    plain = _numbers(msgspec.to_builtins(answer, builtin_types=(Decimal,)))
+    plain = _numbers(msgspec.to_builtins(answer, builtin_types=(Decimal, datetime)))
     assert isinstance(plain, dict)
     return plain
 
@@ -23,6 +24,8 @@ def to_json(answer: msgspec.Struct) -> dict[str, Any]:
 def _numbers(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return value.isoformat()  # with an offset, as everywhere else
     if isinstance(value, dict):
         return {str(key): _numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -24,7 +24,9 @@ _EARLY_CAPTURE = Decimal("0.3")
 
 
 class TripFacts(msgspec.Struct, frozen=True):
-    """A round trip as the rules see it; `plan_has_stop` is None without a linked plan, `one_r` is money."""
+    """A round trip as the rules see it; `plan_has_stop` is None without a linked plan, `one_r` is money.
+
+    Legs of one options structure share `decision`; without one, a round trip is a decision of its own."""
 
     round_trip_id: str
     opened_at: datetime
@@ -35,6 +37,7 @@ class TripFacts(msgspec.Struct, frozen=True):
     capture_ratio: Decimal | None = None
     mfe_dollars: Decimal | None = None
     one_r: Decimal | None = None
+    decision: str | None = None
 
 
 class Suspicion(msgspec.Struct, frozen=True):
@@ -52,7 +55,8 @@ def suspect(trips: Iterable[TripFacts], zone: tzinfo = UTC) -> list[Suspicion]:
     Sizes are compared with the fifty round trips before, once there are ten; days with earlier days that had trades."""
     ordered = sorted(trips, key=lambda trip: (trip.opened_at, trip.round_trip_id))
     days = [trip.opened_at.astimezone(zone).date() for trip in ordered]
-    per_day = Counter(days)
+    made = {(day, trip.decision or trip.round_trip_id) for day, trip in zip(days, ordered, strict=True)}
+    per_day = Counter(day for day, _ in made)
     found: list[Suspicion] = []
     earlier_days: list[int] = []
     for index, trip in enumerate(ordered):
@@ -71,7 +75,7 @@ def _overtrading(first: TripFacts, count: int, earlier_days: Sequence[int]) -> l
     usual = median(earlier_days) if len(earlier_days) >= 3 else None
     if usual is None or count <= 2 * usual:
         return []
-    text = f"{count} round trips opened that day, usually {usual:g}"
+    text = f"{count} positions opened that day, usually {usual:g}"
     return [Suspicion(first.round_trip_id, "overtrading", text)]
 
 

@@ -19,7 +19,7 @@ Status = Literal["open", "partial", "closed"]
 
 
 class Execution(msgspec.Struct, frozen=True):
-    """One fill; `fee` is commission plus all other fees of it."""
+    """One fill; `fee` is commission plus all other fees of it, `slip` how much worse than the quote a unit was."""
 
     exec_id: str
     account_id: str
@@ -30,6 +30,7 @@ class Execution(msgspec.Struct, frozen=True):
     price: Decimal
     multiplier: Decimal = Decimal(1)
     fee: Decimal = ZERO
+    slip: Decimal | None = None
 
     @property
     def key(self) -> Key:
@@ -81,7 +82,8 @@ class Episode(msgspec.Struct, frozen=True):
     """The running sums of one round trip; of constant size however many executions it has.
 
     `opened_skip` is how much of the opening execution had closed the episode before (a flip). `matched_fees` are the
-    fees that exits have realised: their own and the entries' in proportion; `fees` are all that were charged."""
+    fees that exits have realised: their own and the entries' in proportion; `fees` are all that were charged.
+    `slippage` is the money lost against quotes, None while no fill had one."""
 
     id: str
     account_id: str
@@ -100,6 +102,7 @@ class Episode(msgspec.Struct, frozen=True):
     gross: Decimal = ZERO
     matched_fees: Decimal = ZERO
     fees: Decimal = ZERO
+    slippage: Decimal | None = None
 
     @property
     def open_quantity(self) -> Decimal:

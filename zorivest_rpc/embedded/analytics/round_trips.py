@@ -129,6 +129,7 @@ def _enter(episode: Episode, execution: Execution) -> Change:
         entry_quantity=episode.entry_quantity + execution.quantity,
         entry_value=episode.entry_value + execution.price * execution.quantity,
         fees=episode.fees + execution.fee,
+        slippage=_slippage(episode, execution, execution.quantity),
     )
     lot = Lot(
         execution.exec_id, execution.time, execution.quantity, execution.price, execution.multiplier, execution.fee
@@ -161,6 +162,7 @@ def _exit(episode: Episode, lots: Iterator[Lot], execution: Execution) -> Change
         gross=episode.gross + gross,
         matched_fees=episode.matched_fees + entry_fees + exit_fee,
         fees=episode.fees + exit_fee,
+        slippage=_slippage(episode, execution, closing),
     )
     fill = _fill(after, execution, "exit", quantity=closing, fee=exit_fee, realized=gross - entry_fees - exit_fee)
     if closing == execution.quantity:
@@ -168,6 +170,12 @@ def _exit(episode: Episode, lots: Iterator[Lot], execution: Execution) -> Change
     rest = remainder(execution, closing)
     flipped = _enter(_opened(rest, closing), rest)
     return Change((after, *flipped.episodes), (fill, *flipped.fills), tuple(used), flipped.added)
+
+
+def _slippage(episode: Episode, execution: Execution, quantity: Decimal) -> Decimal | None:
+    if execution.slip is None:
+        return episode.slippage
+    return (episode.slippage or ZERO) + (execution.slip * quantity * execution.multiplier).quantize(_FEE_STEP)
 
 
 def _fee_part(fee: Decimal, part: Decimal, whole: Decimal) -> Decimal:

@@ -9,7 +9,8 @@ from sqlalchemy import Connection
 from ..analytics.excursion import Resolution, held_window, wanted_resolution
 from ..db import Database
 from ..errors import Refusal, Unavailable
-from ..round_trip_store import episode_of, trip_of
+from ..round_trip_store import episode_of
+from ..round_trip_views import trip_of
 from .market import Market
 
 __all__ = ["cover"]

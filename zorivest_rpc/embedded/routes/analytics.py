@@ -45,7 +45,7 @@ async def show_expectancy(ask: Ask) -> web.StreamResponse:
             sums, streaks = results.moments(conn, scope), results.streaks(conn, scope)
             slippage = results.average_slippage(conn, scope)
         else:
-            (sums, streaks), slippage = results.of_strategy(conn, scope, strategy), None
+            sums, streaks, slippage = results.of_strategy(conn, scope, strategy)
         return expectancy(
             sums,
             streaks=streaks,

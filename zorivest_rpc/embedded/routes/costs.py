@@ -24,7 +24,10 @@ _MONTH = re.compile(r"(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])")
 
 async def summary(ask: Ask) -> web.StreamResponse:
     scope = await scope_of(ask, "ytd")
-    fees, _ = await ask.db.read(lambda conn: costs.breakdown(conn, scope))
+    fields = Fields(ask.query)
+    estimate = fields.flag("estimate_regulatory", False)
+    fields.done()
+    fees, _ = await ask.db.read(lambda conn: costs.breakdown(conn, scope, estimate=estimate))
     return reply(to_json(fees))
 
 

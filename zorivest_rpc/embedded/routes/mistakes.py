@@ -39,7 +39,10 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     exec_id = fields.text("trade_id", None, least=1, most=128)
     wanted = page(fields)
     fields.done()
-    return reply(await ask.db.read(lambda conn: mistake_log.listed(conn, exec_id, wanted)))
+    answer = await ask.db.read(lambda conn: mistake_log.listed(conn, exec_id, wanted))
+    if not answer["total"]:
+        answer["hint"] = "No tagged mistakes here; tag one with track_mistake."
+    return reply(answer)
 
 
 async def summary(ask: Ask) -> web.StreamResponse:

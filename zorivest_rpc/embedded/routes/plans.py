@@ -49,7 +49,10 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields, 100)
     fields.done()
-    return reply(await ask.db.read(lambda conn: plans.listed(conn, wanted)))
+    answer = await ask.db.read(lambda conn: plans.listed(conn, wanted))
+    if not answer["total"]:
+        answer["hint"] = "No trade plans yet; write one with create_trade_plan."
+    return reply(answer)
 
 
 async def show(ask: Ask) -> web.StreamResponse:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from .. import round_trip_store, trades
+from .. import round_trip_views, trades
 from ..analytics.answers import to_json
 from ..analytics.money import cents
 from ..errors import NotFound
@@ -81,7 +81,7 @@ def _page(conn: Connection, wanted: Page, conditions: list[ColumnElement[bool]])
         .mappings()
         .all()
     )
-    items = [to_json(trip) for trip in round_trip_store.shown(conn, rows, datetime.now(UTC))]
+    items = [to_json(trip) for trip in round_trip_views.shown(conn, rows, datetime.now(UTC))]
     answer = wanted.envelope(items, total)
     answer["summary"] = {"closed": done, "open": total - done, "realized_pnl": cents(joined(whole, part))}
     if not total:
@@ -107,7 +107,7 @@ def _one(conn: Connection, trip_id: str) -> dict[str, Any]:
         .where(round_trip_legs.c.round_trip_id == trip_id)
         .order_by(round_trip_legs.c.time, round_trip_legs.c.exec_id)
     ).mappings()
-    shown = to_json(round_trip_store.shown(conn, [row], datetime.now(UTC))[0])
+    shown = to_json(round_trip_views.shown(conn, [row], datetime.now(UTC))[0])
     return {**shown, "executions": [{**leg, "realized": cents(leg["realized"])} for leg in legs]}
 
 
@@ -117,7 +117,7 @@ async def of_trade(ask: Ask) -> web.StreamResponse:
 
     def job(conn: Connection) -> dict[str, Any]:
         trades.require(conn, exec_id)
-        row = round_trip_store.trip_of(conn, exec_id)
+        row = round_trip_views.trip_of(conn, exec_id)
         assert row is not None  # every trade is a leg of one
         return _one(conn, row["id"])
 
