@@ -43,7 +43,7 @@ def a_loss_of_1000(**rest: Any) -> list[Any]:
 def report(book: LotBook, **rest: Any) -> washes.WashSaleReport:
     lots = {lot.lot_id: lot for lot in book.lots}
     rest = {"start": date(2026, 1, 1), "end": date(2026, 12, 31), **rest}
-    return washes.find(book.matches, lots, **rest)
+    return washes.find(book.matches, lots, washes.ChainEnds.of(book.matches, book.lots), **rest)
 
 
 def test_a_partial_replacement_disallows_its_share_of_the_loss() -> None:

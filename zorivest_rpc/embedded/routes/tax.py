@@ -170,8 +170,9 @@ async def wash_sales(ask: Ask) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         end = last or ground.today
         start = first or date(end.year, 1, 1)
-        matches, lots = tax_reading.wash_chains(ground.conn, tax_reading.wash_sales(ground.conn, start=start, end=end))
-        return as_json(find(matches, lots, start=start, end=end, account_id=account_id, ticker=ticker))
+        matches = tax_reading.wash_sales(ground.conn, start=start, end=end)
+        lots, ends = tax_reading.loss_lots(ground.conn, matches), tax_reading.chain_ends(ground.conn, matches)
+        return as_json(find(matches, lots, ends, start=start, end=end, account_id=account_id, ticker=ticker))
 
     return await _answer(ask, job)
 
