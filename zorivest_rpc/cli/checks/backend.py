@@ -13,6 +13,7 @@ from zorivest_rpc import __version__
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError
 
+from . import web
 from .journal import Bootstrap, read_bootstrap
 from .line import Line, fail, ok, warn
 from .web import Answer, ask, shown
@@ -176,7 +177,7 @@ def _unlocked(base: str, key: str | None, health: Mapping[str, Any], name: str) 
         return
     if not key:
         return
-    answer = ask(base + "/auth/unlock", {"api_key": key}, timeout=15.0)
+    answer = ask(base + "/auth/unlock", {"api_key": key}, timeout=3 * web.PATIENCE)  # it is slow by design
     if answer is not None and answer.status == 200 and isinstance(answer.body, dict):
         yield ok("unlock", f"the key opens {name} as {_word(answer.body.get('role'))}")
         return
