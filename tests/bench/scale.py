@@ -340,6 +340,8 @@ def insert(page: str, block: str) -> str:
 
 
 def main(argv: list[str]) -> int:
+    from tests.bench import scale_tax
+
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__)
     parser.add_argument("--small", type=int, default=1_000, help="trades of the small journal (default 1000)")
     parser.add_argument("--large", type=int, default=100_000, help="trades of the large journal (default 100000)")
@@ -355,6 +357,8 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="zorivest-scale-") as place:
         figures = measure(Path(place), chosen.small, chosen.large, chosen.rounds, chosen.more)
     block = report(figures, chosen.small, chosen.large, chosen.rounds, chosen.more)
+    with tempfile.TemporaryDirectory(prefix="zorivest-scale-") as place:
+        block += scale_tax.report(*scale_tax.measure(Path(place), max(chosen.large // 10, whole), chosen.large))
     print(block)
     chosen.out.write_text(insert(chosen.out.read_text() if chosen.out.exists() else "# Benchmarks\n", block))
     print(f"written: {chosen.out}", file=sys.stderr)

@@ -30,6 +30,7 @@ RUN_ELSEWHERE = {
     "connect-a-client.md": "tests/cli/test_guide.py",
     "embedded-backend.md": "tests/embedded/test_guide.py",
     "safety.md": "tests/terminal/test_guides.py",
+    "taxes.md": "tests/embedded/tax/test_guide.py",
     "toolsets-and-modes.md": "tests/terminal/test_guides.py",
 }
 

@@ -111,6 +111,8 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
     answer = {**job(ground), "disclaimer": DISCLAIMER}
+    if ground.rules.warnings:
+        answer["warnings"] = [*answer.get("warnings", ()), *ground.rules.warnings]
     if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
         answer["hint"] = _HINT
     return answer
