@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -105,7 +105,7 @@ def _draft(number: int) -> trades.Draft:
     )
 
 
-async def load(directory: DataDir, key: str, count: int) -> float:
+async def load(directory: DataDir, key: str, count: int, draft: Callable[[int], trades.Draft] = _draft) -> float:
     """A journal with so many trades, written the way an import writes them; the seconds that took."""
     backend = Embedded.create(directory, key, key_source="client", driver=cipher_driver(), kdf=CHEAP)
     await backend.open(key)
@@ -113,7 +113,7 @@ async def load(directory: DataDir, key: str, count: int) -> float:
     def job(conn: Connection) -> None:
         for number in range(4):
             accounts.usable(conn, f"A{number}", auto_create=True, actor="bench")
-        assert trades.insert_many(conn, map(_draft, range(count))) == []
+        assert trades.insert_many(conn, map(draft, range(count))) == []
 
     def reports(conn: Connection) -> None:
         for number in range(0, count, REPORTED):

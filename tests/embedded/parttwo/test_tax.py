@@ -481,3 +481,29 @@ async def test_positions_are_priced_anew_where_a_provider_has_a_key(
     ask = {"ticker": "SPY", "action": "sell", "quantity": 5, "price": 130, "account_id": "A1"}
     simulated = await books.expect(200, "POST", "/tax/simulate", ask)
     assert (simulated["market_price"]["price"], simulated["market_price"]["source"]) == (80, "quote")
+
+
+@pytest.mark.parametrize(
+    ("method", "words"), [("SPEC_ID", "the oldest were used"), ("AVG_COST", "fund shares"), ("HIFO", None)]
+)
+async def test_a_method_that_cannot_be_what_it_says_is_told(books: Books, method: str, words: str | None) -> None:
+    await books.buy(10, 100, "2025-01-06")
+    await books.buy(10, 120, "2025-01-07")
+    await books.sell(5, 130, "2025-06-02")
+    await books.expect(200, "PUT", "/settings", {"tax.default_cost_basis": method})
+    answer = await books.get("/tax/lots")
+    if words is None:
+        assert "warnings" not in answer
+    else:
+        (warning,) = answer["warnings"]
+        assert words in warning
+
+
+async def test_the_settings_say_everything_a_profile_can(books: Books) -> None:
+    said = {"tax.withholding": "400", "tax.prior_year_agi": "200000", "tax.capital_loss_carryforward_lt": "700"}
+    await books.expect(200, "PUT", "/settings", {**said, "tax.prior_year_tax": "1000"})
+    answer = await books.get("/tax/quarterly", params={"quarter": "Q2", "estimation_method": "prior_year"})
+    # §6654(d)(1)(C): 110 % after a year above 150,000; half of 1100 by June, half of what is withheld
+    assert (answer["cumulative_required"], answer["basis"]["withholding_to_date"]) == (550, 200)
+    estimate = await books.expect(200, "POST", "/tax/estimate", {})
+    assert estimate["realized_gains"]["deductible_loss"] == 700

@@ -385,3 +385,19 @@ def test_a_scan_tells_what_is_still_held_back() -> None:
     found = washes.scan(book.matches, lots, 2026)
     assert (found.trapped_amount, len(found.active_chains), len(found.alerts)) == (dec(600), 1, 1)
     assert washes.scan(book.matches, lots, 2025).active_chains == ()
+
+
+def test_a_contract_that_took_over_two_losses_holds_each_of_them_back_once() -> None:
+    # 60 shares lose 60, then 40 lose 80; one call stands for 100 shares and takes both over: 140, not 280.
+    book = book_of(
+        buy("ACME", 60, 11, "2026-01-05"),
+        buy("ACME", 40, 12, "2026-01-06"),
+        sell("ACME", 60, 10, "2026-03-02"),
+        sell("ACME", 40, 10, "2026-03-03"),
+        buy("ACME 261218 C 50", 1, 2, "2026-03-10", asset_class=AssetClass.OPTION),
+    )
+    (call,) = book.open_lots
+    assert call.wash_sale_adjustment == 140
+    found = washes.scan(book.matches, {lot.lot_id: lot for lot in book.lots})
+    assert sorted(chain.trapped_amount for chain in found.active_chains) == [60, 80]
+    assert found.trapped_amount == 140

@@ -171,25 +171,33 @@ class LotBook:
         warnings: list[str] = []
         picks, rest = self._pick(fill, day, warnings)
         moved = moved or _Moved()
-        taken_over = ZERO if picks else moved.adjustment  # what is closed now has no later to wait for
         gross = exact(fill.price * fill.quantity * fill.multiplier) + moved.premium
-        if picks:
-            gross += moved.adjustment if fill.side is Side.BOT else -moved.adjustment
         net = gross + fill.commission if fill.side is Side.BOT else gross - fill.commission
-        amounts = apportion(exact(net), [*(pick.quantity for pick in picks), rest])
+        shares = [*(pick.quantity for pick in picks), rest]
+        amounts, taken_over = apportion(exact(net), shares), apportion(moved.adjustment, shares)
         closing = Closing(fill.exec_id, fill.time, day, self._method_of(fill))
         closed = [
-            self._holdings.close(pick.lot.lot_id, pick.quantity, amount, closing)
-            for pick, amount in zip(picks, amounts, strict=False)
+            self._burden(self._holdings.close(pick.lot.lot_id, pick.quantity, amount, closing), part, moved)
+            for pick, amount, part in zip(picks, amounts, taken_over, strict=False)
         ]
         matches = self._wash.after_close(closed)
         if rest > 0:
             opened = self._open(fill, day, rest, amounts[-1])
-            if taken_over:
-                opened = msgspec.structs.replace(opened, wash_sale_adjustment=taken_over, chain_ids=moved.chain_ids)
             self._holdings.add(opened)
-            matches += self._wash.after_open(opened)
+            matches += self._wash.after_open(self._burden(opened, taken_over[-1], moved))
         return Step(self._holdings.drain(), tuple(matches), tuple(warnings))
+
+    def _burden(self, lot: Lot, adjustment: Decimal, moved: _Moved) -> Lot:
+        """A lot of shares with the part that falls to it of the washed losses a delivered option had taken over."""
+        if not adjustment:
+            return lot
+        changed = msgspec.structs.replace(
+            lot,
+            wash_sale_adjustment=lot.wash_sale_adjustment + adjustment,
+            chain_ids=tuple(dict.fromkeys((*lot.chain_ids, *moved.chain_ids))),
+        )
+        self._holdings.put(changed)
+        return changed
 
     def _method_of(self, fill: Execution) -> CostBasisMethod:
         return fill.method or self._methods.get(fill.account_id, self._method)

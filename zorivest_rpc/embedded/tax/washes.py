@@ -10,7 +10,7 @@ import msgspec
 
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, WashSaleStatus
-from zorivest_rpc.embedded.tax.money import ZERO, cents, per_unit
+from zorivest_rpc.embedded.tax.money import ZERO, apportion, cents, per_unit
 from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.wash import WINDOW, WashMatch
 
@@ -152,12 +152,17 @@ def chains(matches: Iterable[WashMatch], lots: Mapping[str, Lot]) -> tuple[WashC
     ends = ChainEnds.of(links, lots.values())
     for match in links:
         grouped.setdefault(match.chain_id, []).append(match)
+    taken: dict[tuple[str, str], Decimal] = {}
+    for link in links:
+        if not link.is_permanent:
+            place = (link.buy_trade, link.chain_id)
+            taken[place] = taken.get(place, ZERO) + link.disallowed
     carriers: dict[str, list[Lot]] = {}
     for lot in lots.values():
         for chain_id in lot.chain_ids:
             carriers.setdefault(chain_id, []).append(lot)
     return tuple(
-        _chain(links, carriers.get(chain_id, []), lots, ends.status(chain_id)) for chain_id, links in grouped.items()
+        _chain(own, carriers.get(chain_id, []), lots, taken, ends.status(chain_id)) for chain_id, own in grouped.items()
     )
 
 
@@ -213,10 +218,25 @@ def _row(match: WashMatch, lots: Mapping[str, Lot], chain_status: WashSaleStatus
     )
 
 
-def _chain(links: list[WashMatch], carriers: list[Lot], lots: Mapping[str, Lot], status: WashSaleStatus) -> WashChain:
+def _part(lot: Lot, chain_id: str, taken: Mapping[tuple[str, str], Decimal]) -> Decimal:
+    """What a lot carries for one chain; a contract can have taken over several losses."""
+    if len(lot.chain_ids) == 1:
+        return lot.wash_sale_adjustment
+    amounts = [taken.get((lot.linked_trade_ids[0], name), ZERO) for name in lot.chain_ids]
+    weights = amounts if any(amounts) else [Decimal(1)] * len(amounts)
+    return apportion(lot.wash_sale_adjustment, weights)[lot.chain_ids.index(chain_id)]
+
+
+def _chain(
+    links: list[WashMatch],
+    carriers: list[Lot],
+    lots: Mapping[str, Lot],
+    taken: Mapping[tuple[str, str], Decimal],
+    status: WashSaleStatus,
+) -> WashChain:
     first = links[0]
     origin = lots[first.loss_lot_id]
-    trapped = sum((lot.wash_sale_adjustment for lot in carriers if not lot.is_closed), ZERO)
+    trapped = sum((_part(lot, first.chain_id, taken) for lot in carriers if not lot.is_closed), ZERO)
     return WashChain(
         chain_id=first.chain_id,
         ticker=first.ticker,
