@@ -18,7 +18,8 @@ COMMANDS = {
     "backend": "run the embedded backend in the foreground",
     "demo": "load | remove the demo data of the embedded backend",
     "approve": "approve a scheduled policy, as only a person at a terminal can",
-    "keys": "list | create | revoke API keys of the embedded backend",
+    "keys": "list | create | revoke API keys of the embedded backend; passphrase",
+    "backup": "create | list | restore backups of the embedded journal",
     "version": "version, Python, revisions served",
 }
 

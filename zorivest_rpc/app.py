@@ -234,7 +234,8 @@ class Journal:
 
         from zorivest_rpc.embedded.locate import find_or_start
 
-        located = await asyncio.to_thread(find_or_start, Path(self.settings.data_dir))
+        settings = self.settings
+        located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
         return located.base_url
 
     async def warm_up(self) -> None:

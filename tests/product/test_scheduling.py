@@ -321,7 +321,7 @@ async def test_a_cancelled_call_ends_the_run_it_started(mailed: Any, backend: Ca
     frame = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
     client.wire.send(orjson.dumps(frame))
 
-    run = {"status": "running"}
+    run: dict[str, Any] = {"status": "running"}
     async with asyncio.timeout(30):
         while run["status"] == "running":
             past = await client.call("get_pipeline_history", policy_id=policy_id, limit=1)

@@ -8,6 +8,7 @@ from . import (
     accounts,
     analytics,
     auth,
+    backups,
     banking,
     bars,
     brokers,
@@ -37,6 +38,7 @@ __all__ = ["AREAS"]
 
 AREAS = (
     auth.ROUTES,
+    backups.ROUTES,
     confirmation.ROUTES,
     guard.ROUTES,
     scheduling.ROUTES,
