@@ -21,6 +21,7 @@ from zorivest_rpc.embedded.tax.model import (
     WashSaleMethod,
     WashSaleStatus,
 )
+from zorivest_rpc.embedded.tax.wash import WINDOW
 
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
 SPOUSE = {"S": AccountTraits(spousal=True)}
@@ -401,3 +402,17 @@ def test_a_contract_that_took_over_two_losses_holds_each_of_them_back_once() -> 
     found = washes.scan(book.matches, {lot.lot_id: lot for lot in book.lots})
     assert sorted(chain.trapped_amount for chain in found.active_chains) == [60, 80]
     assert found.trapped_amount == 140
+
+
+def test_a_book_keeps_a_loss_until_its_thirty_days_are_over() -> None:
+    # sold on 2 March; 1 April is the thirtieth day after, and a purchase on it still replaces
+    book = book_of(*a_loss_of_1000())
+    put = buy("ACME 260619 P 40", 1, 1, "2026-04-01", asset_class=AssetClass.OPTION)
+    book.advance(put)
+    assert book.release(date(2026, 4, 1) - WINDOW) == []
+    book.advance(buy("ACME", 100, 41, "2026-04-01", minute=5))
+    assert disallowed(book) == 1000
+    book.advance(sell("ACME 260619 P 40", 1, 1, "2026-04-02", asset_class=AssetClass.OPTION))
+    (gone,) = book.release(date(2026, 4, 2) - WINDOW)
+    assert (gone.linked_trade_ids[0], gone.disallowed) == ("old", Decimal(1000))
+    assert book.has_made(gone.lot_id)
