@@ -249,3 +249,13 @@ async def test_lots_made_in_portions_are_those_made_at_once(
     assert washed["wash_sales"]
     counts = await books.expect(200, "POST", "/tax/sync-lots", {})
     assert (counts["created"], counts["updated"], counts["orphaned"]) == (0, 0, 0)
+
+
+async def test_a_trade_from_before_a_split_that_comes_late_is_split_too(books: Books) -> None:
+    await books.buy(10, 50, "2025-01-06")
+    await act(books, "split", "SPY", "2025-02-03", numerator=2)
+    assert [lot["quantity"] for lot in await lots(books)] == [20]
+    await books.buy(10, 50, "2025-01-20")  # after every known trade, but not after the split
+    assert [lot["quantity"] for lot in await lots(books)] == [20, 20]
+    await books.buy(10, 25, "2025-02-04")
+    assert [lot["quantity"] for lot in await lots(books)] == [20, 20, 10]
