@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -106,7 +106,7 @@ def _draft(number: int) -> trades.Draft:
     )
 
 
-async def load(directory: DataDir, key: str, count: int) -> float:
+async def load(directory: DataDir, key: str, count: int, draft: Callable[[int], trades.Draft] = _draft) -> float:
     """A journal with so many trades, written the way an import writes them; the seconds that took."""
     backend = Embedded.create(directory, key, key_source="client", driver=cipher_driver(), kdf=CHEAP)
     await backend.open(key)
@@ -114,7 +114,7 @@ async def load(directory: DataDir, key: str, count: int) -> float:
     def job(conn: Connection) -> None:
         for number in range(4):
             accounts.usable(conn, f"A{number}", auto_create=True, actor="bench")
-        assert trades.insert_many(conn, map(_draft, range(count))) == []
+        assert trades.insert_many(conn, map(draft, range(count))) == []
 
     def reports(conn: Connection) -> None:
         for number in range(0, count, REPORTED):
@@ -341,6 +341,8 @@ def insert(page: str, block: str) -> str:
 
 
 def main(argv: list[str]) -> int:
+    from tests.bench import scale_tax
+
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__)
     parser.add_argument("--small", type=int, default=1_000, help="trades of the small journal (default 1000)")
     parser.add_argument("--large", type=int, default=100_000, help="trades of the large journal (default 100000)")
@@ -356,6 +358,8 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="zorivest-scale-") as place:
         figures = measure(Path(place), chosen.small, chosen.large, chosen.rounds, chosen.more)
     block = report(figures, chosen.small, chosen.large, chosen.rounds, chosen.more)
+    with tempfile.TemporaryDirectory(prefix="zorivest-scale-") as place:
+        block += scale_tax.report(*scale_tax.measure(Path(place), max(chosen.large // 10, whole), chosen.large))
     print(block)
     chosen.out.write_text(insert(chosen.out.read_text() if chosen.out.exists() else "# Benchmarks\n", block))
     print(f"written: {chosen.out}", file=sys.stderr)

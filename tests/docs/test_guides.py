@@ -31,6 +31,7 @@ RUN_ELSEWHERE = {
     "embedded-backend.md": "tests/embedded/test_guide.py",
     "safety.md": "tests/terminal/test_guides.py",
     "scheduling.md": "tests/embedded/scheduling/test_guide.py",
+    "taxes.md": "tests/embedded/tax/test_guide.py",
     "toolsets-and-modes.md": "tests/terminal/test_guides.py",
 }
 

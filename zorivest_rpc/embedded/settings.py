@@ -113,8 +113,11 @@ REGISTRY: dict[str, Spec] = {
     "tax.state_tax_rate": _SHARE,
     "tax.state": Spec("str", "", lambda value: None if re.fullmatch(r"|[A-Z]{2}", value) else "must be two letters"),
     "tax.prior_year_tax": _AMOUNT,
+    "tax.prior_year_agi": _AMOUNT,
     "tax.agi_estimate": _AMOUNT,
+    "tax.withholding": _AMOUNT,
     "tax.capital_loss_carryforward": _AMOUNT,
+    "tax.capital_loss_carryforward_lt": _AMOUNT,
     "tax.wash_sale_method": _choice("CONSERVATIVE", "CONSERVATIVE", "AGGRESSIVE"),
     "tax.default_cost_basis": _choice(
         "FIFO",

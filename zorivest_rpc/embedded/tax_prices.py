@@ -1,26 +1,40 @@
-"""What open lots are worth as far as is known here: kept quotes, stored bars, own last trades; never a guess.
+"""What open lots are worth as far as is known: the latest of quotes, stored bars and own trades; never a guess.
 
-Nothing is fetched for it: a tax question over many positions would spend a provider's budget on each of them."""
+Where somebody connected a provider with a key, a few of the largest positions are asked for anew, within seconds; a
+question over many positions does not spend the provider's budget on each of them, and none waits for a provider."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, select
 
 from .analytics.excursion import SPANS
 from .book_tables import tax_lots
+from .db import Database
+from .errors import Refusal
+from .market import connections
 from .market.cache import recall
+from .market.providers import PROVIDERS
 from .market.shapes import Quote
+from .symbols import parse_instrument
 from .tables import price_bars, trades
 from .tax.dates import trade_date
-from .tax.model import Price
-from .tax_reading import OPEN
+from .tax.model import AssetClass, Price
+from .tax.money import ZERO
+from .tax_reading import OPEN, open_lots
 
-__all__ = ["known_prices"]
+__all__ = ["ask_anew", "known_prices"]
+
+MOST_QUOTES = 8
+PATIENCE = 5.0  # seconds for all of them
+
+Ask = Callable[[str], Awaitable[Any]]
 
 
 class _Known(NamedTuple):
@@ -31,21 +45,53 @@ class _Known(NamedTuple):
     source: str
 
 
-def known_prices(conn: Connection, today: date, account_id: str | None = None) -> dict[str, Price]:
-    """The latest known price of everything that is held; one of another day is stale."""
+async def ask_anew(db: Database, ask: Ask) -> None:
+    """Have fresh quotes of what is held kept, as far as that goes quickly; what fails leaves the older price."""
+    now = datetime.now(UTC)
+    wanted = await db.read(lambda conn: _worth_asking(conn, now))
+    if not wanted:
+        return
+    asked = [asyncio.ensure_future(ask(ticker)) for ticker in wanted]
+    _, late = await asyncio.wait(asked, timeout=PATIENCE)
+    for task in late:
+        task.cancel()
+    for outcome in await asyncio.gather(*asked, return_exceptions=True):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Refusal | asyncio.CancelledError):
+            raise outcome
+
+
+def _worth_asking(conn: Connection, now: datetime) -> list[str]:
+    """The symbols of the largest positions without a fresh quote; none while no provider has a key of the user's."""
+    if not any(setup.usable and setup.has_key for setup in connections.read_all(conn, PROVIDERS)):
+        return []
+    size: dict[str, Decimal] = {}
+    for lot in open_lots(conn):
+        if lot.asset_class is AssetClass.EQUITY or lot.asset_class is AssetClass.MUTUAL_FUND:
+            size[lot.ticker] = size.get(lot.ticker, ZERO) + (lot.cost or lot.received or ZERO)
+    ranked = sorted(size, key=lambda ticker: (-size[ticker], ticker))
+    kept = ((ticker, recall(conn, "quote", ticker)) for ticker in ranked[:MOST_QUOTES])
+    return [ticker for ticker, quote in kept if quote is None or not quote.fresh(now)]
+
+
+def known_prices(
+    conn: Connection, today: date, account_id: str | None = None, ticker: str | None = None
+) -> dict[str, Price]:
+    """The latest known price of everything that is held, or of one symbol; one of another day is stale."""
     held = select(tax_lots.c.ticker, tax_lots.c.underlying).where(OPEN).distinct()
     if account_id is not None:
         held = held.where(tax_lots.c.account_id == account_id)
+    if ticker is not None:
+        held = held.where(tax_lots.c.underlying == parse_instrument(ticker).underlying, tax_lots.c.ticker == ticker)
     now = datetime.now(UTC)
     prices: dict[str, Price] = {}
-    for ticker, underlying in conn.execute(held).all():
-        known = (_quote(conn, ticker, now), _last_bar(conn, ticker), _last_trade(conn, ticker, underlying))
+    for symbol, underlying in conn.execute(held).all():
+        known = (_quote(conn, symbol, now), _last_bar(conn, symbol), _last_trade(conn, symbol, underlying))
         found = [one for one in known if one is not None]
         if found:
             latest = max(found, key=lambda one: one.moment)
             day = trade_date(latest.moment)
             stale = day < today and latest.source != "quote"
-            prices[ticker] = Price(price=latest.price, source=latest.source, stale=stale, as_of=day)
+            prices[symbol] = Price(price=latest.price, source=latest.source, stale=stale, as_of=day)
     return prices
 
 

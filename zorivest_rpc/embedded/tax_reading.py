@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, or_, select, text
+from sqlalchemy import Connection, Select, select, text
 
 from .book_tables import tax_lots, tax_wash_matches
 from .symbols import parse_instrument
 from .tax.lot import Lot
 from .tax.wash import WashMatch
+from .tax.washes import ChainEnds
 
 __all__ = [
     "CLOSED",
     "EDITED",
     "OPEN",
+    "chain_ends",
     "closed_lots",
     "held_back",
     "load",
+    "loss_lots",
     "open_lots",
     "parts",
     "statuses",
-    "wash_chains",
     "wash_sales",
 ]
 
 # Written as the partial indexes are: SQLite uses one only for the very words it was made with.
 CLOSED, OPEN = text("tax_lots.is_closed"), text("NOT tax_lots.is_closed")
 EDITED = text("tax_lots.is_user_modified")
+_CHAINED = text("tax_lots.is_chained")
 _UNUSUAL = text("tax_lots.sync_status <> 'synced'")
-_AT_ONCE, _RANGES = 500, 100
+_AT_ONCE = 500
+_PERMANENT = '"is_permanent":true'  # as the stored match says it
 _lots = tax_lots.c
 _matches = tax_wash_matches.c
 
 
-def parts(names: Iterable[str], most: int = _AT_ONCE) -> Iterable[list[str]]:
+def parts(names: Iterable[str]) -> Iterable[list[str]]:
     """Names in portions that one statement can take."""
     known = list(names)
-    return (known[at : at + most] for at in range(0, len(known), most))
+    return (known[at : at + _AT_ONCE] for at in range(0, len(known), _AT_ONCE))
 
 
 def load(conn: Connection, query: Select[Any]) -> list[Lot]:
@@ -85,27 +89,33 @@ def wash_sales(conn: Connection, *, start: date, end: date) -> list[WashMatch]:
     return _ordered(conn, select(_matches.id, _matches.match).where(_matches.loss_date.between(start, end)))
 
 
-def wash_chains(conn: Connection, matches: Sequence[WashMatch]) -> tuple[list[WashMatch], dict[str, Lot]]:
-    """Everything that became of the losses of some wash sales: their chains, whole, and every lot of those."""
-    names = {match.chain_id for match in matches}
-    links = [link for part in parts(names) for link in _ordered(conn, _LINKS.where(_matches.chain_id.in_(part)))]
-    lots: dict[str, Lot] = {}
-    for part in parts({link.loss_lot_id for link in links}):
-        lots |= {lot.lot_id: lot for lot in load(conn, select(_lots.lot).where(_lots.lot_id.in_(part)))}
-    for part in parts({link.replacement_lot_id for link in links}, _RANGES):
-        # a lot that took over a loss, and the pieces that were cut off it since; "." comes right after "-"
-        own = [or_(_lots.lot_id == name, and_(_lots.lot_id > f"{name}-", _lots.lot_id < f"{name}.")) for name in part]
-        lots |= {lot.lot_id: lot for lot in load(conn, select(_lots.lot).where(or_(*own)))}
-    return links, lots
+def loss_lots(conn: Connection, matches: Iterable[WashMatch]) -> dict[str, Lot]:
+    """The lots whose losses were washed."""
+    query = select(_lots.lot)
+    names = {match.loss_lot_id for match in matches}
+    return {lot.lot_id: lot for part in parts(names) for lot in load(conn, query.where(_lots.lot_id.in_(part)))}
+
+
+def chain_ends(conn: Connection, matches: Iterable[WashMatch]) -> ChainEnds:
+    """What became of the losses of some wash sales, without following their chains."""
+    lost: set[str] = set()
+    for part in parts({match.chain_id for match in matches}):
+        query = select(_matches.chain_id).where(_matches.chain_id.in_(part), _matches.match.contains(_PERMANENT))
+        lost |= set(conn.execute(query.distinct()).scalars())
+    waiting = {name for lot in open_lots(conn) for name in lot.chain_ids}
+    return ChainEnds(frozenset(waiting), frozenset(lost))
 
 
 def held_back(conn: Connection) -> tuple[list[WashMatch], dict[str, Lot]]:
-    """The chains that lead to lots which are still open."""
-    names: dict[str, None] = {}
-    for lot in load(conn, select(_lots.lot).where(OPEN)):
-        names.update(dict.fromkeys(lot.chain_ids))
+    """The chains that lead to open lots, whole, and every lot they went through."""
+    names = dict.fromkeys(name for lot in open_lots(conn) for name in lot.chain_ids)
     links = [link for part in parts(names) for link in _ordered(conn, _LINKS.where(_matches.chain_id.in_(part)))]
-    return wash_chains(conn, links)
+    lots = loss_lots(conn, links)
+    groups = {parse_instrument(link.ticker).underlying for link in links}
+    for part in parts(groups):
+        carriers = load(conn, select(_lots.lot).where(_lots.underlying.in_(part), _CHAINED))
+        lots |= {lot.lot_id: lot for lot in carriers if not names.keys().isdisjoint(lot.chain_ids)}
+    return links, lots
 
 
 _LINKS = select(_matches.id, _matches.match)

@@ -35,6 +35,12 @@ _ROWS = 2_000  # lots written at a time
 _IN_MEMORY = 4_000  # lots of one underlying that a book may hold before it gives away what nothing can change
 _lots = tax_lots.c
 _trades = trades.c
+_CANNOT = {
+    CostBasisMethod.SPEC_ID: "Sales in the journal do not say which lots they identify, so the oldest were used "
+    "(Reg. §1.1012-1(c)(1)); simulate a sale with lot_ids to see another choice.",
+    CostBasisMethod.AVG_COST: "Average cost was used for everything that was sold; it is allowed for fund shares and "
+    "reinvested dividends only (Reg. §1.1012-1(e)).",
+}
 _ASSET_CLASSES = {kind.value: kind for kind in AssetClass}
 
 
@@ -57,6 +63,12 @@ class Rules(NamedTuple):
         }
         del content["policy"]["mark_to_market_years"]
         return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the chosen methods cannot mean for sales that the journal has."""
+        chosen = {self.method, *self.methods.values()}
+        return [text for method, text in _CANNOT.items() if method in chosen]
 
     def book(self) -> LotBook:
         return LotBook(accounts=self.accounts, policy=self.policy, method=self.method)
@@ -133,9 +145,10 @@ def sync(
         stale |= _underlyings(conn, account_id if limited else None)
     pending = set(conn.execute(select(tax_pending.c.underlying).distinct()).scalars())
     total = _Counts()
+    is_first = conn.execute(select(_lots.lot_id).limit(1)).first() is None
     for group in sorted(stale | pending):
-        if group in stale or not _advance(conn, rules, group, now, total):
-            _rebuild(conn, rules, group, strategy, now, total)
+        if is_first or group in stale or not _advance(conn, rules, group, now, total):
+            _rebuild(conn, rules, group, strategy, now, total, is_first=is_first)
     conn.execute(tax_pending.delete())
     conn.execute(tax_stale.delete())
     conn.execute(tax_state.delete())
@@ -182,7 +195,8 @@ class _Taken(Exception):
 class _Writing:
     """Puts the lots of one underlying into the table as they become final, in portions, and counts what that changed.
 
-    `known` are the ids of the stored lots that a book went on from; None where it has the whole history."""
+    `known` are the ids of the stored lots that a book went on from; None where it has the whole history. `is_first`
+    where no lot of anything is stored, so that none has to be looked for."""
 
     def __init__(
         self,
@@ -191,6 +205,7 @@ class _Writing:
         now: datetime,
         strategy: ConflictStrategy = ConflictStrategy.FLAG,
         known: frozenset[str] | None = None,
+        is_first: bool = False,
     ) -> None:
         self.counts = _Counts()
         self._conn = conn
@@ -198,6 +213,7 @@ class _Writing:
         self._strategy = strategy
         self._now = now
         self._known = known
+        self._is_first = is_first
 
     def follow(self, book: LotBook, events: Iterable[Event]) -> None:
         """Lead a book through events; only what can still change stays in memory."""
@@ -214,7 +230,7 @@ class _Writing:
         self._put([book.lot(lot_id) for lot_id in changed], book)
 
     def _put(self, lots: Sequence[Lot], book: LotBook) -> None:
-        stored = self._stored(lot.lot_id for lot in lots)
+        stored = [] if self._is_first else self._stored(lot.lot_id for lot in lots)
         if self._known is not None and any(entry.lot.lot_id not in self._known for entry in stored):
             raise _Taken
         plan = reconcile(stored, lots, self._strategy)
@@ -282,11 +298,18 @@ def _advance(conn: Connection, rules: Rules, group: str, now: datetime, total: _
 
 
 def _rebuild(
-    conn: Connection, rules: Rules, group: str, strategy: ConflictStrategy, now: datetime, total: _Counts
+    conn: Connection,
+    rules: Rules,
+    group: str,
+    strategy: ConflictStrategy,
+    now: datetime,
+    total: _Counts,
+    *,
+    is_first: bool,
 ) -> None:
     book = rules.book()
     conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying == group))
-    writing = _Writing(conn, group, now, strategy)
+    writing = _Writing(conn, group, now, strategy, is_first=is_first)
     writing.follow(book, tax_events.events(conn, rules.execution, group))
     writing.abandon(book)
     total.merge(writing.counts)

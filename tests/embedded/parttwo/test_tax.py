@@ -11,7 +11,9 @@ import pytest
 
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.errors import Refusal
 from zorivest_rpc.embedded.market.cache import remember
+from zorivest_rpc.embedded.market.market import Market
 from zorivest_rpc.embedded.market.shapes import Quote
 from zorivest_rpc.embedded.tax.dates import trade_date
 
@@ -439,3 +441,69 @@ async def test_who_may_do_what(with_role: Callable[[str], Awaitable[Caller]], an
     await reader.expect(403, "POST", "/tax/sync-lots", {})
     await writer.expect(200, "POST", "/tax/quarterly/payment", pay)
     await writer.expect(403, "PUT", "/tax/profiles/2025", {"agi_estimate": 1})
+
+
+async def test_positions_are_priced_anew_where_a_provider_has_a_key(
+    books: Books, backend: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def quote(market: Market, ticker: str) -> dict[str, Any]:
+        asked.append(ticker)
+        if ticker == "QQQ":
+            raise Refusal("market_unavailable", "Nobody answers.")
+        now = datetime.now(UTC)
+        told = Quote(ticker=ticker, price=Decimal(80), provider="x", timestamp=now)
+        await backend.database().write(lambda conn: remember(conn, "quote", ticker, "x", told, now))
+        return {}
+
+    monkeypatch.setattr(Market, "quote", quote)
+    await books.buy(10, 100, ago(40))
+    await books.buy(10, 50, ago(40), instrument="QQQ")
+    await books.buy(1, 2, ago(40), instrument="SPY 301220 C 500")  # options have no provider here
+    (unasked, *_) = await lots(books)
+    assert (unasked["current_price"], unasked["price_source"], unasked["price_stale"]) == (100, "last_trade", True)
+    assert asked == []  # nobody connected a provider
+    await books.expect(200, "PUT", "/market-data/providers/finnhub", {"api_key": "k" * 20, "is_enabled": True})
+    answer = await books.get("/tax/lots")
+    assert asked == ["SPY", "QQQ"]  # the largest first
+    found = {lot["ticker"]: lot for lot in answer["lots"]}
+    fresh = found["SPY"]
+    assert (fresh["current_price"], fresh["price_source"], fresh["price_stale"]) == (80, "quote", False)
+    assert (fresh["unrealized_gain_loss"], fresh["price_as_of"]) == (-200, TODAY.isoformat())
+    assert (found["QQQ"]["price_source"], found["QQQ"]["price_as_of"]) == ("last_trade", ago(40))
+    assert answer["summary"]["stale_tickers"] == ["QQQ", "SPY 301220 C 500"]
+    estimate = await books.expect(200, "POST", "/tax/estimate", {"include_unrealized": True})
+    assert asked == ["SPY", "QQQ", "QQQ"]  # a fresh quote is not asked for again
+    told = estimate["unrealized"]
+    assert told["prices"]["SPY"] == {"price": 80, "source": "quote", "stale": False, "as_of": TODAY.isoformat()}
+    assert told["stale_tickers"] == ["QQQ", "SPY 301220 C 500"]
+    ask = {"ticker": "SPY", "action": "sell", "quantity": 5, "price": 130, "account_id": "A1"}
+    simulated = await books.expect(200, "POST", "/tax/simulate", ask)
+    assert (simulated["market_price"]["price"], simulated["market_price"]["source"]) == (80, "quote")
+
+
+@pytest.mark.parametrize(
+    ("method", "words"), [("SPEC_ID", "the oldest were used"), ("AVG_COST", "fund shares"), ("HIFO", None)]
+)
+async def test_a_method_that_cannot_be_what_it_says_is_told(books: Books, method: str, words: str | None) -> None:
+    await books.buy(10, 100, "2025-01-06")
+    await books.buy(10, 120, "2025-01-07")
+    await books.sell(5, 130, "2025-06-02")
+    await books.expect(200, "PUT", "/settings", {"tax.default_cost_basis": method})
+    answer = await books.get("/tax/lots")
+    if words is None:
+        assert "warnings" not in answer
+    else:
+        (warning,) = answer["warnings"]
+        assert words in warning
+
+
+async def test_the_settings_say_everything_a_profile_can(books: Books) -> None:
+    said = {"tax.withholding": "400", "tax.prior_year_agi": "200000", "tax.capital_loss_carryforward_lt": "700"}
+    await books.expect(200, "PUT", "/settings", {**said, "tax.prior_year_tax": "1000"})
+    answer = await books.get("/tax/quarterly", params={"quarter": "Q2", "estimation_method": "prior_year"})
+    # §6654(d)(1)(C): 110 % after a year above 150,000; half of 1100 by June, half of what is withheld
+    assert (answer["cumulative_required"], answer["basis"]["withholding_to_date"]) == (550, 200)
+    estimate = await books.expect(200, "POST", "/tax/estimate", {})
+    assert estimate["realized_gains"]["deductible_loss"] == 700

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.tax.book import Event, LotBook, build
+from zorivest_rpc.embedded.tax.book import Event, LotBook, build, event_order
 from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
@@ -19,9 +19,11 @@ from zorivest_rpc.embedded.tax.model import (
     CostBasisMethod,
     Direction,
     Execution,
+    OptionDelivery,
     Side,
     StockSplit,
 )
+from zorivest_rpc.embedded.tax.selection import order, take
 from zorivest_rpc.embedded.tax.wash import WINDOW
 
 ZERO = Decimal(0)
@@ -261,3 +263,66 @@ def test_first_in_first_out_never_sells_a_younger_lot_before_an_older_one(events
         closed = [lot for lot in book.closed_lots if (lot.account_id, lot.ticker) == (account, symbol)]
         closed.sort(key=lambda lot: (lot.closed_at or lot.opened_at, lot.linked_trade_ids[-1], lot.opened_at))
         assert all(one.opened_at <= two.opened_at for one, two in pairwise(closed))
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> list[Event]:
+    """Fills of a share and a call on it, and at times a whole call position that is exercised or assigned."""
+    rows: list[Event] = []
+    held = 0
+    for event in draw(executions(accounts=("A",))):
+        rows.append(event)
+        if isinstance(event, Execution) and event.symbol == CALL:
+            held += int(event.quantity) * (1 if event.side is Side.BOT else -1)
+        if held and draw(st.integers(0, 2)) == 0:
+            rows.append(
+                OptionDelivery(
+                    exec_id=f"{event.exec_id}-x",
+                    time=event.time,
+                    account_id="A",
+                    symbol=CALL,
+                    contracts=Decimal(abs(held)),
+                )
+            )
+            held = 0
+    return rows
+
+
+@MANY
+@given(deliveries(), st.sampled_from(METHODS))
+def test_delivery_moves_premiums_and_washed_losses_and_loses_none(events: list[Event], method: CostBasisMethod) -> None:
+    book = build(events, LotBook(method=method))
+    strikes = ZERO  # money for shares that changed hands at the strike of 50, 100 a contract
+    book_so_far = LotBook(method=method)
+    for event in sorted(events, key=event_order):
+        if isinstance(event, OptionDelivery):
+            sign = (
+                1 if any(lot.direction is Direction.LONG for lot in book_so_far.open_lots if lot.ticker == CALL) else -1
+            )
+            strikes -= sign * 50 * 100 * event.contracts
+        book_so_far.advance(event)
+    cash = net(events, Side.SLD) - net(events, Side.BOT) + strikes
+    # money in less money out is what the lots say, however premium moved between options and shares
+    assert raw(book.lots) == cash
+    for lot in book.lots:
+        assert not lot.delivered or (lot.gain == 0 and lot.recognized == 0)
+    # a washed loss counts in the end, or waits: recognised = economic result + what waits in open lots
+    waiting = sum((lot.wash_sale_adjustment for lot in book.open_lots), ZERO)
+    assert sum((lot.recognized for lot in book.closed_lots), ZERO) == raw(book.closed_lots) + waiting
+
+
+@MANY
+@given(executions(accounts=("A",), splits=True))
+def test_highest_cost_first_is_the_dearest_lot_at_every_sale(events: list[Event]) -> None:
+    book = LotBook(method=CostBasisMethod.HIFO)
+    for event in events:
+        before = state(book)
+        closed = [
+            lot for lot in book.advance(event).lots if lot.is_closed and lot.linked_trade_ids[-1] == event.exec_id
+        ]
+        if not closed:
+            continue
+        held = [lot for lot in before.values() if not lot.is_closed and lot.ticker == closed[0].ticker]
+        ranked = order(held, CostBasisMethod.HIFO, price=Decimal(1), today=date(2026, 6, 1))
+        used = [pick.lot.linked_trade_ids[0] for pick in take(ranked, sum((lot.quantity for lot in closed), ZERO))[0]]
+        assert sorted(lot.linked_trade_ids[0] for lot in closed) == sorted(used)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
+from zorivest_rpc.embedded.tax import quarterly
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
     EstimationMethod,
@@ -33,6 +34,7 @@ from zorivest_rpc.embedded.tax.quarterly import (
     quarterly_estimate,
     record_payment,
 )
+from zorivest_rpc.embedded.tax.tables import PenaltyRate
 
 ANNUALIZED, PRIOR, ACTUAL = EstimationMethod.ANNUALIZED, EstimationMethod.PRIOR_YEAR, EstimationMethod.ACTUAL
 Q1, Q2, Q3, Q4 = Quarter
@@ -280,3 +282,18 @@ def test_installments_are_never_negative_and_never_exceed_ninety_percent_of_a_kn
     assert plan[3].cumulative == sum(row.required for row in plan)
     if is_final and method is ANNUALIZED:
         assert plan[3].cumulative <= plan[3].regular_cumulative
+
+
+def test_the_rate_of_the_first_quarter_lasts_until_the_fifteenth_of_april(monkeypatch: pytest.MonkeyPatch) -> None:
+    # §6621(b)(2)(B): for estimated tax the first quarter's rate also holds from 1 to 15 April.
+    rates = (
+        PenaltyRate(date(2026, 1, 1), Decimal("0.07"), "test"),
+        PenaltyRate(date(2026, 4, 1), Decimal("0.06"), "test"),
+        PenaltyRate(date(2026, 7, 1), Decimal("0.05"), "test"),
+    )
+    monkeypatch.setattr(quarterly, "penalty_rates", lambda: rates)
+    # 15 January to 15 April: 90 days at 7 %
+    assert interest(Decimal(36500), date(2026, 1, 15), date(2026, 4, 15)) == 36500 * Decimal("0.07") * 90 / 365
+    # 15 April to 15 July: 77 days at 6 %, then 14 at 5 %
+    expected = 36500 * (Decimal("0.06") * 77 + Decimal("0.05") * 14) / 365
+    assert interest(Decimal(36500), date(2026, 4, 15), date(2026, 7, 15)) == expected

@@ -21,6 +21,7 @@ from zorivest_rpc.embedded.tax.model import (
     WashSaleMethod,
     WashSaleStatus,
 )
+from zorivest_rpc.embedded.tax.wash import WINDOW
 
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
 SPOUSE = {"S": AccountTraits(spousal=True)}
@@ -43,7 +44,7 @@ def a_loss_of_1000(**rest: Any) -> list[Any]:
 def report(book: LotBook, **rest: Any) -> washes.WashSaleReport:
     lots = {lot.lot_id: lot for lot in book.lots}
     rest = {"start": date(2026, 1, 1), "end": date(2026, 12, 31), **rest}
-    return washes.find(book.matches, lots, **rest)
+    return washes.find(book.matches, lots, washes.ChainEnds.of(book.matches, book.lots), **rest)
 
 
 def test_a_partial_replacement_disallows_its_share_of_the_loss() -> None:
@@ -385,3 +386,33 @@ def test_a_scan_tells_what_is_still_held_back() -> None:
     found = washes.scan(book.matches, lots, 2026)
     assert (found.trapped_amount, len(found.active_chains), len(found.alerts)) == (dec(600), 1, 1)
     assert washes.scan(book.matches, lots, 2025).active_chains == ()
+
+
+def test_a_contract_that_took_over_two_losses_holds_each_of_them_back_once() -> None:
+    # 60 shares lose 60, then 40 lose 80; one call stands for 100 shares and takes both over: 140, not 280.
+    book = book_of(
+        buy("ACME", 60, 11, "2026-01-05"),
+        buy("ACME", 40, 12, "2026-01-06"),
+        sell("ACME", 60, 10, "2026-03-02"),
+        sell("ACME", 40, 10, "2026-03-03"),
+        buy("ACME 261218 C 50", 1, 2, "2026-03-10", asset_class=AssetClass.OPTION),
+    )
+    (call,) = book.open_lots
+    assert call.wash_sale_adjustment == 140
+    found = washes.scan(book.matches, {lot.lot_id: lot for lot in book.lots})
+    assert sorted(chain.trapped_amount for chain in found.active_chains) == [60, 80]
+    assert found.trapped_amount == 140
+
+
+def test_a_book_keeps_a_loss_until_its_thirty_days_are_over() -> None:
+    # sold on 2 March; 1 April is the thirtieth day after, and a purchase on it still replaces
+    book = book_of(*a_loss_of_1000())
+    put = buy("ACME 260619 P 40", 1, 1, "2026-04-01", asset_class=AssetClass.OPTION)
+    book.advance(put)
+    assert book.release(date(2026, 4, 1) - WINDOW) == []
+    book.advance(buy("ACME", 100, 41, "2026-04-01", minute=5))
+    assert disallowed(book) == 1000
+    book.advance(sell("ACME 260619 P 40", 1, 1, "2026-04-02", asset_class=AssetClass.OPTION))
+    (gone,) = book.release(date(2026, 4, 2) - WINDOW)
+    assert (gone.linked_trade_ids[0], gone.disallowed) == ("old", Decimal(1000))
+    assert book.has_made(gone.lot_id)

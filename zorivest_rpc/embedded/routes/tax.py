@@ -37,9 +37,10 @@ from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
 from ..tax.washes import find, scan
 from ..tax.wire import as_json
-from ..tax_prices import known_prices
+from ..tax_prices import ask_anew, known_prices
 from ..tax_profiles import Profiles
 from ..tax_store import Rules
+from .market_data import market_of
 from .tax_profiles import FIRST_YEAR, LAST_YEAR, member
 
 __all__ = ["ROUTES"]
@@ -74,8 +75,10 @@ class Ground(NamedTuple):
 Answer = Callable[[Ground], dict[str, Any]]
 
 
-async def _answer(ask: Ask, job: Answer, *, changes: bool = False) -> web.StreamResponse:
-    """Run a job on lots that are in step, which costs a write only when trades changed since."""
+async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool = False) -> web.StreamResponse:
+    """Run a job on lots that are in step, which costs a write only when trades changed since.
+
+    `priced` answers are given with quotes of this moment, where providers have them."""
     await settle_due(ask.db)
     strategy = ConflictStrategy(await ask.backend.settings().value("tax.conflict_resolution"))
     now = datetime.now(UTC)
@@ -90,7 +93,16 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False) -> web.Stream
             tax_store.sync(conn, ground.rules, now, strategy)
         return _whole(ground, job)
 
+    def catch_up(conn: Connection) -> None:
+        ground = Ground.at(conn, now)
+        if tax_store.is_due(conn, ground.rules):
+            tax_store.sync(conn, ground.rules, now, strategy)
+
     try:
+        if priced:
+            if await ask.db.read(lambda conn: tax_store.is_due(conn, Ground.at(conn, now).rules)):
+                await ask.db.write(catch_up)
+            await ask_anew(ask.db, market_of(ask).quote)
         found = None if changes else await ask.db.read(read)
         return reply(await ask.db.write(write) if found is None else found)
     except TaxError as exc:
@@ -99,6 +111,8 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False) -> web.Stream
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
     answer = {**job(ground), "disclaimer": DISCLAIMER}
+    if ground.rules.warnings:
+        answer["warnings"] = [*answer.get("warnings", ()), *ground.rules.warnings]
     if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
         answer["hint"] = _HINT
     return answer
@@ -127,7 +141,15 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         profile = ground.year(None)
         realized = year_gains(ground.closed_in(profile.tax_year), profile, ground.rules.accounts)
         lots = tax_reading.open_lots(ground.conn, related_to=wanted.ticker)
-        answer = simulate_sale(lots, wanted, profile, ground.rules.accounts, today=ground.today, realized=realized)
+        answer = simulate_sale(
+            lots,
+            wanted,
+            profile,
+            ground.rules.accounts,
+            today=ground.today,
+            realized=realized,
+            market_price=known_prices(ground.conn, ground.today, ticker=wanted.ticker).get(wanted.ticker),
+        )
         return as_json(answer)
 
     return await _answer(ask, job)
@@ -155,7 +177,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
         )
         return {"effective_rate": None, "state_estimate": 0, **as_json(answer)}
 
-    return await _answer(ask, job)
+    return await _answer(ask, job, priced=unrealized)
 
 
 async def wash_sales(ask: Ask) -> web.StreamResponse:
@@ -170,8 +192,9 @@ async def wash_sales(ask: Ask) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         end = last or ground.today
         start = first or date(end.year, 1, 1)
-        matches, lots = tax_reading.wash_chains(ground.conn, tax_reading.wash_sales(ground.conn, start=start, end=end))
-        return as_json(find(matches, lots, start=start, end=end, account_id=account_id, ticker=ticker))
+        matches = tax_reading.wash_sales(ground.conn, start=start, end=end)
+        lots, ends = tax_reading.loss_lots(ground.conn, matches), tax_reading.chain_ends(ground.conn, matches)
+        return as_json(find(matches, lots, ends, start=start, end=end, account_id=account_id, ticker=ticker))
 
     return await _answer(ask, job)
 
@@ -216,7 +239,7 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
             lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
         return answer
 
-    return await _answer(ask, job)
+    return await _answer(ask, job, priced=status != "closed")
 
 
 async def quarterly(ask: Ask) -> web.StreamResponse:
@@ -281,7 +304,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
         )
         return as_json(report)
 
-    return await _answer(ask, job)
+    return await _answer(ask, job, priced=True)
 
 
 async def ytd_summary(ask: Ask) -> web.StreamResponse:

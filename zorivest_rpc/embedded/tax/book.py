@@ -30,7 +30,7 @@ from zorivest_rpc.embedded.tax.model import (
     TaxError,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, apportion, exact
+from zorivest_rpc.embedded.tax.money import ZERO, apportion, exact, share_of
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
 from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
@@ -49,6 +49,15 @@ class Step(msgspec.Struct, frozen=True):
     lots: tuple[Lot, ...] = ()
     matches: tuple[WashMatch, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+class _Moved(msgspec.Struct, frozen=True):
+    """What a delivered option brings into its shares: premium with its sign, and washed losses it carried, which make
+    a purchase dearer or a sale smaller."""
+
+    premium: Decimal = ZERO
+    adjustment: Decimal = ZERO
+    chain_ids: tuple[str, ...] = ()
 
 
 def event_order(event: Event) -> tuple[datetime, str]:
@@ -152,8 +161,8 @@ class LotBook:
         group = underlying(symbol)
         self._last[group] = max(key, self._last.get(group, key))
 
-    def _trade(self, fill: Execution, extra: Decimal = ZERO) -> Step:
-        """A fill closes what stands against it and opens the rest; `extra` is option premium that moves into shares."""
+    def _trade(self, fill: Execution, moved: _Moved | None = None) -> Step:
+        """A fill closes what stands against it and opens the rest; `moved` comes out of options into its shares."""
         if fill.quantity <= 0 or fill.price < 0 or fill.multiplier <= 0:
             raise TaxError(
                 "invalid_execution", f"Execution {fill.exec_id} has no positive quantity or a negative price."
@@ -161,20 +170,34 @@ class LotBook:
         day = trade_date(fill.time)
         warnings: list[str] = []
         picks, rest = self._pick(fill, day, warnings)
-        gross = exact(fill.price * fill.quantity * fill.multiplier) + extra
+        moved = moved or _Moved()
+        gross = exact(fill.price * fill.quantity * fill.multiplier) + moved.premium
         net = gross + fill.commission if fill.side is Side.BOT else gross - fill.commission
-        amounts = apportion(exact(net), [*(pick.quantity for pick in picks), rest])
+        shares = [*(pick.quantity for pick in picks), rest]
+        amounts, taken_over = apportion(exact(net), shares), apportion(moved.adjustment, shares)
         closing = Closing(fill.exec_id, fill.time, day, self._method_of(fill))
         closed = [
-            self._holdings.close(pick.lot.lot_id, pick.quantity, amount, closing)
-            for pick, amount in zip(picks, amounts, strict=False)
+            self._burden(self._holdings.close(pick.lot.lot_id, pick.quantity, amount, closing), part, moved)
+            for pick, amount, part in zip(picks, amounts, taken_over, strict=False)
         ]
         matches = self._wash.after_close(closed)
         if rest > 0:
             opened = self._open(fill, day, rest, amounts[-1])
             self._holdings.add(opened)
-            matches += self._wash.after_open(opened)
+            matches += self._wash.after_open(self._burden(opened, taken_over[-1], moved))
         return Step(self._holdings.drain(), tuple(matches), tuple(warnings))
+
+    def _burden(self, lot: Lot, adjustment: Decimal, moved: _Moved) -> Lot:
+        """A lot of shares with the part that falls to it of the washed losses a delivered option had taken over."""
+        if not adjustment:
+            return lot
+        changed = msgspec.structs.replace(
+            lot,
+            wash_sale_adjustment=lot.wash_sale_adjustment + adjustment,
+            chain_ids=tuple(dict.fromkeys((*lot.chain_ids, *moved.chain_ids))),
+        )
+        self._holdings.put(changed)
+        return changed
 
     def _method_of(self, fill: Execution) -> CostBasisMethod:
         return fill.method or self._methods.get(fill.account_id, self._method)
@@ -253,13 +276,15 @@ class LotBook:
         if terms is None or direction is None or missing > 0 or expected not in (None, direction):
             return self._undelivered(event, missing)
         is_long = direction is Direction.LONG
-        premium, shares = ZERO, ZERO
-        for pick in picks:
-            closed = self._close_delivered(pick, event, day)
-            paid = closed.total_basis if is_long else closed.received
-            premium += paid or ZERO
-            shares += closed.units
         buys = terms.is_call == is_long
+        premium, adjustment, shares = ZERO, ZERO, ZERO
+        chain_ids: dict[str, None] = {}
+        for pick in picks:
+            adjustment += share_of(pick.lot.wash_sale_adjustment, pick.quantity, pick.lot.quantity)
+            chain_ids.update(dict.fromkeys(pick.lot.chain_ids))
+            closed = self._close_delivered(pick, event, day)
+            premium += (closed.cost if is_long else closed.received) or ZERO
+            shares += closed.units
         source = AcquisitionSource.EXERCISE if is_long else AcquisitionSource.ASSIGNMENT
         fill = event.shares or Execution(
             exec_id=event.exec_id,
@@ -273,7 +298,7 @@ class LotBook:
             asset_class=AssetClass.EQUITY,
         )
         settled = msgspec.structs.replace(fill, time=event.time, source=source)
-        return self._trade(settled, extra=premium if buys == is_long else -premium)
+        return self._trade(settled, _Moved(premium if buys == is_long else -premium, adjustment, tuple(chain_ids)))
 
     def _undelivered(self, event: OptionDelivery, missing: Decimal) -> Step:
         """The contracts are not there: fills of the journal count as they are, anything else is refused."""
@@ -290,14 +315,14 @@ class LotBook:
         )
 
     def _close_delivered(self, pick: Pick, event: OptionDelivery, day: date) -> Lot:
-        """Close an option at what makes its gain nil."""
+        """Close an option at what makes its gain nil; a loss it had taken over goes on into the shares."""
         exec_id = event.exec_id if event.closing is None else event.closing.exec_id
         closing = Closing(exec_id, event.time, day, delivered=True)
         closed = self._holdings.close(pick.lot.lot_id, pick.quantity, ZERO, closing)
         if closed.direction is Direction.LONG:
-            settled = msgspec.structs.replace(closed, received=closed.total_basis)
+            settled = msgspec.structs.replace(closed, received=closed.cost, wash_sale_adjustment=ZERO)
         else:
-            settled = msgspec.structs.replace(closed, cost=(closed.received or ZERO) - closed.wash_sale_adjustment)
+            settled = msgspec.structs.replace(closed, cost=closed.received, wash_sale_adjustment=ZERO)
         self._holdings.put(settled)
         return settled
 

@@ -77,6 +77,8 @@ class UnrealizedEstimate(msgspec.Struct, frozen=True, kw_only=True):
     net: Decimal
     additional_tax: Decimal
     total_with_unrealized: Decimal
+    prices: dict[str, Price]
+    stale_tickers: tuple[str, ...]
     skipped_tickers: tuple[str, ...]
 
 
@@ -226,7 +228,7 @@ def annual_estimate(
     estimate = estimate_gains(profile, realized)
     if prices is None or today is None:
         return estimate
-    open_gains, skipped = Gains(), dict[str, None]()
+    open_gains, skipped, used = Gains(), dict[str, None](), dict[str, Price]()
     for lot in known:
         if lot.is_closed or account_id not in (None, lot.account_id):
             continue
@@ -236,6 +238,7 @@ def annual_estimate(
         if price is None:
             skipped[lot.ticker] = None
         else:
+            used[lot.ticker] = price
             open_gains += split_by_character(lot, lot.gain_at(price.price), today, profile)
     whole = estimate_gains(profile, realized + open_gains).total_estimated_tax
     return msgspec.structs.replace(
@@ -246,6 +249,8 @@ def annual_estimate(
             net=cents(open_gains.total),
             additional_tax=whole - estimate.total_estimated_tax,
             total_with_unrealized=whole,
-            skipped_tickers=tuple(skipped),
+            prices=dict(sorted(used.items())),
+            stale_tickers=tuple(sorted(ticker for ticker, price in used.items() if price.stale)),
+            skipped_tickers=tuple(sorted(skipped)),
         ),
     )

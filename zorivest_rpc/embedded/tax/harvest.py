@@ -46,6 +46,7 @@ class Opportunity(msgspec.Struct, frozen=True, kw_only=True):
     replacements: tuple[str, ...]
     price: Decimal
     price_source: str
+    price_as_of: date | None
     stale: bool
 
 
@@ -135,6 +136,7 @@ def _opportunity(ticker: str, group: list[Lot], price: Price, risks: list[Threat
         replacements=replacements().of(ticker),
         price=price.price,
         price_source=price.source,
+        price_as_of=price.as_of,
         stale=price.stale,
     )
 

@@ -18,7 +18,7 @@ from zorivest_rpc.embedded.tax.money import ZERO, per_unit
 __all__ = ["Lot", "source_hash"]
 
 
-class Lot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Lot(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """`wash_sale_adjustment` was taken over from washed losses; `disallowed` of its own loss went to replacements.
 
     `washed_quantity` counts units of a closed loss already matched, `replaced_units` counts units (shares, also behind

@@ -264,7 +264,8 @@ class TaxProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """A current price and where it came from: a fresh quote, a cached one, or the last trade."""
+    """A price and where it came from: a fresh quote, a cached one, a stored bar, or the last trade; `stale` where it is
+    of an earlier day."""
 
     price: Decimal
     source: str = "quote"

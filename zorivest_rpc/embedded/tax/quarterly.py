@@ -174,18 +174,23 @@ def installments(profile: TaxProfile, income: Income, method: EstimationMethod) 
 
 def interest(amount: Decimal, start: date, end: date) -> Decimal:
     """Simple interest from one day to a later one at each day's underpayment rate (§6654(a), §6621), else nothing."""
-    rates = penalty_rates()
-    turns = [rate.start for rate in rates if start < rate.start <= end]
+    rates = [(_in_force(rate.start), rate.rate) for rate in penalty_rates()]
+    turns = [since for since, _ in rates if start < since <= end]
     turns += [date(year, 1, 1) for year in range(start.year + 1, end.year + 1)]
     owed, since = ZERO, start
     for until in [*sorted(set(turns)), end]:
         days = (until - since).days
         if days > 0:
-            rate = next((rate.rate for rate in reversed(rates) if rate.start <= since), rates[0].rate)
+            rate = next((rate for turn, rate in reversed(rates) if turn <= since), rates[0][1])
             year_length = (date(since.year + 1, 1, 1) - date(since.year, 1, 1)).days
             owed += amount * rate * days / year_length
         since = max(since, until)
     return owed
+
+
+def _in_force(start: date) -> date:
+    """When a rate begins for estimated tax: that of the first quarter lasts until 15 April (§6621(b)(2)(B))."""
+    return start.replace(day=15) if (start.month, start.day) == (4, 1) else start
 
 
 def _credits(profile: TaxProfile, payments: Iterable[TaxPayment]) -> list[tuple[date, Decimal]]:

@@ -18,6 +18,7 @@ from zorivest_rpc.embedded.tax.model import (
     Accounts,
     CostBasisMethod,
     Direction,
+    Price,
     TaxError,
     TaxProfile,
 )
@@ -98,7 +99,8 @@ class HoldSaving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaleSimulation(msgspec.Struct, frozen=True, kw_only=True):
-    """`estimated_tax` looks at the sale alone; `year_effect` is what it changes beside the year's other gains."""
+    """`estimated_tax` looks at the sale alone; `year_effect` is what it changes beside the year's other gains;
+    `market_price` is what is known of the price, beside the one that was asked for."""
 
     lots_to_close: tuple[LotToClose, ...]
     lots: tuple[LotToClose, ...]
@@ -109,6 +111,7 @@ class SaleSimulation(msgspec.Struct, frozen=True, kw_only=True):
     profile_source: str
     warnings: tuple[str, ...] = ()
     year_effect: Decimal | UnsetType = UNSET
+    market_price: Price | None = None
     disclaimer: str = DISCLAIMER
 
 
@@ -131,6 +134,7 @@ def simulate_sale(
     *,
     today: date,
     realized: Gains | None = None,
+    market_price: Price | None = None,
 ) -> SaleSimulation:
     """Simulate one sale on `today`; `lots` are all lots of all accounts, `realized` the year's results so far."""
     candidates = _candidates(lots, request)
@@ -165,6 +169,7 @@ def simulate_sale(
         profile_source=profile.source,
         warnings=tuple(_warnings(request, candidates, is_taxed)),
         year_effect=UNSET if realized is None or not is_taxed else _year_effect(profile, realized, gains),
+        market_price=market_price,
     )
 
 

@@ -40,6 +40,8 @@ class LotView(msgspec.Struct, frozen=True, kw_only=True):
     unrealized_gain_loss: Decimal | None
     realized_gain_loss: Decimal | None
     price_source: str | None
+    price_as_of: date | None
+    price_stale: bool | None
     linked_trade_ids: tuple[str, ...]
     acquisition_source: str
     sync_status: str = "synced"
@@ -50,6 +52,7 @@ class LotSummary(msgspec.Struct, frozen=True, kw_only=True):
     total_basis: Decimal
     total_unrealized: Decimal
     unpriced_tickers: tuple[str, ...]
+    stale_tickers: tuple[str, ...]
 
 
 class LotList(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +104,8 @@ def view(lot: Lot, price: Price | None, today: date) -> LotView:
         unrealized_gain_loss=cents(lot.gain_at(known.price)) if known else None,
         realized_gain_loss=cents(lot.recognized) if lot.is_closed else None,
         price_source=known.source if known else None,
+        price_as_of=known.as_of if known else None,
+        price_stale=known.stale if known else None,
         linked_trade_ids=lot.linked_trade_ids,
         acquisition_source=lot.source.value,
     )
@@ -137,6 +142,7 @@ def list_lots(
             total_basis=sum((lot.total_basis for lot in views), ZERO),
             total_unrealized=sum((lot.unrealized_gain_loss or ZERO for lot in still_open), ZERO),
             unpriced_tickers=tuple(sorted({lot.ticker for lot in still_open if lot.current_price is None})),
+            stale_tickers=tuple(sorted({lot.ticker for lot in still_open if lot.price_stale})),
         ),
         total_count=len(views),
     )

@@ -10,11 +10,12 @@ import msgspec
 
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, WashSaleStatus
-from zorivest_rpc.embedded.tax.money import ZERO, cents, per_unit
+from zorivest_rpc.embedded.tax.money import ZERO, apportion, cents, per_unit
 from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.wash import WINDOW, WashMatch
 
 __all__ = [
+    "ChainEnds",
     "WashChain",
     "WashEntry",
     "WashSaleReport",
@@ -98,26 +99,43 @@ class WashScan(msgspec.Struct, frozen=True, kw_only=True):
     disclaimer: str = DISCLAIMER
 
 
+class ChainEnds(msgspec.Struct, frozen=True):
+    """What became of chains: those that lead to an open lot, and those that lost something to an IRA."""
+
+    waiting: frozenset[str]
+    lost: frozenset[str]
+
+    @classmethod
+    def of(cls, links: Iterable[WashMatch], lots: Iterable[Lot]) -> ChainEnds:
+        waiting = {name for lot in lots if not lot.is_closed for name in lot.chain_ids}
+        return cls(frozenset(waiting), frozenset(link.chain_id for link in links if link.is_permanent))
+
+    def status(self, chain_id: str) -> WashSaleStatus:
+        if chain_id in self.waiting:
+            return WashSaleStatus.ABSORBED
+        return WashSaleStatus.DESTROYED if chain_id in self.lost else WashSaleStatus.RELEASED
+
+
 def find(
     matches: Iterable[WashMatch],
     lots: Mapping[str, Lot],
+    ends: ChainEnds,
     *,
     start: date,
     end: date,
     account_id: str | None = None,
     ticker: str | None = None,
 ) -> WashSaleReport:
-    """Wash sales whose loss was taken from `start` to `end`, in one account or for one symbol where asked."""
-    known = list(matches)
+    """Wash sales whose loss was taken from `start` to `end`, in one account or for one symbol where asked; `lots` has
+    the lots that made the losses."""
     wanted = [
         match
-        for match in known
+        for match in matches
         if start <= match.loss_date <= end
         and account_id in (None, match.loss_account_id)
         and ticker in (None, match.ticker, underlying(match.ticker))
     ]
-    status = {chain.chain_id: chain.status for chain in chains(known, lots)}
-    rows = tuple(_row(match, lots, status[match.chain_id]) for match in sorted(wanted, key=_reading_order))
+    rows = tuple(_row(match, lots, ends.status(match.chain_id)) for match in sorted(wanted, key=_reading_order))
     total = sum((row.disallowed_loss for row in rows), ZERO)
     return WashSaleReport(
         wash_sales=rows,
@@ -130,13 +148,22 @@ def find(
 def chains(matches: Iterable[WashMatch], lots: Mapping[str, Lot]) -> tuple[WashChain, ...]:
     """Every chain, in the order of the first losses."""
     grouped: dict[str, list[WashMatch]] = {}
-    for match in sorted(matches, key=_reading_order):
+    links = sorted(matches, key=_reading_order)
+    ends = ChainEnds.of(links, lots.values())
+    for match in links:
         grouped.setdefault(match.chain_id, []).append(match)
+    taken: dict[tuple[str, str], Decimal] = {}
+    for link in links:
+        if not link.is_permanent:
+            place = (link.buy_trade, link.chain_id)
+            taken[place] = taken.get(place, ZERO) + link.disallowed
     carriers: dict[str, list[Lot]] = {}
     for lot in lots.values():
         for chain_id in lot.chain_ids:
             carriers.setdefault(chain_id, []).append(lot)
-    return tuple(_chain(links, carriers.get(chain_id, []), lots) for chain_id, links in grouped.items())
+    return tuple(
+        _chain(own, carriers.get(chain_id, []), lots, taken, ends.status(chain_id)) for chain_id, own in grouped.items()
+    )
 
 
 def scan(matches: Iterable[WashMatch], lots: Mapping[str, Lot], tax_year: int | None = None) -> WashScan:
@@ -191,16 +218,25 @@ def _row(match: WashMatch, lots: Mapping[str, Lot], chain_status: WashSaleStatus
     )
 
 
-def _chain(links: list[WashMatch], carriers: list[Lot], lots: Mapping[str, Lot]) -> WashChain:
+def _part(lot: Lot, chain_id: str, taken: Mapping[tuple[str, str], Decimal]) -> Decimal:
+    """What a lot carries for one chain; a contract can have taken over several losses."""
+    if len(lot.chain_ids) == 1:
+        return lot.wash_sale_adjustment
+    amounts = [taken.get((lot.linked_trade_ids[0], name), ZERO) for name in lot.chain_ids]
+    weights = amounts if any(amounts) else [Decimal(1)] * len(amounts)
+    return apportion(lot.wash_sale_adjustment, weights)[lot.chain_ids.index(chain_id)]
+
+
+def _chain(
+    links: list[WashMatch],
+    carriers: list[Lot],
+    lots: Mapping[str, Lot],
+    taken: Mapping[tuple[str, str], Decimal],
+    status: WashSaleStatus,
+) -> WashChain:
     first = links[0]
     origin = lots[first.loss_lot_id]
-    trapped = sum((lot.wash_sale_adjustment for lot in carriers if not lot.is_closed), ZERO)
-    if trapped > 0 or any(lot.delivered for lot in carriers):
-        status = WashSaleStatus.ABSORBED
-    elif any(link.is_permanent for link in links):
-        status = WashSaleStatus.DESTROYED
-    else:
-        status = WashSaleStatus.RELEASED
+    trapped = sum((_part(lot, first.chain_id, taken) for lot in carriers if not lot.is_closed), ZERO)
     return WashChain(
         chain_id=first.chain_id,
         ticker=first.ticker,
