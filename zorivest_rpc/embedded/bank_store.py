@@ -240,13 +240,14 @@ def _sort_out(conn: Connection, account_id: str, lines: Sequence[BankDraft]) -> 
     if not lines:
         return SortedBank(new=(), duplicates=(), flagged=())
     days = [line.date for line in lines]
+    first, last = min(days), max(days)
     held = conn.execute(
         select(_lines.reference_id, _lines.reference_is_unique, _lines.dedup_hash, _lines.date).where(
             _lines.account_id == account_id
         )
     ).all()
     references = {row.reference_id for row in held if row.reference_is_unique}
-    near = [row for row in held if min(days) <= row.date <= max(days)]
+    near = [row for row in held if first <= row.date <= last]
     covered = conn.execute(
         select(import_batches.c.first_day, import_batches.c.last_day).where(
             import_batches.c.account_id == account_id,

@@ -5,8 +5,9 @@ from trades is in step when it ends. A draft equal to a held trade changes at mo
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from typing import Any, cast
@@ -42,6 +43,7 @@ __all__ = [
 _LONGEST_ID = 128
 _LARGEST = Decimal(10**10)
 _PREVIEW = 5
+_STEP = 1000
 _MOST_ERRORS = Limits().max_errors
 
 
@@ -56,18 +58,19 @@ def store(
     source: str = "import",
     broker: str | None = None,
     zone: str = DEFAULT_ZONE,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Write what a file brings that the journal does not hold yet, and its batch; the answer to the caller.
 
     `broker` is the connection that brought it, where there is one; a file names its own. `zone` is the time zone in
-    which files without one are read."""
+    which files without one are read. `progress(done, total)` hears how much of it is in the journal."""
     drafts, refused = _storable(found.trades)
     if drafts:
         account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
     batch_id = new_batch_id()
     held, elsewhere = find_held(conn, found.account_id, drafts)
     sorted_out = sort_out(drafts, held, ZoneInfo(zone))
-    trades.insert_many(conn, [_draft(draft, batch_id, source, broker) for draft in sorted_out.new])
+    trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     updated = _update_fees(conn, sorted_out, held, actor)
     warnings = [*found.warnings, *sorted_out.warnings]
     if elsewhere:
@@ -213,6 +216,7 @@ def _normal(draft: TradeDraft) -> TradeDraft:
         "quantity": size,
         "price": price,
     }
+    is_same = bool(draft.dedup_hash) and (what.symbol, size, price) == (draft.symbol, draft.quantity, draft.price)
     own = draft.exec_id.strip()
     is_name = 0 < len(own) <= _LONGEST_ID and own.isprintable() and own not in (".", "..")
     made = own if is_name else dedup.exec_id(broker=draft.broker, occurrence=draft.occurrence, **core)
@@ -226,20 +230,35 @@ def _normal(draft: TradeDraft) -> TradeDraft:
         multiplier=quantity(draft.multiplier),
         commission=money(draft.commission),
         fees=money(draft.fees),
-        dedup_hash=dedup.fingerprint(**core),
+        dedup_hash=draft.dedup_hash if is_same else dedup.fingerprint(**core),
     )
 
 
 def _instrument(draft: TradeDraft) -> Instrument:
     """What the file traded, under the journal's own spelling where that means the same."""
-    kind = cast(AssetClass, draft.asset_class.value)
+    return _named(draft.symbol, cast(AssetClass, draft.asset_class.value), draft.multiplier)
+
+
+@functools.lru_cache(maxsize=4096)  # a file names few instruments and names them often
+def _named(symbol: str, kind: AssetClass, multiplier: Decimal) -> Instrument:
     try:
-        parsed = parse_instrument(draft.symbol)
+        parsed = parse_instrument(symbol)
     except ValueError:
         parsed = None
     if parsed is None or parsed.asset_class != kind:
-        return Instrument(draft.symbol, kind, draft.symbol, draft.multiplier)
-    return parsed._replace(multiplier=draft.multiplier)
+        return Instrument(symbol, kind, symbol, multiplier)
+    return parsed._replace(multiplier=multiplier)
+
+
+def _drafts(
+    new: Sequence[TradeDraft], batch_id: str, source: str, broker: str | None, progress: Callable[[int, int], None]
+) -> Iterator[trades.Draft]:
+    """Made one by one as they are written; the rows are half of the work, the matching of round trips is the rest."""
+    for number, draft in enumerate(new):
+        if number % _STEP == 0:
+            progress(number, 2 * len(new))
+        yield _draft(draft, batch_id, source, broker)
+    progress(1, 2)
 
 
 def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str | None = None) -> trades.Draft:

@@ -129,7 +129,8 @@ async def _watch(call: Call, backend: Backend, key: str) -> None:
         except ToolError:
             continue
         if isinstance(state, dict) and isinstance(state.get("done"), int) and isinstance(state.get("total"), int):
-            call.progress(state["done"], state["total"], f"{state['done']} of {state['total']} rows read")
+            share = 100 * state["done"] // max(state["total"], 1)
+            call.progress(state["done"], state["total"], f"{share} % of the import done")
 
 
 class _Plan:

@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import gzip
 import io
-import json
 import os
 import sys
 import zipfile
@@ -332,7 +331,6 @@ class TestText:
         rows = [["Date", "Symbol", "Side", "Qty", "Price", "Notes"], ["2024-01-02", "F", "Buy", "1", "2", cell]]
         (trade,) = import_broker_file(writers.table(rows).encode(), HINTS).trades
         assert trade.notes.startswith("'" + cell[0])
-        assert all(not value.startswith(("=", "+", "@")) for value in json.loads(trade.raw_data).values())
         rows = [["Date", "Description", "Amount"], ["2024-01-02", cell, "-5.00"]]
         (line,) = import_bank_file(writers.table(rows).encode(), BANK).transactions
         assert line.description.startswith("'" + cell[0])

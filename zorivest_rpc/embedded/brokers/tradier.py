@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ..imports.collect import costs
 from ..imports.drafts import Side, TradeDraft
-from ..imports.rows import RowRefused, as_json
+from ..imports.rows import RowRefused
 from ..imports.values import BadValue, parse_moment, zone
 from ..market.failures import Failure, Kind
 from ..market.providers.tradier import rows_of
@@ -124,7 +124,6 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         commission=commission,
         fees=fees,
         ledger=ledger,
-        raw_data=as_json((key, str(value)) for key, value in trade.items()),
     )
 
 

@@ -84,7 +84,6 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         order_id=_id(record, "order_id") or None,
         notes=plain_text(record.text("notes")),
         identifier=_identifier(record),
-        raw_data=record.raw(),
     )
 
 

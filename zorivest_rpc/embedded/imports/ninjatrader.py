@@ -110,5 +110,4 @@ def _fill(
         strategy=plain_text(record.text("strategy"), 80),
         mae=record.decimal("mae") if is_exit else None,
         mfe=record.decimal("mfe") if is_exit else None,
-        raw_data=record.raw(),
     )

@@ -12,7 +12,7 @@ from ..imports.broker_pdf import import_broker_pdf
 from ..imports.drafts import BrokerHints, BrokerImport
 from ..inputs import identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, Importer, form_with_file, read_file
+from ..uploads import BODY, Importer, Progress, form_with_file, read_file
 
 __all__ = ["ROUTES"]
 
@@ -42,14 +42,21 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
         file_name=upload.filename,
         timezone=zone,
     )
-    found = await read_file(ask, importer, upload, hints)
-    return reply(
-        await ask.db.write(
+    with Progress(ask) as progress:
+        found = await read_file(ask, importer, upload, hints, progress)
+        answer = await ask.db.write(
             lambda conn: import_store.store(
-                conn, found, kind=kind, file_name=upload.filename, actor=actor, auto_create=auto_create, zone=zone
+                conn,
+                found,
+                kind=kind,
+                file_name=upload.filename,
+                actor=actor,
+                auto_create=auto_create,
+                zone=zone,
+                progress=progress.written,
             )
         )
-    )
+    return reply(answer)
 
 
 async def list_batches(ask: Ask) -> web.StreamResponse:
