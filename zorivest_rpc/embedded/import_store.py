@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from typing import Any, cast
@@ -36,6 +37,7 @@ __all__ = [
     "listed_notes",
     "new_batch_id",
     "record_batch",
+    "roomy",
     "same_file",
     "store",
 ]
@@ -43,6 +45,8 @@ __all__ = [
 _LONGEST_ID = 128
 _LARGEST = Decimal(10**10)
 _PREVIEW = 5
+_MANY = 2000
+_CACHE_KIB = 64 * 1024
 _STEP = 1000
 _MOST_ERRORS = Limits().max_errors
 
@@ -70,7 +74,8 @@ def store(
     batch_id = new_batch_id()
     held, elsewhere = find_held(conn, found.account_id, drafts)
     sorted_out = sort_out(drafts, held, ZoneInfo(zone))
-    trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
+    with roomy(conn, len(sorted_out.new)):
+        trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     updated = _update_fees(conn, sorted_out, held, actor)
     warnings = [*found.warnings, *sorted_out.warnings]
     if elsewhere:
@@ -116,6 +121,23 @@ def store(
         actor=actor,
     )
     return answer
+
+
+@contextmanager
+def roomy(conn: Connection, rows: int) -> Iterator[None]:
+    """A page cache that holds the indexes while many rows are written, and the usual one afterwards.
+
+    The keys of trades are hashes, so each row touches pages all over an index; with the usual two megabytes every
+    one of them is read, decrypted and written again, and the cost of a row grows with the journal."""
+    usual = conn.exec_driver_sql("PRAGMA cache_size").scalar() if rows >= _MANY else None
+    if usual is None:
+        yield
+        return
+    conn.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    try:
+        yield
+    finally:
+        conn.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
 def new_batch_id() -> str:
