@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,11 @@ class Wanted(msgspec.Struct, frozen=True):
     end: datetime | None
     timezone: str
     currency: str = "USD"
+
+    @property
+    def last_day(self) -> date | None:
+        """The last day that is wanted; `end` itself is not."""
+        return None if self.end is None else (self.end - timedelta(microseconds=1)).date()
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -54,6 +59,34 @@ class Pulled(msgspec.Struct, frozen=True):
     positions: tuple[Position, ...] = ()
     problems: tuple[str, ...] = ()
     cursor: datetime | None = None
+
+    def within(self, start: datetime | None, end: datetime | None) -> Pulled:
+        """Without fills outside a period that was asked for; some brokers know days only, and some their own period."""
+        if start is None and end is None:
+            return self
+        sources = tuple(
+            msgspec.structs.replace(source, found=_within(source.found, start, end)) for source in self.sources
+        )
+        return msgspec.structs.replace(self, sources=sources)
+
+
+def _within(found: BrokerImport, start: datetime | None, end: datetime | None) -> BrokerImport:
+    kept = tuple(
+        draft
+        for draft in found.trades
+        if (start is None or draft.exec_time >= start) and (end is None or draft.exec_time < end)
+    )
+    if len(kept) == len(found.trades):
+        return found
+    return msgspec.structs.replace(
+        found,
+        trades=kept,
+        parsed_rows=found.parsed_rows - (len(found.trades) - len(kept)),
+        skipped_rows=found.skipped_rows + len(found.trades) - len(kept),
+        date_from=kept[0].exec_time if kept else None,
+        date_to=kept[-1].exec_time if kept else None,
+        symbols=tuple(sorted({draft.symbol for draft in kept})),
+    )
 
 
 class BrokerLink(msgspec.Struct, frozen=True):

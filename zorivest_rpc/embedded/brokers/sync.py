@@ -109,18 +109,21 @@ class Brokers:
         broker = known_broker(broker_id)
         config = await self._usable(broker)
         started = self._outbound.now()
-        if start is None and config.cursor is not None:
-            start = datetime.fromisoformat(config.cursor) - OVERLAP
-        wanted = Wanted(start, end, await self._settings.value("import.timezone"))
+        since = start
+        if since is None and config.cursor is not None:
+            since = datetime.fromisoformat(config.cursor) - OVERLAP
+        wanted = Wanted(since, end, await self._settings.value("import.timezone"))
         try:
-            pulled = await self._pull(broker, config, wanted)
+            pulled = (await self._pull(broker, config, wanted)).within(start, end)
         except Failure as failure:
             log.warning("sync of %s: %s", broker.broker_id, failure)
             await self._db.write(lambda conn: write(conn, broker, {"last_status": "failed"}, started))
             raise _refusal(failure) from None
         auto_create = bool(await self._settings.value("accounts.auto_create"))
         written = await self._db.write(
-            lambda conn: _keep(conn, broker, pulled, actor=actor, now=started, auto_create=auto_create)
+            lambda conn: _keep(
+                conn, broker, pulled, actor=actor, now=started, auto_create=auto_create, zone=wanted.timezone
+            )
         )
         return await self._told(broker, pulled, written, started)
 
@@ -248,7 +251,7 @@ def _refusal(failure: Failure) -> Refusal:
 
 
 def _keep(
-    conn: Connection, broker: Broker, pulled: Pulled, *, actor: str, now: datetime, auto_create: bool
+    conn: Connection, broker: Broker, pulled: Pulled, *, actor: str, now: datetime, auto_create: bool, zone: str
 ) -> list[Written]:
     """Every batch whole or not at all."""
     owner = None if broker is LOCAL_FOLDER else broker.broker_id
@@ -266,6 +269,7 @@ def _keep(
                     auto_create=auto_create,
                     source="sync",
                     broker=owner,
+                    zone=zone,
                 )
         except Refusal as refusal:  # an account that cannot be written to
             written.append(Written(errors=(f"{name}: {refusal}",)))

@@ -79,8 +79,8 @@ async def _trades(link: BrokerLink, account: str, wanted: Wanted) -> list[dict[s
     params = {"type": "trade", "limit": str(PAGE)}
     if wanted.start is not None:
         params["start"] = wanted.start.date().isoformat()
-    if wanted.end is not None:
-        params["end"] = wanted.end.date().isoformat()
+    if wanted.last_day is not None:
+        params["end"] = wanted.last_day.isoformat()
     found: list[dict[str, Any]] = []
     for page in range(1, MOST_PAGES + 1):
         answer = await link.get(f"/v1/accounts/{account}/history", {**params, "page": str(page)})
