@@ -163,7 +163,7 @@ SUBMISSIONS = {
         "files": [],
     },
 }
-SEC_API_FILINGS = {
+SEC_API_FILINGS: dict[str, Any] = {
     "total": {"value": 1, "relation": "eq"},
     "filings": [
         {

@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 from ..imports.broker import import_broker_file
 from ..imports.drafts import BrokerHints, ImportRefused
 from ..market.failures import Failure, Kind
-from .pulled import BrokerLink, Pulled, Source, Wanted
+from .pulled import SECONDS, BrokerLink, Pulled, Source, Wanted, within
 
 __all__ = ["pull"]
 
@@ -32,7 +32,7 @@ async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
     data = await _statement(link, reference)
     hints = BrokerHints(account_id=link.account_id, broker="ibkr", timezone=wanted.timezone, currency=wanted.currency)
     try:
-        found = await asyncio.to_thread(import_broker_file, data, hints)
+        found = await asyncio.to_thread(import_broker_file, data, hints, expired=within(SECONDS))
     except ImportRefused as exc:
         raise Failure(link.reach.name, Kind.BAD_ANSWER, f"its statement cannot be read: {exc.what}") from None
     return Pulled((Source(found),), link.account_id, cursor=found.date_to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -11,14 +12,24 @@ from typing import Any
 import msgspec
 
 from ..imports.collect import Found, TradeCollector
-from ..imports.drafts import BrokerHints, BrokerImport, Limits, TradeDraft
+from ..imports.drafts import BankImport, BrokerHints, BrokerImport, Limits, TradeDraft
 from ..imports.rows import RowRefused
 from ..imports.symbols import Symbol, parse_symbol
 from ..imports.values import BadValue
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 
-__all__ = ["BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of"]
+__all__ = ["SECONDS", "BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of", "within"]
+
+
+SECONDS = 120.0
+"""How long one file or statement may be read."""
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """Whether that time has passed, counted from now."""
+    ends = time.monotonic() + seconds
+    return lambda: time.monotonic() > ends
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -43,9 +54,9 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One batch of fills and where it came from; a file has a name."""
+    """One batch of fills, or one statement of a bank, and where it came from; a file has a name."""
 
-    found: BrokerImport
+    found: BrokerImport | BankImport
     file_name: str = ""
 
 
@@ -65,7 +76,10 @@ class Pulled(msgspec.Struct, frozen=True):
         if start is None and end is None:
             return self
         sources = tuple(
-            msgspec.structs.replace(source, found=_within(source.found, start, end)) for source in self.sources
+            msgspec.structs.replace(source, found=_within(source.found, start, end))
+            if isinstance(source.found, BrokerImport)
+            else source
+            for source in self.sources
         )
         return msgspec.structs.replace(self, sources=sources)
 

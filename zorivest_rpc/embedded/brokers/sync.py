@@ -13,11 +13,12 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from .. import accounts as account_store
-from .. import audit, import_store
+from .. import audit, bank_store, import_store
 from ..columns import money
 from ..crypto import FieldCipher
 from ..db import Database
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
+from ..imports.drafts import BankImport
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 from ..settings import Settings
@@ -260,17 +261,13 @@ def _keep(
         name = source.file_name or source.found.account_id
         try:
             with conn.begin_nested():
-                answer = import_store.store(
-                    conn,
-                    source.found,
-                    kind="sync",
-                    file_name=source.file_name,
-                    actor=actor,
-                    auto_create=auto_create,
-                    source="sync",
-                    broker=owner,
-                    zone=zone,
-                )
+                who: Any = {"file_name": source.file_name, "actor": actor, "auto_create": auto_create}
+                if isinstance(source.found, BankImport):
+                    answer = bank_store.store(conn, source.found, **who)
+                else:
+                    answer = import_store.store(
+                        conn, source.found, kind="sync", source="sync", broker=owner, zone=zone, **who
+                    )
         except Refusal as refusal:  # an account that cannot be written to
             written.append(Written(errors=(f"{name}: {refusal}",)))
         else:
@@ -296,7 +293,8 @@ def _written(answer: Mapping[str, Any]) -> Written:
     ]
     # the same fills come again with every sync that overlaps the last one
     warnings = [warning["message"] for warning in answer["warnings"] if warning["code"] != "same_file"]
-    return Written(answer["batch_id"], answer["imported"], answer["duplicates_skipped"], tuple(errors), tuple(warnings))
+    repeated = answer["duplicates"] if "duplicates" in answer else answer["duplicates_skipped"]
+    return Written(answer["batch_id"], answer["imported"], repeated, tuple(errors), tuple(warnings))
 
 
 def _held_positions(conn: Connection) -> list[dict[str, Any]]:

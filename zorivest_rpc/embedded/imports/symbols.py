@@ -85,7 +85,11 @@ def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | Non
         return found
     if (asset is AssetClass.FUTURE or text.startswith("/")) and (future := _as_future(text, near)):
         return future
-    if asset is None and (future := _as_future(text, near)) and _FUTURE_MONTH.fullmatch(text):
+    if (
+        asset is None
+        and (_FUTURE_MONTH.fullmatch(text) or _FUTURE_NAME.fullmatch(text))
+        and (future := _as_future(text, near))
+    ):
         return future
     text = text.removeprefix("/") if asset is AssetClass.FUTURE else text
     if not _SHAPE.fullmatch(text):
