@@ -27,6 +27,7 @@ from .imports.collect import outcome
 from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .inputs import Page
+from .market.identifiers import known_here
 from .symbols import AssetClass, Instrument, parse_instrument
 from .tables import transaction_ledger
 
@@ -68,6 +69,7 @@ def store(
 
     `broker` is the connection that brought it, where there is one; a file names its own. `zone` is the time zone in
     which files without one are read. `progress(done, total)` hears how much of it is in the journal."""
+    found = _with_tickers(conn, found)
     drafts, refused = _storable(found.trades)
     if drafts:
         account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
@@ -200,6 +202,24 @@ def listed_notes(notes: Iterable[Note]) -> list[dict[str, Any]]:
 
 def date_range(first: Any, last: Any) -> dict[str, Any] | None:
     return None if first is None or last is None else {"from": first.isoformat(), "to": last.isoformat()}
+
+
+def _with_tickers(conn: Connection, found: BrokerImport) -> BrokerImport:
+    """Securities that a file names by number under their tickers, where those are known without asking anybody."""
+    keys = list({draft.identifier for draft in found.trades if draft.identifier is not None})
+    if not keys:
+        return found
+    known = known_here(conn, keys, datetime.now(UTC))
+    named = tuple(
+        msgspec.structs.replace(draft, symbol=known[draft.identifier].ticker, dedup_hash="")
+        if draft.identifier in known
+        else draft
+        for draft in found.trades
+    )
+    notes = found.warnings
+    if len(known) == len(keys):
+        notes = tuple(note for note in notes if note.code != "unresolved_identifiers")
+    return msgspec.structs.replace(found, trades=named, warnings=notes)
 
 
 def _storable(drafts: Sequence[TradeDraft]) -> tuple[list[TradeDraft], list[RowError]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.embedded.brokers.conftest import trades_of
 from tests.embedded.conftest import Caller
 from tests.embedded.market.conftest import Time
-from tests.embedded.upstream import Sequence, Upstream, raw
+from tests.embedded.upstream import Sequence, Upstream, raw, status
 
 SEND, GET = "/ibkr_flex/SendRequest", "/ibkr_flex/GetStatement"
 TOKEN = "123456789012345678901234"
@@ -124,6 +125,19 @@ async def test_error_codes_are_told_as_what_they_are(
     refused = await owner.expect(code, "POST", "/brokers/ibkr_pro/sync")
     assert refused["reason"] == reason
     assert TOKEN not in str(refused)
+
+
+async def test_the_token_is_sent_in_an_address_and_in_no_log(
+    owner: Caller, flex: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await owner.expect(200, "POST", "/brokers/ibkr_pro/sync")
+    for answer, code in ((failed(1012, f"Token {TOKEN} has expired."), 502), (status(500, {"message": TOKEN}), 502)):
+        flex.answers[SEND] = answer
+        await owner.expect(code, "POST", "/brokers/ibkr_pro/sync")
+    assert all(asked.query["t"] == TOKEN for asked in flex.asked)
+    assert any(record.name.startswith("zorivest") for record in caplog.records)
+    assert not any(TOKEN in f"{record.getMessage()} {record.args} {record.exc_text}" for record in caplog.records)
 
 
 @pytest.mark.parametrize("body", ["<FlexQueryResponse><Trade", "<html/>", ""], ids=["cut short", "html", "empty"])

@@ -319,6 +319,19 @@ async def test_times_without_a_zone_are_read_in_the_import_zone(books: Books) ->
     assert trade["time"] == "2025-03-03T09:00:00+00:00"
 
 
+async def test_a_security_named_by_number_is_stored_under_its_ticker_where_that_is_known(books: Books) -> None:
+    rows = b"Date,Symbol,Side,Quantity,Price\n2025-03-03 10:00,037833100,BUY,1,200\n"
+    answer = await books.csv(rows)
+    assert (answer["imported"], answer["symbols"]) == (1, ["AAPL"])
+    assert "unresolved_identifiers" not in {warning["code"] for warning in answer["warnings"]}
+    by_ticker = rows.replace(b"037833100", b"AAPL")
+    assert (await books.csv(by_ticker))["duplicates_skipped"] == 1
+    assert (await books.csv(rows))["duplicates_skipped"] == 1
+    unknown = await books.csv(rows.replace(b"037833100", b"99999999A").replace(b"200", b"300"), account_id="A2")
+    assert unknown["imported"] == 1
+    assert len(await books.trades()) == 2
+
+
 async def test_a_pdf_statement_meets_the_csv_of_the_same_trades(books: Books) -> None:
     answer = await books.pdf(writers.pdf_table(FILLS))
     assert (answer["status"], answer["imported"]) == ("SUCCESS", 5)
