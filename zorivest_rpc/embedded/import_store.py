@@ -261,6 +261,9 @@ def _normal(draft: TradeDraft) -> TradeDraft:
     is_same = bool(draft.dedup_hash) and (what.symbol, size, price) == (draft.symbol, draft.quantity, draft.price)
     own = draft.exec_id.strip()
     is_name = 0 < len(own) <= _LONGEST_ID and own.isprintable() and own not in (".", "..")
+    costs = (quantity(draft.multiplier), money(draft.commission), money(draft.fees))
+    if is_same and is_name and own == draft.exec_id and costs == (draft.multiplier, draft.commission, draft.fees):
+        return draft  # as most are; a copy of each would be most of an import's memory
     made = own if is_name else dedup.exec_id(broker=draft.broker, occurrence=draft.occurrence, **core)
     return msgspec.structs.replace(
         draft,
@@ -269,9 +272,9 @@ def _normal(draft: TradeDraft) -> TradeDraft:
         symbol=what.symbol,
         quantity=size,
         price=price,
-        multiplier=quantity(draft.multiplier),
-        commission=money(draft.commission),
-        fees=money(draft.fees),
+        multiplier=costs[0],
+        commission=costs[1],
+        fees=costs[2],
         dedup_hash=draft.dedup_hash if is_same else dedup.fingerprint(**core),
     )
 

@@ -133,7 +133,15 @@ EODHD_DAY = [
         "volume": 48000000,
     }
 ]
-NINJAS_QUOTE = {"ticker": "AAPL", "name": "Apple Inc.", "price": 190.5, "exchange": "NASDAQ", "updated": 1773154800}
+NINJAS_QUOTE = {
+    "ticker": "AAPL",
+    "name": "Apple Inc.",
+    "price": 190.5,
+    "exchange": "NASDAQ",
+    "updated": 1773154800,
+    "currency": "USD",
+    "volume": 51000000,
+}
 BENZINGA_NEWS = [
     {
         "id": 1,
