@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "stdio": "serve one client on stdin and stdout (the default)",
-    "serve": "serve HTTP: /mcp, /sse and /messages, /health, /ready",
+    "serve": "serve HTTP: /mcp, /sse and /messages, /health, /ready, /metrics",
     "tools": "list | show NAME | call NAME [k=v…] | search TEXT | why NAME",
     "toolsets": "list | show NAME: the groups, with counts and sizes",
     "budget": "what the tool list costs a client",
@@ -18,13 +18,30 @@ COMMANDS = {
     "backend": "run the embedded backend in the foreground",
     "demo": "load | remove the demo data of the embedded backend",
     "approve": "approve a scheduled policy, as only a person at a terminal can",
-    "keys": "list | create | revoke API keys of the embedded backend",
+    "keys": "list | create | revoke API keys of the embedded backend; passphrase",
+    "backup": "create | list | restore backups of the embedded journal",
     "version": "version, Python, revisions served",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    """The exit code. A reader that has seen enough (`| head`) is no failure of ours, whatever the command."""
+    try:
+        try:
+            return _run(sys.argv[1:] if argv is None else argv)
+        finally:
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        import contextlib
+        import os
+
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
+        return 0
+
+
+def _run(words: list[str]) -> int:
     command, rest = (words[0], words[1:]) if words and not words[0].startswith("-") else ("stdio", words)
     if words and words[0] in ("-h", "--help", "help"):
         print("usage: zorivest-rpc [command] [options]\n")

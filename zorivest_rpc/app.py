@@ -53,9 +53,11 @@ class Journal:
             from zorivest_rpc.backend.http import normalise
 
             normalise(settings.api_url)
+        if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
+            raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")
         self.settings = settings
         self.audience = Audience(definitions, policy_of(settings, definitions))
-        self.started = time.monotonic()
+        self.started = time.perf_counter()
         self._pipeline: Pipeline | None = None
         self._backends: Backends | None = None
         self._keyring: Keyring | None = None
@@ -106,10 +108,11 @@ class Journal:
         pipeline = Pipeline(
             self.audience,
             self._backend_for,
-            Metrics(network_bound=network),
+            Metrics(network_bound=network, started=self.started),
             confirm=settings.confirm,
             roots=ImportRoots(roots),
             seen=self._guard_seen,
+            desktop=bool(settings.api_url),
         )
         pipeline.use(
             own_handlers(
@@ -123,6 +126,8 @@ class Journal:
                 seen=self._guard_seen,
                 log_directory=os.path.join(settings.data_dir, "logs"),
                 environ=os.environ,
+                desktop=bool(settings.api_url),
+                gui_page=settings.gui_page,
             )
         )
         return pipeline
@@ -229,7 +234,8 @@ class Journal:
 
         from zorivest_rpc.embedded.locate import find_or_start
 
-        located = await asyncio.to_thread(find_or_start, Path(self.settings.data_dir))
+        settings = self.settings
+        located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
         return located.base_url
 
     async def warm_up(self) -> None:

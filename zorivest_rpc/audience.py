@@ -32,7 +32,6 @@ from zorivest_rpc.protocol.session import Session
 __all__ = ["Audience", "Limits", "Policy"]
 
 _MOST_REMEMBERED: Final = 256
-_LONGEST_HEADER: Final = 512  # characters of a narrowing header that a session id has room for
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -69,10 +68,7 @@ class Limits(msgspec.Struct, frozen=True):
             inside = self.toolsets is not None and not self.toolsets.isdisjoint(spec.toolsets)
             named = self.only is not None and spec.name in self.only
             if not inside and not named:
-                return "narrowed", (
-                    "this connection narrowed its tools with X-MCP-Toolsets or X-MCP-Tools "
-                    f"(headers of {_LONGEST_HEADER} characters or more close everything)"
-                )
+                return "narrowed", "this connection narrowed its tools with X-MCP-Toolsets or X-MCP-Tools"
         return None
 
 
@@ -130,11 +126,8 @@ class Audience:
         return found
 
     def _narrowed(self, asked: tuple[str, ...]) -> Limits:
-        """Headers can only narrow: an unknown name narrows to nothing rather than opening anything, and a header that
-        is too long to be kept with the session closes everything rather than losing a name."""
+        """Headers can only narrow: an unknown name narrows to nothing rather than opening anything."""
         toolsets, tools, excluded, read_only = (*asked, "", "", "", "")[:4]
-        if any(len(text) >= _LONGEST_HEADER for text in asked):
-            return Limits(self.policy.excluded, True, frozenset(), frozenset())
         wanted = _names(toolsets)
         if "all" in wanted:
             wanted = frozenset(toolset_names(self.definitions))

@@ -45,13 +45,16 @@ _ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 class Outcome(msgspec.Struct):
-    """What a call came to. `after` is work that must follow the response on the wire, such as a list change."""
+    """What a call came to. `after` is work that must follow the response on the wire, such as a list change.
+
+    `encoded` is `structured` as bytes, where they are at hand."""
 
     content: list[Block]
     structured: Json = UNSET
     is_error: bool = False
     meta: dict[str, Json] | None = None
     after: list[Callable[[], None]] | None = None
+    encoded: bytes = b""
 
 
 def say(words: str) -> Outcome:
@@ -60,7 +63,8 @@ def say(words: str) -> Outcome:
 
 def give(value: dict[str, Json]) -> Outcome:
     """A JSON object, as structure and as the same compact JSON in text."""
-    return Outcome([text(dumps(value).decode())], value)
+    encoded = dumps(value)
+    return Outcome([{"type": "text", "text": encoded.decode()}], value, encoded=encoded)
 
 
 def fail(error: ToolError) -> Outcome:

@@ -50,9 +50,11 @@ OPTIONS: Final = (
     Option("import_root", list, (), "directory that import tools may read files from", _ALL),
     Option("api_url", str, None, "a backend that is there already; without it the embedded one is used", _ALL),
     Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
+    Option("gui_page", str, None, "page that is opened where the desktop application is not installed", _ALL),
     Option("config", str, None, "TOML file with any of these options", _ALL),
     Option("showcase", bool, False, "serve a few tools that show the protocol instead of the journal", _BOTH),
     Option("data_dir", str, None, "where keys and session state are kept", _ALL),
+    Option("idle_exit", int, 900, "seconds without use after which an embedded backend ends, 0 for never", _ALL),
     Option("log_level", str, "warning", "how much is written to stderr", _ALL, LOG_LEVELS),
     Option("log_file", str, None, "write the log to this file instead of stderr", _ALL),
     Option("message_limit", int, 16 * 1024 * 1024, "largest message taken, in bytes", _BOTH),
@@ -93,9 +95,11 @@ class Settings(NamedTuple):
     import_root: tuple[str, ...]
     api_url: str | None
     toolset_config: str | None
+    gui_page: str | None
     config: str | None
     showcase: bool
     data_dir: str
+    idle_exit: int
     log_level: str
     log_file: str | None
     message_limit: int

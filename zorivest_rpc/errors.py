@@ -80,10 +80,11 @@ class GuardLocked(ToolError):
 
     kind = "guard"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, desktop: bool = True) -> None:
+        """`desktop`: the backend is one with a desktop application, where it can be unlocked as well."""
+        ways = "GUI → Settings → MCP Guard, or via " if desktop else ""
         super().__init__(
-            f"⛔ MCP guard blocked this call: {reason}. Unlock via GUI → Settings → MCP Guard, or via "
-            "zorivest_emergency_unlock tool.",
+            f"⛔ MCP guard blocked this call: {reason}. Unlock via {ways}zorivest_emergency_unlock tool.",
             code="guard_blocked",
             next="Ask the user; zorivest_emergency_unlock lifts the lock.",
         )

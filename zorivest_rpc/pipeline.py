@@ -37,6 +37,7 @@ class Pipeline:
         confirm: str,
         roots: ImportRoots,
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
+        desktop: bool = True,
     ) -> None:
         self._audience = audience
         self._backend_for = backend_for
@@ -47,7 +48,7 @@ class Pipeline:
         self._chains: dict[str, Handler] = {}
         self._python: Mapping[str, Handler] = {}
         self.metrics = metrics
-        self.guard = Guard(backend_for, seen)
+        self.guard = Guard(backend_for, seen, desktop=desktop)
         gated = {spec.name: spec for spec in audience.definitions.tools if spec.confirm}
         self.confirmation = Confirmation(gated, self._asks)
 

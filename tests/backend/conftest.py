@@ -62,12 +62,14 @@ async def make(clock: Clock) -> AsyncIterator[Make]:
     """Backends with a clock that stands still; all are closed in the end."""
     made: list[HttpBackend] = []
 
-    def one(where: str | Callable[[], Awaitable[str]], key: str | None = None, **options: Any) -> HttpBackend:
+    def one(
+        where: str | Callable[[], Awaitable[str]], key: str | Callable[[], str] | None = None, **options: Any
+    ) -> HttpBackend:
         options.setdefault("limits", Limits(total=10.0))
         options.setdefault("clock", clock)
         options.setdefault("sleep", clock.sleep)
         options.setdefault("rng", lambda: 1.0)
-        backend = HttpBackend(where, (lambda: key) if key is not None else None, **options)
+        backend = HttpBackend(where, (lambda: key) if isinstance(key, str) else key, **options)
         made.append(backend)
         return backend
 

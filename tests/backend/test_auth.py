@@ -186,6 +186,27 @@ async def test_a_refused_key_is_told_in_one_form(
     assert server.count("/x") == 0
 
 
+@pytest.mark.parametrize("why", ["key_revoked", "key_expired"])
+async def test_a_key_that_ended_during_its_session_is_told_as_such_and_its_successor_is_used(
+    server: Misbehaving, make: Make, clock: Clock, why: str
+) -> None:
+    Vault(server)
+    keys = [KEY]
+    backend = make(server.url, lambda: keys[-1])
+    await backend.ask("GET", "/warm")
+    ended = answer({"error": why, "detail": "The key has ended."}, 403)
+    server.routes["/x"] = server.routes["/auth/unlock"] = ended
+    with pytest.raises(BackendError) as refused:
+        await backend.ask("GET", "/x")
+    assert refused.value.text.startswith("Auth failed (403): The key has ended. ")
+    assert "create another one" in refused.value.text
+    assert (server.count("/x"), server.count("/auth/unlock")) == (1, 2)
+    del server.routes["/x"]
+    Vault(server)
+    keys.append("zrv_sk_" + "n" * 32)
+    assert (await backend.ask("GET", "/x")).status == 200, "a new key is tried at once"
+
+
 async def test_a_refused_key_is_not_tried_again_at_once(server: Misbehaving, make: Make, clock: Clock) -> None:
     server.routes["/auth/unlock"] = answer({"detail": "no"}, 401)
     backend = make(server.url, KEY)

@@ -25,7 +25,7 @@ import pytest
 from tests.cli.conftest import Run
 from zorivest_rpc import __version__
 from zorivest_rpc.catalog.load import schemas_dir
-from zorivest_rpc.cli.checks import backend, clients, journal, machine
+from zorivest_rpc.cli.checks import backend, clients, journal, machine, web
 from zorivest_rpc.cli.checks.line import Line, ok
 from zorivest_rpc.cli.checks.web import ask, shown
 from zorivest_rpc.clients.command import own_command
@@ -35,6 +35,12 @@ from zorivest_rpc.embedded.locate import find
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "zrv_sk_" + "k" * 32
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loaded machine is slow, and that is not what these tests are about."""
+    monkeypatch.setattr(web, "PATIENCE", 60.0)
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ PUBLISHED = {
     6: "4439f792436e0d6d",
     7: "aa056c8d50891761",
     8: "5ff8d5dda3f5ce16",
+    9: "c89b83e0b7445e7b",
+    10: "8fbaefecf99767f6",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -115,3 +116,18 @@ def test_the_last_n_days_are_n_days(count: int, day: date) -> None:
     assert period.start is not None
     assert period.end is not None
     assert period.end - period.start == timedelta(days=count)
+
+
+def test_days_begin_and_end_where_the_trader_lives() -> None:
+    # 02:00 UTC on 1 April is still March in New York, and the clocks went forward on the 8th
+    zone, now = ZoneInfo("America/New_York"), datetime(2026, 4, 1, 2, 0, tzinfo=UTC)
+    period = parse_period("mtd", now, zone=zone)
+    assert (period.start, period.end) == (datetime(2026, 3, 1, 5, tzinfo=UTC), datetime(2026, 4, 1, 4, tzinfo=UTC))
+    assert period.days == 31
+    assert parse_period("all", now, zone=zone).zone is zone
+
+
+def test_a_first_year_that_begins_before_the_first_year_is_refused() -> None:
+    assert parse_period("0001", NOW).days == 365
+    with pytest.raises(Invalid):
+        parse_period("0001", NOW, zone=ZoneInfo("Asia/Tokyo"))

@@ -187,6 +187,32 @@ def test_a_shutdown_is_answered_and_orderly_and_the_next_start_is_a_new_instance
     assert find(home) is None
 
 
+def test_the_idle_time_of_a_backend_started_on_demand_is_the_users(home: Path) -> None:
+    waiting = start(home, environ={**ENVIRON, "ZORIVEST_IDLE_EXIT": "1"})
+    wait_gone(waiting)
+    assert not backends_of(home)
+    command = [sys.executable, "-m", "zorivest_rpc", "tools", "call", "zorivest_service_status"]
+    environ = {**ENVIRON, "ZORIVEST_BACKEND_PORT": "0", "ZORIVEST_IDLE_EXIT": "5"}
+    subprocess.run(
+        [*command, "--data-dir", str(home), "--idle-exit", "77"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    (process,) = backends_of(home)
+    words = process.cmdline()
+    assert float(words[words.index("--idle-exit") + 1]) == 77
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan"])
+def test_an_idle_time_that_is_none_is_named_and_nothing_is_started(text: str, home: Path) -> None:
+    with pytest.raises(BackendStartError, match="ZORIVEST_IDLE_EXIT"):
+        start(home, environ={**ENVIRON, "ZORIVEST_IDLE_EXIT": text})
+    assert not backends_of(home)
+
+
 def test_a_second_start_names_the_first_and_ends(shared: tuple[Path, Located]) -> None:
     home, located = shared
     assert find(home) == located._replace(started=False)

@@ -105,6 +105,7 @@ def http_server(home: Path) -> Iterator[str]:
 def driver_command(case: Case, directory: Path) -> list[str]:
     """How to run the client's driver, with what its library needs within reach."""
     driver = DRIVERS[case.client]
+    directory.mkdir(exist_ok=True)
     if driver == "inspector.py":
         return [sys.executable, str(CLIENTS / driver)]
     if driver.endswith(".py"):
@@ -115,15 +116,22 @@ def driver_command(case: Case, directory: Path) -> list[str]:
     return [str(node.node()), str(directory / driver)]
 
 
-def take_tour(case: Case, config: dict[str, Any], directory: Path) -> dict[str, Any]:
+def driver_config(case: Case, config: dict[str, Any]) -> dict[str, Any]:
     if case.client.startswith("inspector"):
         config |= {"node": str(node.node()), "modules": str(modules_with(case.client))}
+    return config | {"mode": case.mode}
+
+
+def driver_environment(directory: Path) -> dict[str, str]:
     foreign = {"PYTHONPATH", "PYTHONHOME", "PYTHONWARNINGS", "VIRTUAL_ENV"}  # ours; they would follow the client home
-    environment = {name: value for name, value in surroundings(directory).items() if name not in foreign}
+    return {name: value for name, value in surroundings(directory).items() if name not in foreign}
+
+
+def take_tour(case: Case, config: dict[str, Any], directory: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [*driver_command(case, directory), case.transport, json.dumps(config | {"mode": case.mode})],
+        [*driver_command(case, directory), case.transport, json.dumps(driver_config(case, config))],
         cwd=REPOSITORY,
-        env=environment,
+        env=driver_environment(directory),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.product.conftest import refusal_of
 from tests.product.http import serving
+from zorivest_rpc.catalog.load import load
 
 ALWAYS = 11 + 4 + 2  # core, discovery and the two meta-tools
 
@@ -84,12 +85,26 @@ async def test_default_and_all_mean_what_they_mean_elsewhere(data_dir: Path) -> 
         assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="all"))["tools"]) == 70
 
 
-async def test_a_header_too_long_to_keep_closes_instead_of_losing_names(data_dir: Path) -> None:
-    excluded = ",".join(["no_such_tool"] * 50 + ["get_settings"])
+async def test_a_session_keeps_the_names_of_all_tools_through_a_restart(data_dir: Path, tmp_path: Path) -> None:
+    names = ",".join(spec.name for spec in load().tools if spec.name != "get_settings")
+    async with serving(data_dir, state=tmp_path) as served:
+        session = await served.open(X_MCP_Exclude_Tools=names)
+        assert await session.names() == ["get_settings", "tool_search", "call_tool"]
+    async with serving(data_dir, state=tmp_path) as again:
+        assert await session.on(again).names() == ["get_settings", "tool_search", "call_tool"]
+
+
+async def test_a_header_too_long_to_keep_is_refused_when_a_session_opens(data_dir: Path) -> None:
+    excluded = ",".join(["no_such_tool"] * 200 + ["get_settings"])
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "cline", "version": "1"}}
     async with serving(data_dir) as served:
-        session = await served.open(X_MCP_Exclude_Tools=excluded)
-        assert await session.names() == ["tool_search", "call_tool"]
-        assert refusal_of(await session.call("get_settings"))["code"] == "narrowed"
+        status, answer, headers = await served.post("initialize", params, X_MCP_Exclude_Tools=excluded)
+        assert status == 400
+        assert "X-MCP" in answer["error"]["message"]
+        assert "2048" in answer["error"]["message"]
+        assert "Mcp-Session-Id" not in headers
+        listed = await served.modern("tools/list", {}, X_MCP_Exclude_Tools=excluded)
+        assert "get_settings" not in [tool["name"] for tool in listed["tools"]], "without a session nothing is cut"
 
 
 async def test_search_describing_and_loading_stay_within_the_limits(data_dir: Path) -> None:

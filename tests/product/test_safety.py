@@ -11,7 +11,7 @@ import pytest
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
-from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.embedded.locate import find, stored_key
 
 
 async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagnose(connect: Connect) -> None:
@@ -31,6 +31,31 @@ async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagn
         unlocked = await client.call("zorivest_emergency_unlock", confirm="UNLOCK")
     assert not unlocked.get("isError"), unlocked
     assert not (await client.call("get_settings")).get("isError")
+
+
+async def test_a_text_sends_nobody_to_a_desktop_application_that_the_embedded_backend_has_not(
+    connect: Connect, data_dir: Path
+) -> None:
+    located = find(data_dir)
+    assert located is not None
+    environ = {"ZORIVEST_API_KEY": stored_key(data_dir, {"ZORIVEST_KEYRING": "off"}) or ""}
+    embedded = await connect("claude-code")
+    remote = await connect("claude-code", "--api-url", located.base_url, environ=environ)
+    locked = text_of(await embedded.call("zorivest_emergency_stop", reason="test"))
+    try:
+        for client, named in ((embedded, False), (remote, True)):
+            for tool, arguments in (
+                ("get_settings", {}),
+                ("sync_broker", {"broker_id": "b"}),
+            ):  # asked along, and before
+                refused = await client.call(tool, **arguments)
+                assert "MCP guard blocked" in text_of(refused)
+                assert ("GUI → Settings → MCP Guard" in text_of(refused)) is named
+                assert "zorivest_emergency_unlock" in text_of(refused)
+        assert "desktop app" not in locked
+        assert "desktop app" in text_of(await remote.call("zorivest_emergency_stop", reason="test"))
+    finally:
+        await embedded.call("zorivest_emergency_unlock", confirm="UNLOCK")
 
 
 async def test_a_gated_client_without_forms_needs_a_token_and_a_token_works_once(connect: Connect) -> None:

@@ -7,10 +7,13 @@ import pty
 import select
 import subprocess
 import sys
+import time
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
+from tests.product.everything import png
 from tests.terminal.conftest import Command, environment
 
 
@@ -172,12 +175,125 @@ def test_help_names_the_forms_and_each_option_with_its_variable(command: Command
     assert "ZORIVEST_TOOLSETS" in done.out
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(home: Path) -> None:
-    pipeline = f"{sys.executable} -m zorivest_rpc tools list --as claude-code --json | head -1"
-    done = subprocess.run(
-        ["sh", "-c", pipeline], env=environment(home), check=False, capture_output=True, text=True, timeout=60
+QUIET = [
+    ("tools", "list", "--as", "claude-code", "--json"),
+    ("toolsets", "show", "tax"),
+    ("install", "cursor", "--dry-run"),
+    ("doctor",),
+    ("keys", "list"),
+    ("backend", "--help"),
+    ("serve", "--help"),
+    ("--help",),
+    ("version",),
+]
+
+
+@pytest.mark.parametrize("words", QUIET, ids=" ".join)
+def test_a_reader_that_has_gone_is_no_failure(home: Path, words: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "zorivest_rpc", *words],
+            env=environment(home),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert "BrokenPipe" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1)
+
+
+@pytest.mark.parametrize(("typed", "code", "locked"), [("y", 0, True), ("", 1, False), ("no", 1, False)])
+def test_a_gated_tool_asks_the_person_at_the_terminal(
+    command: Command, home: Path, typed: str, code: int, locked: bool
+) -> None:
+    leader, follower = pty.openpty()
+    words = ("tools", "call", "zorivest_emergency_stop", "reason=lunch")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zorivest_rpc", *words],
+        env=environment(home),
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        text=True,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
+    os.close(follower)
+    try:
+        asked = b""
+        while b"[y/N]" not in asked:
+            assert select.select([leader], [], [], 30)[0], asked
+            asked += os.read(leader, 65536)
+        assert b"reason: lunch" in asked
+        os.write(leader, typed.encode() + b"\n")
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode == code, said
+        assert command("tools", "call", "zorivest_diagnose").json["guard"]["locked"] is locked
+    finally:
+        os.close(leader)
+        command("tools", "call", "zorivest_emergency_unlock", "confirm=UNLOCK")
+
+
+def test_a_script_is_told_how_to_confirm(command: Command) -> None:
+    done = command("tools", "call", "zorivest_emergency_stop")
+    assert done.code == 1
+    assert "--confirm never" in done.err
+    assert command("tools", "call", "zorivest_emergency_stop", "--confirm", "never").code == 0
+    assert command("tools", "call", "zorivest_emergency_unlock", "confirm=UNLOCK").code == 0
+
+
+def test_a_value_can_come_from_a_file(command: Command, tmp_path: Path) -> None:
+    trade = ("exec_id=FILE-1", "instrument=SPY", "action=BOT", "quantity=1", "price=1", "account_id=A")
+    assert command("tools", "call", "create_trade", *trade, "--confirm", "never").code == 0
+    picture, caption, settings = tmp_path / "chart.png", tmp_path / "caption.txt", tmp_path / "settings.json"
+    picture.write_bytes(b64decode(png()))
+    caption.write_text("grüße from a file")
+    words = ("trade_id=FILE-1", f"image_base64=@{picture}", f"caption=@{caption}")
+    done = command("tools", "call", "attach_screenshot", *words)
+    assert done.code == 0, done.out
+    shots = command("tools", "call", "get_trade_screenshots", "trade_id=FILE-1", "--as", "claude-code").json
+    assert [shot["caption"] for shot in shots["items"]] == ["grüße from a file"]
+    settings.write_text('{"ui.theme": "light"}')
+    assert command("tools", "call", "update_settings", f"settings=@{settings}").code == 0
+    assert command("tools", "call", "get_settings", "key=ui.theme").json["value"] == "light"
+    assert "@me" in command("tools", "call", "get_settings", "key=@@me").out
+
+
+@pytest.mark.parametrize(("file", "told"), [("no/such", "no such file"), ("chart.png", "not a text")])
+def test_a_file_that_cannot_be_used_is_misuse(command: Command, home: Path, file: str, told: str) -> None:
+    (home / "chart.png").write_bytes(b64decode(png()))
+    done = command("tools", "call", "get_settings", f"key=@{file}")
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+
+
+def test_the_page_that_is_opened_without_a_desktop_application_can_be_set(
+    command: Command, home: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "opened"
+    browser = tmp_path / "bin" / "xdg-open"
+    browser.parent.mkdir()
+    browser.write_text(f'#!/bin/sh\necho "$1" > {told}.new && mv {told}.new {told}\n')
+    browser.chmod(0o755)
+    path = {"PATH": f"{browser.parent}{os.pathsep}{os.environ['PATH']}"}
+    page = "https://zorivest.example/download"
+    done = command("tools", "call", "zorivest_launch_gui", "--gui-page", page, environ=path)
+    assert done.code == 0
+    assert done.json["setup_instructions"]["desktop_app"]["url"] == page
+    deadline = time.monotonic() + 30
+    while not told.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert told.read_text().strip() == page
+    assert "url" not in command("tools", "call", "zorivest_launch_gui").json["setup_instructions"]["desktop_app"]
+    wrong = command("tools", "call", "zorivest_launch_gui", environ={"ZORIVEST_GUI_PAGE": "calc.exe"})
+    assert wrong.code == 2
+    assert "calc.exe" in wrong.err
 
 
 def test_colours_are_for_terminals_alone(home: Path) -> None:

@@ -22,7 +22,8 @@ from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
 from zorivest_rpc.tools.files import ImportRoots
-from zorivest_rpc.tools.rest import RECEIPT_KEY, rest_handler
+from zorivest_rpc.tools.receipt import RECEIPT_KEY
+from zorivest_rpc.tools.rest import rest_handler
 
 SPECS = {spec.name: spec for spec in load().tools}
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "requests.json").read_bytes())
@@ -158,7 +159,7 @@ async def test_only_reads_that_reach_nobody_else_may_be_repeated() -> None:
     assert not repeated & {"create_trade", "update_settings", "ai_review_trade", "test_market_provider", "sync_broker"}
     assert {"calculate_position_size", "simulate_tax_impact", "list_trades"} <= repeated
     keyed = {name for name, each in asked.items() if each.key}
-    assert keyed == {name for name in asked if not SPECS[name].reads_only}
+    assert keyed == {name for name in asked if not SPECS[name].reads_only or SPECS[name].progress}
     patient = {name for name, each in asked.items() if each.timeout}
     assert patient == {name for name in asked if SPECS[name].annotations.open_world_hint}
 

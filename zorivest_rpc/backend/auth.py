@@ -66,12 +66,14 @@ class Sessions:
         self._exchange = Coalesced(self._renew)
         self.current: Grant | None = None
 
+    def at_hand(self) -> Grant | None:
+        """The token, if it is good for a while yet; the common case, and nothing to wait for."""
+        grant = self.current
+        return grant if grant is not None and self._clock() < grant.ends - self._margin else None
+
     async def grant(self) -> Grant:
         """A token that is good for a while yet."""
-        grant = self.current
-        if grant is not None and self._clock() < grant.ends - self._margin:
-            return grant
-        return await self._exchange.get()
+        return self.at_hand() or await self._exchange.get()
 
     def reject(self, grant: Grant) -> None:
         """The backend did not take it. Another call may have replaced it already; then there is nothing to forget."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from os import urandom
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -71,7 +71,7 @@ class Limits(msgspec.Struct, frozen=True):
     longest_backoff: float = 2.0
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, gc=False):
     """What came back, whatever it says; `kind` is the media type alone."""
 
     status: int
@@ -83,6 +83,13 @@ class _Answer(NamedTuple):
 
 class _Lost(Exception):
     """Sent, perhaps received, never answered in full."""
+
+
+def _sign(headers: dict[str, str], grant: Grant | None, guard: bool) -> None:
+    if guard and (grant is None or not grant.inline_guard):
+        raise NotInline
+    if grant is not None:
+        headers["Authorization"] = grant.header
 
 
 def normalise(url: str) -> str:
@@ -196,29 +203,29 @@ class HttpBackend:
         seconds = self._limits.total if timeout is None else timeout
         self.in_flight += 1
         try:
-            grant = await self._grant(auth, guard, headers)
+            sessions = self._sessions
+            grant = sessions.at_hand() if sessions is not None and auth == "needed" and self._base else None
+            if grant is None:
+                grant = await self._grant(auth)
+            _sign(headers, grant, guard)
             try:
                 return await self._try(method, path, headers, data, raw, attempts, seconds)
             except BackendError as error:
                 if grant is None or auth != "needed" or not session_is_gone(error):
                     raise
-                self._forget(grant)
-            await self._grant(auth, guard, headers)
+            self._forget(grant)
+            _sign(headers, await self._grant(auth), guard)
             return await self._try(method, path, headers, data, raw, attempts, seconds)
         finally:
             self.in_flight -= 1
 
     # --- the session
 
-    async def _grant(self, auth: Auth, guard: bool, headers: dict[str, str]) -> Grant | None:
-        sessions, grant = self._sessions, None
-        if sessions is not None and auth != "none":
-            grant = await self._session_of(sessions) if auth == "needed" else sessions.current
-        if guard and (grant is None or not grant.inline_guard):
-            raise NotInline
-        if grant is not None:
-            headers["Authorization"] = grant.header
-        return grant
+    async def _grant(self, auth: Auth) -> Grant | None:
+        sessions = self._sessions
+        if sessions is None or auth == "none":
+            return None
+        return await self._session_of(sessions) if auth == "needed" else sessions.current
 
     def _forget(self, grant: Grant) -> None:
         if self._sessions is not None:
@@ -276,9 +283,9 @@ class HttpBackend:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _reply(self, method: str, path: str, answer: _Answer, raw: bool) -> Reply:
-        status, kind, body, retry_after, request_id = answer
+        status, kind, body, request_id = answer.status, answer.kind, answer.body, answer.request_id
         if not 200 <= status < 300:
-            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, retry_after)
+            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, answer.retry_after)
         if raw or not body:
             return Reply(status, None, body, kind, request_id)
         problem = "" if "json" in kind else f"{kind or 'an unnamed type'} instead of JSON"
@@ -297,18 +304,19 @@ class HttpBackend:
         timeout = self._timeouts.get(seconds) or self._timeout(seconds)
         try:
             for _ in range(_HOPS):
-                async with http.request(
+                answer = await http.request(
                     method, url, data=data, headers=headers, allow_redirects=False, timeout=timeout
-                ) as answer:
-                    status = answer.status
-                    if status in _REDIRECTS.get(method, _SAME_METHOD) and "Location" in answer.headers:
-                        url = self._elsewhere(url, answer.headers["Location"], status)
-                        continue
-                    body = await self._read(answer, method, path)
-                    given = answer.headers
-                    kind = given.get("Content-Type", "").partition(";")[0].strip().lower()
-                    request_id = given.get("X-Request-ID") or headers["X-Request-ID"]
-                    return _Answer(status, kind, body, given.get("Retry-After"), request_id)
+                )
+                try:
+                    status, given = answer.status, answer.headers
+                    if status not in _REDIRECTS.get(method, _SAME_METHOD) or "Location" not in given:
+                        body = await (answer.read() if self._is_small(answer) else self._read(answer, method, path))
+                        kind = given.get("Content-Type", "").partition(";")[0].strip().lower()
+                        request_id = given.get("X-Request-ID") or headers["X-Request-ID"]
+                        return _Answer(status, kind, body, given.get("Retry-After"), request_id)
+                    url = self._elsewhere(url, given["Location"], status)
+                finally:
+                    answer.release()  # what was not read to its end closes the connection
         except self._unsent as exc:
             raise unreachable(self._base, exc) from None
         except self._foreign as exc:
@@ -324,11 +332,14 @@ class HttpBackend:
             self._timeouts[seconds] = made
         return made
 
+    def _is_small(self, answer: aiohttp.ClientResponse) -> bool:
+        """It says its length, which is within the limit, and does not grow by unpacking."""
+        length = answer.headers.get("Content-Length", "")
+        return length.isdecimal() and int(length) <= self._limits.body and "Content-Encoding" not in answer.headers
+
     async def _read(self, answer: aiohttp.ClientResponse, method: str, path: str) -> bytes:
-        limit, length = self._limits.body, answer.content_length
-        if length is not None and length <= limit and "Content-Encoding" not in answer.headers:
-            return await answer.read()
-        size = 0 if length is None else length
+        """Piece by piece, up to the limit."""
+        limit, size = self._limits.body, answer.content_length or 0
         chunks: list[bytes] = []
         if size <= limit:
             size = 0

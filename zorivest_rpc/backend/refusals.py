@@ -16,7 +16,7 @@ _SECRET = re.compile(r"(zrv_sk_|tok_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 600
 _MOST_FIELDS = 12
 _NO_ROUTE = frozenset(("route_not_found", "method_not_allowed"))
-_GONE = frozenset(("no_session", "session_unknown", "session_expired", "database_locked"))
+_GONE = frozenset(("no_session", "session_unknown", "session_expired", "database_locked", "key_revoked", "key_expired"))
 
 _TEXTS: dict[int, tuple[str, str, str]] = {
     # status: our code, what happened, what to do
@@ -88,7 +88,8 @@ def is_ours(content_type: str, body: bytes) -> bool:
 
 
 def session_is_gone(error: BackendError) -> bool:
-    """Whether unlocking again helps: the session ended, or the backend was locked or restarted and knows none."""
+    """Whether to unlock again: the session ended, or the backend was locked or restarted and knows none. The key itself
+    may have ended, too; then another one may lie ready by now, and if not, the exchange says so best."""
     return error.status == 401 or (error.status == 403 and error.reported in _GONE)
 
 

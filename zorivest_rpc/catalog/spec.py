@@ -113,6 +113,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     message: str | None = None
     not_found: str | None = None
     check_with: str | None = None
+    progress: str | None = None
     keep: tuple[str, ...] = ()
     max_result_chars: int | None = None
     toolset: str = msgspec.field(name="$toolset", default="")

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from zorivest_rpc.cli.checks import journal, machine
+from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings
 from zorivest_rpc.cli.checks.line import Line, fail
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
@@ -53,6 +53,8 @@ def examine(
 ) -> Iterator[Line]:
     """Every finding, in the order in which a user would mend them."""
     yield machine.python()
+    yield from surroundings.installation(environ)
+    yield from surroundings.variables(environ)
     damaged, vault = journal.read_bootstrap(settings.data_dir)
     packages = list(machine.packages(vault is not None and vault.encrypted))
     yield from packages
@@ -68,14 +70,20 @@ def examine(
     yield machine.clock(past)
     yield from journal.directory(settings.data_dir)
     yield from journal.private_files(settings.data_dir)
+    yield from safekeeping.place(settings.data_dir)
     if damaged is not None:
         yield damaged
+    yield from safekeeping.together(settings.data_dir)
+    yield from safekeeping.backups(settings.data_dir)
+    yield from surroundings.api_key_form(environ, embedded=not settings.api_url)
+    yield from surroundings.proxies(environ, settings.api_url)
     if not usable:
         yield fail("backend", "not looked at, and no client either, while packages are missing", "Install those first.")
         return
     from zorivest_rpc.cli.checks import backend, clients
 
     if settings.api_url:
+        yield from surroundings.transport(settings.api_url)
         yield from backend.remote(settings, environ)
     elif damaged is None:
         yield from backend.embedded(settings, vault, environ, start=start)

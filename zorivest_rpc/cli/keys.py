@@ -1,4 +1,4 @@
-"""`zorivest-rpc keys`: list, create and revoke the API keys of the embedded backend.
+"""`zorivest-rpc keys`: the API keys of the embedded backend, and the passphrase that opens it too.
 
 Everything goes through the backend's own routes, so one process alone writes the vault."""
 
@@ -8,30 +8,27 @@ import argparse
 import json
 import os
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+from zorivest_rpc.cli.admin import Admin, Refused, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["main"]
-
-
-class _Refused(ZorivestError):
-    """The backend's answer was an error."""
 
 
 def main(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
-        backend = _Backend(arguments.data_dir)
+        backend = Admin(arguments.data_dir, by_passphrase=arguments.passphrase)
         if arguments.command == "list":
             return _list(backend, arguments.json)
         if arguments.command == "create":
             return _create(backend, arguments)
+        if arguments.command == "passphrase":
+            return _passphrase(backend, arguments)
         backend.ask("DELETE", f"/auth/keys/{urllib.parse.quote(arguments.key_id, safe='')}")
         _print({"status": "revoked", "key_id": arguments.key_id}, f"revoked {arguments.key_id}", arguments.json)
         return 0
@@ -40,7 +37,7 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def _list(backend: _Backend, as_json: bool) -> int:
+def _list(backend: Admin, as_json: bool) -> int:
     keys = backend.ask("GET", "/auth/keys")
     rows = [
         f"{key['key_id']}  {key['masked_key']}  {key['role']:<10}  {key['label']}"
@@ -51,7 +48,7 @@ def _list(backend: _Backend, as_json: bool) -> int:
     return 0
 
 
-def _create(backend: _Backend, arguments: argparse.Namespace) -> int:
+def _create(backend: Admin, arguments: argparse.Namespace) -> int:
     body = {"label": arguments.label, "role": arguments.role, "expires_in": arguments.expires_in}
     key = backend.ask("POST", "/auth/keys", body)
     if arguments.store:
@@ -64,50 +61,23 @@ def _create(backend: _Backend, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _passphrase(backend: Admin, arguments: argparse.Namespace) -> int:
+    """Typed twice and never an argument, so that neither a typing error nor a list of processes has it."""
+    if arguments.verb == "set":
+        chosen = typed_secret("New passphrase: ")
+        if typed_secret("The same again: ") != chosen:
+            raise Refused("the two are not the same; nothing was changed")
+        backend.ask("PUT", "/auth/passphrase", {"passphrase": chosen})
+    elif arguments.verb == "remove":
+        backend.ask("DELETE", "/auth/passphrase")
+    held = backend.ask("GET", "/auth/passphrase")
+    text = f"a passphrase opens this journal, set {held['created_at']}" if held["set"] else "no passphrase is set"
+    _print(held, text, arguments.json)
+    return 0
+
+
 def _print(value: Any, text: str, as_json: bool) -> None:
     print(json.dumps(value) if as_json else text)
-
-
-class _Backend:
-    """The backend of a directory, started if need be, with an admin session."""
-
-    def __init__(self, data_dir: Path) -> None:
-        from zorivest_rpc.embedded.locate import find_or_start, stored_key
-
-        self._url = find_or_start(data_dir).base_url
-        key = stored_key(data_dir, os.environ)
-        if key is None:
-            raise _Refused("no admin key at hand; set ZORIVEST_API_KEY")
-        self._token: str | None = None
-        self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        request = urllib.request.Request(
-            self._url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        if self._token is not None:
-            request.add_header("Authorization", f"Bearer {self._token}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
-        try:
-            with opener.open(request, timeout=30) as response:
-                data = response.read()
-        except urllib.error.HTTPError as exc:
-            with exc:
-                raise _Refused(_detail(exc.read(), exc.code)) from None
-        except OSError as exc:
-            raise _Refused(f"the backend does not answer: {exc}") from None
-        return json.loads(data) if data else None
-
-
-def _detail(data: bytes, status: int) -> str:
-    try:
-        detail = json.loads(data)["detail"]
-    except (ValueError, KeyError, TypeError):
-        return f"the backend answered {status}"
-    return detail if isinstance(detail, str) else json.dumps(detail)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,9 +91,13 @@ def _parser() -> argparse.ArgumentParser:
         help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
     )
     shared.add_argument("--json", action="store_true", help="print JSON for programs")
+    shared.add_argument(
+        "--passphrase", action="store_true", help="open the journal with its passphrase, which is asked for"
+    )
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc keys",
-        description="API keys of the embedded backend. The admin key is ZORIVEST_API_KEY or the stored one.",
+        description="API keys of the embedded backend. The admin key is ZORIVEST_API_KEY or the stored one; where "
+        "there is none and the journal has a passphrase, that is asked for.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", parents=[shared], help="keys that work, masked")
@@ -134,6 +108,12 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("--store", action="store_true", help="keep it as the key that servers of this directory use")
     revoke = commands.add_parser("revoke", parents=[shared], help="withdraw a key and end its sessions")
     revoke.add_argument("key_id")
+    passphrase = commands.add_parser(
+        "passphrase", parents=[shared], help="a second way into the journal, for you instead of a program"
+    )
+    passphrase.add_argument(
+        "verb", choices=["set", "show", "remove"], help="set also changes it; it is typed, not shown"
+    )
     return parser
 
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["run", "serve_http"]
 
 _THREADS = "tool"
+_PATHS = """Serves /mcp (Streamable HTTP, every revision), /sse and /messages (the transport of 2024-11-05), /health and
+/ready (for whoever watches over the process), and /metrics (Prometheus text, for callers with a key)."""
 
 
 def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print(usage("serve"))
+        print(usage("serve") + "\n\n" + _PATHS)
         return 0
     settings = parse("serve", argv)
     if settings.showcase:

@@ -98,14 +98,8 @@ def print_json(value: Json) -> None:
 
 
 def say(text: str) -> None:
-    """One print for all of it; a reader that has seen enough (`| head`) is no failure of ours."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+    """One print for all of it."""
+    print(text, flush=True)
 
 
 def paragraph(text: str) -> str:

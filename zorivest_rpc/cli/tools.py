@@ -8,7 +8,7 @@ from typing import Any
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.search import SearchIndex
-from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.catalog.toolsets import nearest
 from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
@@ -17,9 +17,12 @@ __all__ = ["run"]
 
 USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
        zorivest-rpc tools show NAME [--as CLIENT] [--json]
-       zorivest-rpc tools call NAME [key=value …] [--json-args JSON] [--as CLIENT] [--json]
+       zorivest-rpc tools call NAME [key=value | key=@FILE …] [--json-args JSON] [--as CLIENT] [--json]
        zorivest-rpc tools search TEXT [--as CLIENT] [--json]
-       zorivest-rpc tools why NAME [--as CLIENT] [--json]"""
+       zorivest-rpc tools why NAME [--as CLIENT] [--json]
+
+key=@FILE takes the value from a file (key=@@text for a text that begins with @). A tool that asks for confirmation asks
+on the terminal; a script says --confirm never."""
 
 
 def run(argv: list[str]) -> int:
@@ -159,6 +162,8 @@ def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, 
         name, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(pair, "arguments are written key=value")
+        if value.startswith("@"):
+            value = value[1:] if value.startswith("@@") else _from_file(spec, name, value[1:])
         if properties.get(name, {}).get("type") == "string":
             arguments[name] = value
             continue
@@ -167,6 +172,25 @@ def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, 
         except ValueError:
             arguments[name] = value
     return arguments
+
+
+def _from_file(spec: ToolSpec, name: str, path: str) -> str:
+    """The text of a file; where the tool takes a file's bytes as base64, that."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as exc:
+        raise ConfigError(f"{name}=@{path}", (exc.strerror or "cannot be read").lower()) from None
+    if any(
+        route.file is not None and (route.file.source, route.file.param) == ("base64", name) for route in routes(spec)
+    ):
+        from base64 import b64encode
+
+        return b64encode(data).decode()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name}=@{path}", "not a text in UTF-8, and this input takes no other file") from None
 
 
 async def _call_once(
@@ -180,14 +204,18 @@ async def _call_once(
 
     client = MemoryClient(Server(journal.offer))
     info = {"name": client_name, "version": __version__}
-    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    asks = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}} if asks else {}, "clientInfo": info}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
     client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
     params = {"name": spec.name, "arguments": arguments}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
     while True:
         answer = orjson.loads(await client.receive())
-        if answer.get("id") == 1:
+        if answer.get("method") == "elicitation/create":
+            result = await asyncio.to_thread(_agree, answer["params"])
+            client.send(orjson.dumps({"jsonrpc": "2.0", "id": answer["id"], "result": result}))
+        elif answer.get("id") == 1:
             break
     await journal.close()
     if "error" in answer:
@@ -200,4 +228,19 @@ async def _call_once(
         print_json(result["structuredContent"])
     else:
         say("\n".join(block.get("text") or f"[{block['type']}]" for block in result["content"]))
-    return 1 if result.get("isError") else 0
+    if not result.get("isError"):
+        return 0
+    if result.get("_meta", {}).get("com.zorivest/error", {}).get("code") == "confirmation_missing":
+        print("zorivest-rpc: on a terminal you would be asked; a script says --confirm never", file=sys.stderr)
+    return 1
+
+
+def _agree(params: dict[str, Any]) -> dict[str, Any]:
+    """The server's question, put to the person at the terminal; only a yes is one, and only to a plain question."""
+    properties = params.get("requestedSchema", {}).get("properties", {})
+    if [schema.get("type") for schema in properties.values()] != ["boolean"]:
+        return {"action": "cancel"}
+    print(f"{paragraph(params['message'])} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        return {"action": "decline"}
+    return {"action": "accept", "content": {next(iter(properties)): True}}

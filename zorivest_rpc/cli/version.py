@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import platform
+import sys
 
 from zorivest_rpc import __version__
 
 __all__ = ["run"]
 
 
+USAGE = "usage: zorivest-rpc version [--json]"
+
+
 def run(argv: list[str]) -> int:
+    if "--help" in argv or "-h" in argv:
+        print(USAGE)
+        return 0
+    if set(argv) - {"--json"}:
+        print(USAGE, file=sys.stderr)
+        return 2
     from zorivest_rpc.protocol.revisions import REVISIONS
 
     facts = {

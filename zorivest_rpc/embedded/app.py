@@ -6,6 +6,7 @@ carries `X-Request-ID`. A caller without a session learns nothing but the open r
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import uuid
@@ -32,6 +33,7 @@ log = logging.getLogger("zorivest.api")
 
 _Plain = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")  # by itself it would not match a name with a brace in it
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -106,6 +108,9 @@ async def _answer(request: web.Request, inner: _Plain, request_id: str) -> web.S
     except ConnectionResetError:
         raise  # the caller is gone, there is nobody to answer
     except Exception as exc:
+        if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
+            log.error("the disk: %s", exc.strerror, extra={"request_id": request_id})
+            return _refuse(_database_refusal("disk is full"), request_id)
         log.error("unexpected: %s", type(exc).__name__, exc_info=exc, extra={"request_id": request_id})
         return reply({"error": "internal_error", "detail": "Unexpected error.", "request_id": request_id}, 500)
 
@@ -118,7 +123,7 @@ def _database_refusal(problem: str) -> Refusal:
     if "locked" in problem or "busy" in problem:
         return Busy("database_busy", "Another process holds the database file; try again.")
     if "disk is full" in problem or "readonly" in problem:
-        return Unavailable("disk_unwritable", "The database cannot be written: the disk is full or read-only.")
+        return Unavailable("disk_unwritable", "Nothing can be written: the disk is full or read-only.")
     return Corrupt("database_error", "The database refused the operation; the log has the details.")
 
 

@@ -6,6 +6,8 @@ it, wipes the key and ends every session."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import time
 import uuid
@@ -16,12 +18,14 @@ from types import ModuleType
 from typing import Literal, TypeVar
 
 from . import audit
+from .attempts import Attempts
 from .confirmations import Confirmations
 from .crypto import FieldCipher, Kdf
 from .db import Database, cipher_driver
 from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
+from .keeper import Keeper, before_migration
 from .logs import FEATURES, Logs
 from .market.market import Market
 from .market.outbound import Outbound, load_addresses
@@ -31,7 +35,7 @@ from .scheduling.market_fetch import market_fetch
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
-from .vault import KeyEntry, Role, Vault
+from .vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
 
@@ -64,6 +68,7 @@ class Embedded:
         self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
         self.sessions = Sessions(clock)
         self.confirmations = Confirmations(clock)
+        self.attempts = Attempts(clock)
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
         self.scheduling = Scheduling(directory)
@@ -72,6 +77,7 @@ class Embedded:
         self._db: Database | None = None
         self._settings: Settings | None = None
         self._summary: Summary | None = None
+        self._keeper: Keeper | None = None
         self._fields: FieldCipher | None = None
         self._dek = bytearray()
         self._file_lock = FileLock(directory.database_lock)
@@ -120,6 +126,9 @@ class Embedded:
     def summary(self) -> Summary:
         return self._open(self._summary)
 
+    def keeper(self) -> Keeper:
+        return self._open(self._keeper)
+
     def fields(self) -> FieldCipher:
         """Encrypts and decrypts single secrets of the open database."""
         return self._open(self._fields)
@@ -134,40 +143,59 @@ class Embedded:
         log.info("unlocked with key %s, role %s", entry.mask, entry.role)
         return issued
 
+    async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Session, int]:
+        """The same for the owner's passphrase, who may do everything; 429 while somebody seems to be guessing."""
+        dek = await self.attempts.make(lambda: asyncio.to_thread(self.vault.unlock_by_passphrase, passphrase))
+        await self._open_with(dek)
+        issued = self.sessions.issue(PASSPHRASE, Role.ADMIN)
+        actor = issued[1].actor
+        await self.database().write(lambda conn: audit.record(conn, actor, "auth.unlock", PASSPHRASE))
+        log.info("unlocked with the passphrase, role %s", Role.ADMIN.label)
+        return issued
+
     async def open(self, api_key: str) -> KeyEntry:
         """Check a key and open the database with it if it is not open, without a session."""
         entry, dek = await asyncio.to_thread(self.vault.unlock, api_key)
+        await self._open_with(dek)
+        return entry
+
+    async def _open_with(self, dek: bytes) -> None:
         async with self._changing:
             if self._db is None:
                 await self._open_database(dek)
-        return entry
 
     async def _open_database(self, dek: bytes) -> None:
         if not self._file_lock.acquire():
             raise Busy("database_busy", "Another process holds the database of this directory.")
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.callback(self._file_lock.release)
             if self.vault.encrypted and self._driver is None:
                 raise Corrupt("sqlcipher_missing", "The database is encrypted and SQLCipher is not installed here.")
             if self.vault.database_created and not self.directory.database.exists():
                 raise Corrupt(
                     "database_missing",
-                    f"{self.directory.database} is gone: restore it, or begin anew without {self.directory.bootstrap}.",
+                    f"{self.directory.database} is gone: restore it (zorivest-rpc backup restore latest), or begin "
+                    f"anew without {self.directory.bootstrap}.",
                 )
             key = dek if self.vault.encrypted else None
-            db = await asyncio.to_thread(Database, self.directory.database, key, self._driver)
+            save = functools.partial(before_migration, self.directory)
+            db = await asyncio.to_thread(Database, self.directory.database, key, self._driver, save)
+            undo.push_async_callback(db.close)
             settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
             await asyncio.to_thread(self.vault.mark_created)
+            keeper = Keeper(db, self.directory, settings)
+            await keeper.start()
+            undo.push_async_callback(keeper.close)
             fetch = market_fetch(db, lambda: Market(db, settings, fields, self.outbound))
             await self.scheduling.start(db, fields, settings, fetch)
-        except BaseException:
-            self._file_lock.release()
-            raise
+            undo.pop_all()
         if not self.vault.encrypted:
             log.warning("SQLCipher was missing when this journal was created: the database file is NOT encrypted")
         self._db, self._settings, self._summary = db, settings, Summary(db)
         self._fields = fields
         self._dek = bytearray(dek)
+        self._keeper = keeper
         await self.apply_logging()
 
     async def lock(self, actor: str) -> None:
@@ -178,10 +206,13 @@ class Embedded:
                 return
             self.sessions.clear()
             self.confirmations.clear()
+            keeper, self._keeper = self._keeper, None
             self._settings = self._summary = self._fields = None
             self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it
             self._dek = bytearray()
             try:
+                if keeper is not None:
+                    await keeper.close()
                 await self.scheduling.stop()
                 await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
             finally:
@@ -204,6 +235,22 @@ class Embedded:
         entry = await asyncio.to_thread(self.vault.revoke, key_id)
         self.sessions.revoke(key_id)
         await db.write(lambda conn: audit.record(conn, actor, "key.revoke", "api_key", entry.key_id, label=entry.label))
+
+    async def set_passphrase(self, actor: str, passphrase: str) -> Passphrase:
+        """Set or change the passphrase; sessions that a former one opened end."""
+        db = self.database()
+        changed = self.vault.passphrase is not None
+        held = await asyncio.to_thread(self.vault.set_passphrase, bytes(self._dek), passphrase)
+        self.sessions.revoke(PASSPHRASE)
+        await db.write(lambda conn: audit.record(conn, actor, "passphrase.set", PASSPHRASE, None, changed=changed))
+        return held
+
+    async def remove_passphrase(self, actor: str) -> None:
+        """Leave the API keys as the only way in; sessions that the passphrase opened end."""
+        db = self.database()
+        await asyncio.to_thread(self.vault.remove_passphrase)
+        self.sessions.revoke(PASSPHRASE)
+        await db.write(lambda conn: audit.record(conn, actor, "passphrase.remove", PASSPHRASE))
 
     async def apply_logging(self) -> None:
         """Bring the log files in step with the settings."""

@@ -30,6 +30,7 @@ from .columns import MONEY_PLACES, Exact, Moment, Scaled
 from .tables import metadata
 
 __all__ = [
+    "FOUND",
     "SINCE",
     "bank_transactions",
     "import_batches",
@@ -46,7 +47,10 @@ __all__ = [
 
 SINCE = 5
 """The schema version that brings these tables."""
+FOUND = 10
+"""The schema version that brings the indexes by which tax answers find their lots."""
 _INFO = {"since": SINCE}
+_FOUND = {"since": FOUND}
 
 
 def _money(name: str, **options: Any) -> Column[Any]:
@@ -59,6 +63,11 @@ def _count(name: str) -> Column[Any]:
 
 def _flag(name: str) -> Column[Any]:
     return Column(name, Boolean, nullable=False, server_default=false())
+
+
+def _part(name: str, *columns: str, where: str) -> Index:
+    """An index of few rows among many; SQLite takes it for a question that has the very same words."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where), info=_FOUND)
 
 
 import_batches = Table(
@@ -141,6 +150,9 @@ tax_lots = Table(
     Index("ix_tax_lots_account", "account_id", "is_closed", "ticker"),
     Index("ix_tax_lots_close_date", "close_date", sqlite_where=text("is_closed"), postgresql_where=text("is_closed")),
     Index("ix_tax_lots_chained", "is_chained", sqlite_where=text("is_chained"), postgresql_where=text("is_chained")),
+    _part("ix_tax_lots_open", "underlying", "ticker", "account_id", where="NOT is_closed"),
+    _part("ix_tax_lots_unusual", "lot_id", "sync_status", where="sync_status <> 'synced'"),
+    _part("ix_tax_lots_edited", "underlying", where="is_user_modified"),
     info=_INFO,
 )
 
@@ -157,6 +169,7 @@ tax_wash_matches = Table(
     Column("match", Text, nullable=False),
     Index("ix_tax_wash_matches_underlying", "underlying"),
     Index("ix_tax_wash_matches_loss_date", "loss_date"),
+    Index("ix_tax_wash_matches_chain", "chain_id", info=_FOUND),
     info=_INFO,
 )
 

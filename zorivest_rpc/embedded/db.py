@@ -8,7 +8,9 @@ Rule 3: a job is a plain function of a connection. It runs on a worker thread an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,11 +21,12 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from .errors import Busy, Corrupt, Forbidden
-from .migrate import migrate
+from .backups import Facts
+from .errors import Busy, Corrupt, Forbidden, Refusal, Unavailable
+from .migrate import CURRENT, migrate, version_of
 from .paths import private_opener
 
-__all__ = ["Database", "cipher_driver"]
+__all__ = ["Database", "cipher_driver", "examine"]
 
 T = TypeVar("T")
 
@@ -43,7 +46,13 @@ def cipher_driver() -> ModuleType | None:
 class Database:
     """Opens the file with its key (None means plain SQLite), migrates it, and runs jobs on it."""
 
-    def __init__(self, path: Path, key: bytes | None, driver: ModuleType | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key: bytes | None,
+        driver: ModuleType | None = None,
+        before_migration: Callable[[Database], None] | None = None,
+    ) -> None:
         self.path = path
         self.encrypted = key is not None
         self.commits = 0  # grows with every transaction that changed something
@@ -70,11 +79,19 @@ class Database:
             return conn
 
         self._key = key.hex() if key is not None else None
+        self._connect = connect
+        self._module = module
+        self._copying: set[Any] = set()
+        self._copies = threading.Lock()
         self._write_engine = _engine(module, connect, 1, "BEGIN IMMEDIATE")
         self._read_engine = _engine(module, connect, READERS, "BEGIN")
         self._writer = ThreadPoolExecutor(1, "zorivest-writer")
         self._readers = ThreadPoolExecutor(READERS, "zorivest-reader")
         try:
+            with self._write_engine.begin() as conn:
+                earlier = 0 < version_of(conn) < CURRENT
+            if earlier and before_migration is not None:
+                before_migration(self)
             with self._write_engine.begin() as conn:
                 migrate(conn)
         except DBAPIError as exc:
@@ -97,6 +114,33 @@ class Database:
     def reopening(self) -> tuple[Path, str | None]:
         """What another process of ours needs to open the same file: its path and its key, in hexadecimal."""
         return self.path.absolute(), self._key
+
+    def copy_to(self, path: Path) -> Facts:
+        """Write a consistent, equally encrypted copy into an empty file, and look whether it is sound (slow).
+
+        It is taken from a snapshot on a connection of its own: neither writers nor readers wait for it."""
+        conn = self._connect()
+        with self._copies:
+            if self._closed:
+                conn.close()
+                raise Forbidden("database_locked", "The database was locked meanwhile; unlock it.")
+            self._copying.add(conn)
+        try:
+            conn.execute("VACUUM INTO ?", (str(path),))
+        except self._module.Error as exc:
+            raise _copy_refusal(str(exc)) from None
+        finally:
+            with self._copies:
+                self._copying.discard(conn)
+            conn.close()
+        return examine(path, bytes.fromhex(self._key) if self._key is not None else None, self._module)
+
+    def stop_copying(self) -> None:
+        """Running copies fail at once."""
+        with self._copies:
+            for conn in self._copying:
+                with contextlib.suppress(self._module.Error):
+                    conn.interrupt()
 
     async def close(self) -> None:
         """Let running jobs end, move the write-ahead log into the file, and close every connection."""
@@ -125,6 +169,7 @@ class Database:
         return result
 
     def _close_sync(self) -> None:
+        self.stop_copying()
         self._readers.shutdown(wait=True)
         self._writer.shutdown(wait=True)
         try:
@@ -140,6 +185,45 @@ class Database:
         self._writer.shutdown(wait=False)
         self._read_engine.dispose()
         self._write_engine.dispose()
+
+
+def examine(path: Path, key: bytes | None, driver: Any) -> Facts:
+    """What a database file at rest holds, after every page of it was found sound (slow); nothing is changed."""
+    module: Any = driver if key is not None else sqlite3
+    try:
+        conn = module.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    except module.Error as exc:
+        raise Corrupt("backup_corrupt", f"{path} cannot be read: {exc}") from None
+    try:
+        if key is not None:
+            conn.execute(f"PRAGMA key = \"x'{key.hex()}'\"")
+        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        found = [row[0] for row in conn.execute("PRAGMA cipher_integrity_check")] if key is not None else []
+        found += [row[0] for row in conn.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        if found:
+            raise Corrupt("backup_corrupt", f"{path} is damaged: {found[0]}")
+        version = conn.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
+        return Facts(version or 0, _last_change(conn), key is not None)
+    except module.Error as exc:
+        raise Corrupt("backup_corrupt", f"{path} cannot be read with this key: {exc}") from None
+    finally:
+        conn.close()
+
+
+def _last_change(conn: Any) -> int:
+    row = conn.execute(
+        "SELECT id FROM audit_log WHERE action NOT LIKE 'auth.%' AND action NOT LIKE 'backup.%' "
+        "ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def _copy_refusal(problem: str) -> Refusal:
+    if "interrupt" in problem:
+        return Forbidden("database_locked", "The database was locked meanwhile; unlock it.")
+    if "full" in problem or "I/O" in problem or "unable to open" in problem:
+        return Unavailable("disk_unwritable", f"The backup cannot be written: {problem}.")
+    return Corrupt("database_error", f"The database cannot be copied: {problem}.")
 
 
 def _engine(module: Any, connect: Callable[[], Any], size: int, begin: str) -> Engine:

@@ -1,4 +1,5 @@
-"""The demo data: loaded and removed as a whole, in one transaction, without touching what is the user's own.
+"""The demo data: loaded and removed as a whole, in one transaction, without touching what is the user's own. The one
+policy that has been approved is then run once, so that its history is a real one.
 
 `python -m zorivest_rpc.embedded.demo load` and `remove` do the same from a terminal, through the running backend of
 the data directory or one that they start."""
@@ -6,6 +7,7 @@ the data directory or one that they start."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import io
 import json
@@ -20,16 +22,36 @@ from urllib.parse import urlsplit
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import IntegrityError
 
-from . import accounts, bars, costs, demo_data, expiry, images, journal, mistake_log, plans, trades
+from . import (
+    accounts,
+    audit,
+    bars,
+    corporate_actions,
+    costs,
+    demo_books,
+    demo_data,
+    expiry,
+    images,
+    journal,
+    mistake_log,
+    plans,
+    tax_profiles,
+    tax_store,
+    trades,
+)
 from .analytics.excursion import Bar
 from .backend import Embedded
+from .book_tables import tax_pending, tax_stale, tax_state
 from .demo_data import SOURCE, SYNTHETIC, Story
+from .errors import Refusal
 from .pictures import Picture, prepare
+from .scheduling.tables import policies
 from .tables import accounts as account_table
 from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
+from .tables import corporate_actions as action_table
 from .tables import trades as trade_table
 
-__all__ = ["chart", "load", "load_into", "loaded", "main", "remove"]
+__all__ = ["chart", "load", "load_into", "loaded", "main", "remove", "remove_from"]
 
 _ACTOR = "demo"
 _REPORTS = (
@@ -63,7 +85,15 @@ def load(conn: Connection, story: Story, picture: Picture, now: datetime) -> dic
         trades.insert(conn, draft, actor=_ACTOR, auto_create=False)
     expiry.settle(conn, now)
     _write_about(conn, story, picture)
-    return {"status": "loaded", "trades": loaded(conn), "bars": stored, "accounts": len(demo_data.ACCOUNTS)}
+    counts = {
+        "trades": loaded(conn),
+        "bars": stored,
+        "accounts": len(demo_data.ACCOUNTS),
+        "bank_lines": demo_books.load_bank(conn, story.days, now, _ACTOR),
+        "policies": len(demo_books.load_policies(conn, now)),
+    }
+    audit.record(conn, _ACTOR, "demo.load", "demo", None, **counts)
+    return {"status": "loaded", **counts}
 
 
 def _bars(conn: Connection, symbol: str, synthetic: tuple[Bar, ...]) -> int:
@@ -107,6 +137,7 @@ def _write_about(conn: Connection, story: Story, picture: Picture) -> None:
         actor=_ACTOR,
         source=SOURCE,
     )
+    journal.link(conn, story.exec_id(demo_data.REVENGE), "DEMO-WEEK", _ACTOR)
     months = sorted({f"{day:%Y-%m}" for day in story.days})[-6:]
     for month in months:
         costs.add_periodic(
@@ -163,10 +194,14 @@ def remove(conn: Connection) -> dict[str, Any]:
         .order_by(trade_table.c.time.desc(), trade_table.c.exec_id.desc())
     ).scalars()
     removed = 0
+    actions = conn.execute(select(action_table.c.id).where(action_table.c.source == SOURCE)).scalars()
+    for number in list(actions):
+        corporate_actions.delete(conn, number, _ACTOR)
     conn.execute(trade_plans.delete().where(trade_plans.c.source == SOURCE))
     for exec_id in list(ids):
         trades.delete(conn, exec_id, _ACTOR)
         removed += 1
+    demo_books.remove_books(conn)
     conn.execute(journal_entries.delete().where(journal_entries.c.source == SOURCE))
     conn.execute(periodic_fees.delete().where(periodic_fees.c.source == SOURCE))
     conn.execute(price_bars.delete().where(price_bars.c.source == SYNTHETIC))
@@ -183,7 +218,23 @@ def remove(conn: Connection) -> dict[str, Any]:
                 )
         except IntegrityError:
             kept.append(account_id)
+    if removed:
+        _settle_taxes(conn)
+        audit.record(conn, _ACTOR, "demo.remove", "demo", None, trades=removed)
     return {"status": "removed" if removed else "nothing_to_remove", "trades": removed, "accounts_kept": kept}
+
+
+def _settle_taxes(conn: Connection) -> None:
+    """Tax lots are made of trades when somebody asks; those of the demo's go now, and so does the note to make them."""
+    now = datetime.now(UTC)
+    if conn.execute(select(tax_state.c.id)).first() is not None:
+        tax_store.sync(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)), now)
+    if tax_store.is_empty(conn):
+        for table in (tax_state, tax_stale, tax_pending):
+            conn.execute(table.delete())
+    else:
+        traded = select(trade_table.c.underlying)
+        conn.execute(tax_stale.delete().where(tax_stale.c.underlying.not_in(traded)))
 
 
 async def load_into(backend: Embedded) -> dict[str, Any]:
@@ -191,7 +242,21 @@ async def load_into(backend: Embedded) -> dict[str, Any]:
     now = datetime.now(UTC)
     story = await backend.work("figures", lambda: demo_data.tell(now.date()))
     picture = await backend.work("pictures", lambda: chart(story))
-    return await backend.database().write(lambda conn: load(conn, story, picture, now))
+    answer = await backend.database().write(lambda conn: load(conn, story, picture, now))
+    if answer["status"] == "loaded" and answer["policies"]:
+        with contextlib.suppress(Refusal):  # too many runs this hour: then its history is empty, and says so
+            run = await backend.scheduling.run(demo_books.APPROVED, dry_run=False, trigger_type="manual", actor=_ACTOR)
+            answer["run"] = run["status"]
+    return answer
+
+
+async def remove_from(backend: Embedded) -> dict[str, Any]:
+    """Take every demo row out of an open backend; a demo policy that runs at the moment is ended first."""
+    db = backend.database()
+    there = select(policies.c.id).where(policies.c.id.in_(demo_books.POLICY_IDS))
+    for policy_id in await db.read(lambda conn: list(conn.execute(there).scalars())):
+        await backend.scheduling.delete(policy_id, _ACTOR)
+    return await db.write(remove)
 
 
 def chart(story: Story) -> Picture:

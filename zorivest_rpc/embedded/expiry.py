@@ -12,7 +12,7 @@ from datetime import UTC, datetime, time, timedelta
 from sqlalchemy import ColumnElement, Connection, select
 
 from . import bars, trades
-from .analytics.adjustments import settle_expired
+from .analytics.expiration import settle_expired
 from .db import Database
 from .round_trip_store import episode_of
 from .symbols import parse_instrument

@@ -1,19 +1,21 @@
-"""What many routes read in the same way: identifiers, pages, periods, and the numbers of rows."""
+"""What many routes read in the same way: identifiers, instruments, pages, and the numbers of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import NotFound
 from .fields import MISSING, Fields
-from .period import Period, parse_period
+from .symbols import Instrument, parse_instrument
 
-__all__ = ["Page", "aliased", "identifier", "page", "period", "row_number"]
+__all__ = ["Page", "aliased", "identifier", "instrument", "page", "row_number"]
 
 D = TypeVar("D")
 
 _LARGEST_ROW = 2**63 - 1
+_NOTHING = Instrument("", "EQUITY", "", Decimal(1))
 
 
 class Page(NamedTuple):
@@ -45,9 +47,19 @@ def identifier(fields: Fields, name: str, default: D = MISSING, most: int = 128)
     return trimmed
 
 
-def period(query: Mapping[str, str], default: str) -> Period:
-    """The query's period; 422 outside the grammar."""
-    return parse_period(query.get("period") or default)
+def instrument(fields: Fields, name: str) -> Instrument:
+    """What a field's free text trades in."""
+    text = fields.text(name, least=1, most=128)
+    if not text.strip():
+        return _NOTHING
+    try:
+        found = parse_instrument(text)
+    except ValueError as exc:
+        fields.wrong(name, str(exc))
+        return _NOTHING
+    if len(found.symbol) > 64 or len(found.underlying) > 32:
+        fields.wrong(name, "is too long for a symbol; at most 32 characters and the terms of an option")
+    return found
 
 
 def row_number(kind: str, text: str) -> int:

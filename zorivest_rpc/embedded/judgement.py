@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from statistics import median
 from typing import Any, cast
@@ -14,9 +15,9 @@ from sqlalchemy import Connection, func, select
 from . import bars, round_trip_store, trades
 from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
+from .analytics.positions import Episode
 from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
-from .analytics.round_trips import Episode
 from .db import Database
 from .errors import NotFound, Unavailable
 from .inputs import Page
@@ -122,13 +123,13 @@ def _scored(conn: Connection, row: Mapping[Any, Any]) -> ExecutionQuality:
     return msgspec.structs.replace(mark, trade_exec_id=row["exec_id"])
 
 
-def facts_of_trade(conn: Connection, exec_id: str) -> ReviewFacts:
+def facts_of_trade(conn: Connection, exec_id: str, zone: tzinfo = UTC) -> ReviewFacts:
     """What is known of the round trip that an execution belongs to."""
     trades.require(conn, exec_id)
-    return _facts(conn, _trip(conn, exec_id), exec_id)
+    return _facts(conn, _trip(conn, exec_id), exec_id, zone)
 
 
-def facts_of_week(conn: Connection, exec_id: str) -> list[ReviewFacts]:
+def facts_of_week(conn: Connection, exec_id: str, zone: tzinfo = UTC) -> list[ReviewFacts]:
     """The same for every round trip of the account that was last traded in the week up to an execution."""
     trade = trades.require(conn, exec_id)
     start, end = week_before(trade["time"])
@@ -142,7 +143,7 @@ def facts_of_week(conn: Connection, exec_id: str) -> list[ReviewFacts]:
         .mappings()
         .all()
     )
-    return [_facts(conn, row, row["opened_by"]) for row in rows]
+    return [_facts(conn, row, row["opened_by"], zone) for row in rows]
 
 
 def _trip(conn: Connection, exec_id: str) -> Mapping[Any, Any]:
@@ -152,7 +153,7 @@ def _trip(conn: Connection, exec_id: str) -> Mapping[Any, Any]:
     return row
 
 
-def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str) -> ReviewFacts:
+def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str, zone: tzinfo) -> ReviewFacts:
     legs = select(_legs.exec_id).where(_legs.round_trip_id == trip["id"])
     plan = _first(conn, select(trade_plans).where(trade_plans.c.linked_trade_id.in_(legs)).order_by(trade_plans.c.id))
     report = _first(conn, select(trade_reports).where(trade_reports.c.trade_id.in_(legs)).order_by(trade_reports.c.id))
@@ -189,8 +190,8 @@ def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str) -> ReviewFac
         followed_plan=None if report is None else report.followed_plan,
         emotional_state=None if report is None else report.emotional_state,
         previous_results=tuple(row.realized_pnl for row in past),
-        same_day_trades=_opened_on(conn, trip),
-        usual_day_trades=_usual_day(conn, trip),
+        same_day_trades=_opened_on(conn, trip, zone),
+        usual_day_trades=_usual_day(conn, trip, zone),
     )
 
 
@@ -230,8 +231,12 @@ def _balance(conn: Connection, account_id: str, moment: datetime) -> Decimal | N
     ).scalar()
 
 
-def _opened_on(conn: Connection, trip: Mapping[Any, Any]) -> int:
-    midnight = datetime.combine(trip["opened_at"].date(), time(), UTC)
+def _midnight(moment: datetime, zone: tzinfo) -> datetime:
+    return datetime.combine(moment.astimezone(zone).date(), time(), zone)
+
+
+def _opened_on(conn: Connection, trip: Mapping[Any, Any], zone: tzinfo) -> int:
+    midnight = _midnight(trip["opened_at"], zone)
     return conn.execute(
         select(func.count())
         .select_from(round_trips)
@@ -243,16 +248,14 @@ def _opened_on(conn: Connection, trip: Mapping[Any, Any]) -> int:
     ).scalar_one()
 
 
-def _usual_day(conn: Connection, trip: Mapping[Any, Any]) -> Decimal | None:
+def _usual_day(conn: Connection, trip: Mapping[Any, Any], zone: tzinfo) -> Decimal | None:
     """The median number of round trips opened on earlier days that had any, over the latest of them."""
-    midnight = datetime.combine(trip["opened_at"].date(), time(), UTC)
+    midnight = _midnight(trip["opened_at"], zone)
     rows = conn.execute(
         select(_trips.opened_at)
         .where(_trips.account_id == trip["account_id"], _trips.opened_at < midnight)
         .order_by(_trips.opened_at.desc())
         .limit(_PAST * 4)
     ).scalars()
-    days: dict[Any, int] = {}
-    for opened in rows:
-        days[opened.date()] = days.get(opened.date(), 0) + 1
+    days = Counter(opened.astimezone(zone).date() for opened in rows)
     return Decimal(median(days.values())) if days else None

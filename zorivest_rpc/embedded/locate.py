@@ -70,11 +70,17 @@ def find_or_start(
     data_dir: Path,
     *,
     port: int | None = None,
-    idle_exit: float = IDLE_EXIT_SECONDS,
+    idle_exit: float | None = None,
     timeout: float = START_TIMEOUT,
     environ: Mapping[str, str] | None = None,
 ) -> Located:
-    """Find the backend or start it detached from this process; blocks, so call it on a thread."""
+    """Find the backend or start it detached from this process; blocks, so call it on a thread.
+
+    One that is started ends after `idle_exit` seconds without use (0: never); None takes it from `ZORIVEST_IDLE_EXIT`,
+    else 15 minutes."""
+    environ = os.environ if environ is None else environ
+    if idle_exit is None:
+        idle_exit = _idle_exit(environ)
     try:
         directory = DataDir(data_dir.absolute()).create()
     except OSError as exc:
@@ -94,14 +100,14 @@ def find_or_start(
 
 
 def _start(
-    directory: DataDir, port: int | None, idle_exit: float, deadline: float, environ: Mapping[str, str] | None
+    directory: DataDir, port: int | None, idle_exit: float, deadline: float, environ: Mapping[str, str]
 ) -> Located:
     """Start a process and wait until a backend answers; the caller holds `start.lock`."""
     command = [sys.executable, "-P", "-m", "zorivest_rpc.cli.backend", "--detached"]
     command += ["--data-dir", str(directory.root), "--idle-exit", str(idle_exit)]
     if port is not None:
         command += ["--port", str(port)]
-    env = dict(os.environ if environ is None else environ)
+    env = dict(environ)
     # This very package, wherever it is imported from; `-P` keeps the editor's current directory out of the path.
     package_root = str(Path(__file__).resolve().parents[2])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, env.get("PYTHONPATH")]))
@@ -117,6 +123,19 @@ def _start(
             reason = said[-1] if said else f"exit code {code}"
             raise BackendStartError(f"The embedded backend did not start: {reason} (see {_startup_log(directory)}).")
         _pause(deadline, directory)
+
+
+def _idle_exit(environ: Mapping[str, str]) -> float:
+    text = environ.get("ZORIVEST_IDLE_EXIT")
+    if not text:
+        return IDLE_EXIT_SECONDS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise BackendStartError(f"ZORIVEST_IDLE_EXIT: {text!r} is not a number of seconds.")
+    return seconds
 
 
 def _spawn(directory: DataDir, command: list[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:

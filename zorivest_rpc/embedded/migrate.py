@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Index, MetaData, Table, inspect, select
+from sqlalchemy import Column, Connection, Index, Table, inspect, select
+from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn, CreateTable
 
 from . import book_tables
@@ -17,7 +19,7 @@ from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import accounts, mcp_guard, metadata, schema_migrations
+from .tables import CORPORATE_ACTIONS, accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -68,6 +70,8 @@ VERSIONS: tuple[Version, ...] = (
     Version(market_tables.SINCE, "market", None),
     Version(scheduling_tables.SINCE, "scheduling", None),
     Version(8, "lots in order", book_tables.order_trades),
+    Version(CORPORATE_ACTIONS, "corporate actions", None),
+    Version(book_tables.FOUND, "lots found", None),
 )
 
 CURRENT = VERSIONS[-1].number
@@ -103,10 +107,10 @@ def _declare(conn: Connection, number: int) -> None:
     """Create the tables of a version as they were then, and add its columns and indexes to older tables."""
     for table in metadata.sorted_tables:
         if table.info["since"] == number:
-            new = _as_of(table, number)
-            conn.execute(CreateTable(new))
-            for index in _in_order(new.indexes):
-                index.create(conn)
+            conn.exec_driver_sql(_as_of(table, number, conn.dialect))
+            for index in _in_order(table.indexes):
+                if _since(index, table) == number:
+                    index.create(conn)
         elif table.info["since"] < number:
             for column in table.columns:
                 if _since(column, table) == number:
@@ -127,18 +131,20 @@ def _since(part: Column[Any] | Index, table: Table) -> int:
     return int(part.info.get("since") or table.info["since"])
 
 
-def _as_of(table: Table, number: int) -> Table:
-    """The table without the columns and indexes that later versions bring."""
-    later = [column.name for column in table.columns if _since(column, table) > number]
-    indexes = [index for index in table.indexes if _since(index, table) > number]
-    if not later and not indexes:
-        return table
-    then = MetaData(naming_convention=metadata.naming_convention)
-    for every in metadata.sorted_tables:  # all of them, so that foreign keys find the type of what they refer to
-        every.to_metadata(then)
-    copy = then.tables[table.name]
-    for name in later:
-        copy.columns[name].system = True  # left out of CREATE TABLE
-    for index in [index for index in copy.indexes if index.name in {late.name for late in indexes}]:
-        copy.indexes.discard(index)
-    return copy
+_DECLARING = Lock()
+
+
+def _as_of(table: Table, number: int, dialect: Dialect) -> str:
+    """The table as a version made it, without the columns that later ones bring.
+
+    Written from the table itself: a copy would have its constraints in another order each time, and a published
+    version never changes. Several stores may be opened at once, hence the lock."""
+    later = [column for column in table.columns if _since(column, table) > number]
+    with _DECLARING:
+        for column in later:
+            column.system = True  # left out of CREATE TABLE
+        try:
+            return str(CreateTable(table).compile(dialect=dialect))
+        finally:
+            for column in later:
+                column.system = False

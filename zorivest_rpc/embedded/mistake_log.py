@@ -63,7 +63,11 @@ def listed(conn: Connection, exec_id: str | None, page: Page) -> dict[str, Any]:
 def sums(conn: Connection, scope: Scope) -> list[MistakeSums]:
     """The mistakes on executions of the scope, per category and month of the execution."""
     rows = conn.execute(_entries.where(*scope.executed())).mappings()
-    return sums_of(Mistake(row["category"], row["time"].date(), row["estimated_cost"], _result(row)) for row in rows)
+    zone = scope.period.zone
+    return sums_of(
+        Mistake(row["category"], row["time"].astimezone(zone).date(), row["estimated_cost"], _result(row))
+        for row in rows
+    )
 
 
 def _result(row: Mapping[Any, Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DataDir", "default_data_dir", "private_opener", "write_private"]
+__all__ = ["DataDir", "default_data_dir", "private_opener", "sync_directory", "write_private"]
 
 
 def default_data_dir(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
@@ -81,9 +81,13 @@ class DataDir:
     def imports(self) -> Path:
         return self.root / "imports"
 
+    @property
+    def children(self) -> tuple[Path, ...]:
+        return (self.logs, self.backups, self.reports, self.imports)
+
     def create(self) -> DataDir:
         """Make the directory and its children; what exists is narrowed to its owner."""
-        for path in (self.root, self.logs, self.backups, self.reports, self.imports):
+        for path in (self.root, *self.children):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
         return self
@@ -106,9 +110,14 @@ def write_private(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    sync_directory(path.parent)  # the rename itself has to survive a crash
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable, where the system can."""
     if os.name == "posix":
-        directory = os.open(path.parent, os.O_RDONLY)
+        directory = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(directory)  # the rename itself has to survive a crash
+            os.fsync(directory)
         finally:
             os.close(directory)

@@ -1,4 +1,4 @@
-"""The period grammar: `all`, `ytd`, `30d`, `2025-Q3`, `2025-01-01..2025-03-31` and their like, as days in UTC.
+"""The period grammar: `all`, `ytd`, `30d`, `2025-Q3`, `2025-01-01..2025-03-31` and their like, as days of a time zone.
 
 Periods that end "now" end with the current day, and `<n>d|w|m|y` are the last n units with today included. Weeks begin
 on Monday. A period is half open: `start <= moment < end`, either side may be missing."""
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import calendar
 import re
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
 from .errors import Invalid
 
-__all__ = ["GRAMMAR", "Period", "parse_period"]
+__all__ = ["EVER", "GRAMMAR", "Period", "parse_period"]
 
 GRAMMAR = "all, ytd, qtd, mtd, wtd, today, <n>d|w|m|y, YYYY, YYYY-MM, YYYY-Q1..Q4 or YYYY-MM-DD..YYYY-MM-DD"
 
@@ -24,37 +24,43 @@ _RANGE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.\.([0-9]{4}-[0-9]{2}-[0-9]{2
 
 
 class Period(NamedTuple):
-    """`start` is included, `end` is not; None is unbounded."""
+    """`start` is included, `end` is not; None is unbounded. Days begin and end in `zone`."""
 
     text: str
     start: datetime | None
     end: datetime | None
+    zone: tzinfo = UTC
 
     @property
     def days(self) -> int | None:
-        """How many days it spans, or None if a side is open."""
+        """How many days it spans, by the calendar, or None if a side is open."""
         return None if self.start is None or self.end is None else (self.end - self.start).days
 
     def contains(self, moment: datetime) -> bool:
         return (self.start is None or self.start <= moment) and (self.end is None or moment < self.end)
 
 
-def parse_period(text: str, now: datetime | None = None, field: str = "period") -> Period:
-    """Read a period relative to `now`; anything outside the grammar is a 422 that names it."""
+EVER = Period("all", None, None)
+
+
+def parse_period(text: str, now: datetime | None = None, field: str = "period", zone: tzinfo = UTC) -> Period:
+    """Read a period relative to `now` in the days of `zone`; anything outside the grammar is a 422 that names it."""
     word = text.strip().lower()
-    if word == "all":
-        return Period(word, None, None)
+    if word == EVER.text:
+        return EVER._replace(zone=zone)
     try:
-        first, last = _days(word, (now or datetime.now(UTC)).astimezone(UTC).date())
+        first, last = _days(word, (now or datetime.now(UTC)).astimezone(zone).date())
         if first > last:
             raise ValueError("it ends before it begins")
-        return Period(word, _midnight(first), _midnight(last + timedelta(days=1)))
+        return Period(word, _midnight(first, zone), _midnight(last + timedelta(days=1), zone), zone)
     except (ValueError, OverflowError) as exc:
         raise Invalid({field: [f'"{text}" is not a period ({exc}); use {GRAMMAR}']}) from None
 
 
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+def _midnight(day: date, zone: tzinfo) -> datetime:
+    midnight = datetime.combine(day, time(), zone)
+    midnight.astimezone(UTC)  # overflows here, not in the database, where the first year begins before the first year
+    return midnight
 
 
 def _days(word: str, today: date) -> tuple[date, date]:

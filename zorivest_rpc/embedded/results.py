@@ -41,6 +41,7 @@ __all__ = [
     "moments",
     "of_strategy",
     "planned_risk",
+    "plans",
     "quote_is_usable",
     "results",
     "risk_moments",
@@ -160,7 +161,7 @@ def gross_pnl(conn: Connection, scope: Scope) -> Decimal:
     return joined(row[0], row[1]) + joined(row[2], row[3])
 
 
-def _plans() -> Select[Any]:
+def plans() -> Select[Any]:
     """Round trips with the plan that is linked to one of their executions."""
     return (
         select(
@@ -188,7 +189,7 @@ def planned_risk(entry: Decimal, stop: Decimal, quantity: Decimal, multiplier: D
 def _planned(conn: Connection, scope: Scope) -> dict[str, tuple[Decimal, Decimal]]:
     """Of round trips with a planned risk: the result and that risk."""
     found: dict[str, tuple[Decimal, Decimal]] = {}
-    for row in conn.execute(_plans().where(*scope.closed())):
+    for row in conn.execute(plans().where(*scope.closed())):
         risk = planned_risk(row.entry_price, row.stop_loss, row.total_quantity, row.multiplier)
         if risk is not None:
             found.setdefault(row.id, (row.realized_pnl, risk))

@@ -2,7 +2,8 @@
 
 Every function here runs inside the transaction that changes the trades, so nobody ever sees one without the other. An
 execution later than everything in its position continues the open episode and reads only the lots it closes; one that
-lands in the past, or is changed or removed, drops the episodes from there on and matches them again.
+lands in the past, or is changed or removed, drops the episodes from there on and matches them again. So does one that
+happened before a known share split, and a split itself.
 
 Rows are ordered by (time, exec_id) in SQL as `Execution.key` orders them in Python; both compare code points."""
 
@@ -16,12 +17,9 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
 from .analytics.money import ZERO
+from .analytics.positions import Episode, Execution, Fill, Lot, Split
 from .analytics.round_trips import (
     Change,
-    Episode,
-    Execution,
-    Fill,
-    Lot,
     Matching,
     ResumePoint,
     RoundTrip,
@@ -32,9 +30,20 @@ from .analytics.round_trips import (
 )
 from .columns import money
 from .symbols import parse_contract
-from .tables import excursion_metrics, round_trip_legs, round_trips, trades
+from .tables import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
 
-__all__ = ["Execution", "added", "added_many", "changed", "episode_of", "execution_of", "removed", "shown", "trip_of"]
+__all__ = [
+    "Execution",
+    "added",
+    "added_many",
+    "changed",
+    "episode_of",
+    "execution_of",
+    "removed",
+    "shown",
+    "split",
+    "trip_of",
+]
 
 T = TypeVar("T")
 
@@ -55,6 +64,16 @@ _LATEST = (
         round_trips.c.opened_by.desc(),
     )
     .limit(1)
+)
+_actions = corporate_actions.c
+_SPLITS = (
+    select(_actions.effective_at, _actions.numerator, _actions.denominator)
+    .where(
+        _actions.symbol == bindparam("symbol"),
+        _actions.kind == literal_column("'split'"),
+        or_(_actions.account_id.is_(None), _actions.account_id == bindparam("account")),
+    )
+    .order_by(_actions.effective_at)
 )
 _ADVANCE = round_trips.update().where(round_trips.c.id == bindparam("trip"))
 _FORGET = excursion_metrics.delete().where(excursion_metrics.c.round_trip_id == bindparam("trip"))
@@ -109,14 +128,17 @@ def episode_of(row: Mapping[Any, Any]) -> Episode:
 
 def added(conn: Connection, execution: Execution) -> None:
     """One more trade was inserted."""
-    found = conn.execute(_LATEST, {"account": execution.account_id, "symbol": execution.symbol}).mappings().first()
-    latest = None if found is None else episode_of(found)
+    account, symbol = execution.account_id, execution.symbol
+    latest = _latest(conn, account, symbol)
     if latest is not None and latest.last_key >= execution.key:
         point = _point(conn, execution)
         assert point is not None  # the latest episode is not before it
-        _replay(conn, execution, point)
+        _replay(conn, account, symbol, point)
         return
     current = latest if latest is not None and latest.open_quantity else None
+    if _is_split_after(_splits(conn, account, symbol), execution):
+        _replay(conn, account, symbol, ResumePoint(execution.key) if current is None else _beginning(current))
+        return
     change = advance(current, _lots(conn, current), execution)
     _apply(conn, current, change, execution)
 
@@ -127,11 +149,12 @@ def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
     for execution in sorted(executions, key=lambda item: item.key):
         positions.setdefault((execution.account_id, execution.symbol), []).append(execution)
     for (account, symbol), new in positions.items():
-        latest = conn.execute(_LATEST, {"account": account, "symbol": symbol}).mappings().first()
-        if latest is not None and episode_of(latest).last_key >= new[0].key:
+        latest = _latest(conn, account, symbol)
+        splits = _splits(conn, account, symbol)
+        if latest is None:
+            _insert(conn, replay(new, splits=splits), {item.exec_id: item for item in new})
+        elif latest.last_key >= new[0].key or _is_split_after(splits, new[0]):
             added(conn, new[0])  # replays from there on, and with it all that came after
-        elif latest is None:
-            _insert(conn, replay(new), {item.exec_id: item for item in new})
         else:
             for execution in new:
                 added(conn, execution)
@@ -141,7 +164,7 @@ def removed(conn: Connection, execution: Execution) -> None:
     """A trade is about to be deleted; call before its row goes, so that no leg refers to nothing."""
     point = _point(conn, execution)
     if point is not None:
-        _replay(conn, execution, point, without=execution.exec_id)
+        _replay(conn, execution.account_id, execution.symbol, point, without=execution.exec_id)
 
 
 def changed(conn: Connection, before: Execution, after: Execution) -> None:
@@ -155,7 +178,24 @@ def changed(conn: Connection, before: Execution, after: Execution) -> None:
     earlier = min(before, after, key=lambda item: item.key)
     point = _point(conn, earlier)
     assert point is not None  # the execution itself is in one of them
-    _replay(conn, after, point)
+    _replay(conn, after.account_id, after.symbol, point)
+
+
+def split(conn: Connection, account_id: str | None, symbol: str, effective: datetime) -> list[str]:
+    """A split came or went; call after its row did. The accounts whose positions were open then and count anew."""
+    trips = round_trips.c
+    spanning = (
+        select(round_trips)
+        .where(trips.instrument == symbol, trips.opened_at < effective)
+        .where(or_(trips.status != "closed", trips.last_at >= effective))
+        .order_by(trips.account_id)
+    )
+    if account_id is not None:
+        spanning = spanning.where(trips.account_id == account_id)
+    touched = [episode_of(row) for row in conn.execute(spanning).mappings().all()]
+    for episode in touched:
+        _replay(conn, episode.account_id, symbol, _beginning(episode))
+    return [episode.account_id for episode in touched]
 
 
 def trip_of(conn: Connection, exec_id: str) -> Mapping[Any, Any] | None:
@@ -196,15 +236,31 @@ def _flags(row: Mapping[Any, Any], today: datetime) -> tuple[str, ...]:
     return ("expired_unresolved",) if over else ()
 
 
+def _latest(conn: Connection, account: str, symbol: str) -> Episode | None:
+    row = conn.execute(_LATEST, {"account": account, "symbol": symbol}).mappings().first()
+    return None if row is None else episode_of(row)
+
+
+def _splits(conn: Connection, account: str, symbol: str) -> list[Split]:
+    return [Split(*row) for row in conn.execute(_SPLITS, {"account": account, "symbol": symbol})]
+
+
+def _is_split_after(splits: Iterable[Split], execution: Execution) -> bool:
+    return any(execution.time < known.effective for known in splits)
+
+
+def _beginning(episode: Episode) -> ResumePoint:
+    return ResumePoint(episode.opened_key, episode.opened_skip)
+
+
 def _lots(conn: Connection, episode: Episode | None) -> Iterator[Lot]:
     """The open lots, oldest first, fetched as they are asked for."""
     if episode is None:
         return
     with conn.execute(_NEXT_LOTS, {"id": episode.id}) as found:
         for row in found.mappings():
-            yield Lot(
-                row["exec_id"], row["time"], row["open_quantity"], row["price"], row["multiplier"], row["open_fee"]
-            )
+            price = row["price"] if row["lot_price"] is None else row["lot_price"]
+            yield Lot(row["exec_id"], row["time"], row["open_quantity"], price, row["multiplier"], row["open_fee"])
 
 
 def _point(conn: Connection, execution: Execution) -> ResumePoint | None:
@@ -232,27 +288,28 @@ def _from(moment: ColumnElement[Any], name: ColumnElement[Any], key: tuple[datet
     return and_(moment >= key[0], or_(moment > key[0], name >= key[1]))
 
 
-def _replay(conn: Connection, position: Execution, point: ResumePoint, without: str | None = None) -> None:
+def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, without: str | None = None) -> None:
     trips = round_trips.c
     conn.execute(
         round_trips.delete().where(
-            trips.account_id == position.account_id,
-            trips.instrument == position.symbol,
+            trips.account_id == account,
+            trips.instrument == symbol,
             _from(trips.opened_at, trips.opened_by, point.key),
         )
     )
     rows = conn.execute(
         select(*(trades.c[name] for name in _EXECUTION))
         .where(
-            trades.c.account_id == position.account_id,
-            trades.c.symbol == position.symbol,
+            trades.c.account_id == account,
+            trades.c.symbol == symbol,
             _from(trades.c.time, trades.c.exec_id, point.key),
         )
         .order_by(trades.c.time, trades.c.exec_id)
     ).mappings()
     executions = [execution_of(row) for row in rows if row["exec_id"] != without]
     skips = bool(executions) and executions[0].key == point.key
-    _insert(conn, replay(executions, point.skip if skips else ZERO), {item.exec_id: item for item in executions})
+    matching = replay(executions, point.skip if skips else ZERO, _splits(conn, account, symbol))
+    _insert(conn, matching, {item.exec_id: item for item in executions})
 
 
 def _insert(conn: Connection, matching: Matching, executions: Mapping[str, Execution]) -> None:
@@ -313,6 +370,7 @@ def _leg(fill: Fill, multiplier: Decimal, lot: Lot | None) -> dict[str, Any]:
         "realized": money(fill.realized),
         "open_quantity": ZERO if lot is None else lot.quantity,
         "open_fee": ZERO if lot is None else lot.fee,
+        "lot_price": None if lot is None or lot.price == fill.price else lot.price,
     }
 
 

@@ -95,6 +95,7 @@ REGISTRY: dict[str, Spec] = {
     "backup.auto_change_threshold": Spec("int", "100", _between(1, 10_000)),
     "backup.compression_enabled": _ON,
     "backup.max_age_days": Spec("int", "90", _between(1, 3650)),
+    "backup.keep_count": Spec("int", "14", _between(1, 1000)),
     "ui.theme": _choice("dark", "light", "dark"),
     "ui.activePage": Spec("str", "/", _at_most(256)),
     "ui.sidebar.width": Spec("int", "280", _between(150, 600)),

@@ -3,7 +3,7 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it, 4 prices."""
+the journal, 3 what is derived from it, 4 prices, 9 corporate actions; the others are beside their areas."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ __all__ = [
     "app_defaults",
     "audit_log",
     "balance_snapshots",
+    "corporate_actions",
     "entity_links",
     "excursion_metrics",
     "images",
@@ -56,6 +57,9 @@ __all__ = [
     "watchlist_items",
     "watchlists",
 ]
+
+CORPORATE_ACTIONS = 9
+"""The schema version that brings corporate actions."""
 
 metadata = MetaData(
     naming_convention={
@@ -422,6 +426,7 @@ round_trip_legs = Table(
     _money("realized", nullable=False),  # what an exit earned, rounded for showing; the totals above are exact
     _quantity("open_quantity", nullable=False),  # of an entry: what no exit has matched yet,
     _money("open_fee", nullable=False),  # and the part of the fee that goes with it
+    Column("lot_price", Exact, info=_since(CORPORATE_ACTIONS)),  # what is open costs, where a split changed its price
     Index("ix_round_trip_legs_exec_id", "exec_id"),
     Index(
         "ix_round_trip_legs_open",
@@ -512,4 +517,28 @@ price_bars = Table(
     _quantity("vwap"),
     Column("source", String(64), nullable=False),
     info=_since(4),
+)
+
+# --- 9: what changes a position without a trade ----------------------------------------------------------------------
+
+corporate_actions = Table(
+    "corporate_actions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("account_id", ForeignKey("accounts.account_id")),  # of a split: none is every account
+    Column("symbol", String(64), nullable=False),
+    Column("underlying", String(32), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("effective_at", Moment, nullable=False),
+    _quantity("numerator"),  # of a split: so many new shares
+    _quantity("denominator"),  # for so many old ones
+    _quantity("quantity"),  # of an option: contracts
+    Column("closing_trade_id", ForeignKey("trades.exec_id")),  # the fill at zero that closes the contracts
+    Column("related_trade_id", ForeignKey("trades.exec_id")),  # the fill at the strike that moves the shares
+    Column("source", String(16), nullable=False, server_default="manual"),
+    _created(),
+    CheckConstraint("kind IN ('split', 'exercise', 'assignment', 'expiry')", name="kind"),
+    Index("ix_corporate_actions_symbol", "symbol", "effective_at"),
+    Index("ix_corporate_actions_underlying", "underlying", "effective_at"),
+    info=_since(CORPORATE_ACTIONS),
 )

@@ -18,6 +18,7 @@ from .market.shapes import Quote
 from .tables import price_bars, trades
 from .tax.dates import trade_date
 from .tax.model import Price
+from .tax_reading import OPEN
 
 __all__ = ["known_prices"]
 
@@ -32,7 +33,7 @@ class _Known(NamedTuple):
 
 def known_prices(conn: Connection, today: date, account_id: str | None = None) -> dict[str, Price]:
     """The latest known price of everything that is held; one of another day is stale."""
-    held = select(tax_lots.c.ticker, tax_lots.c.underlying).where(tax_lots.c.is_closed.is_(False)).distinct()
+    held = select(tax_lots.c.ticker, tax_lots.c.underlying).where(OPEN).distinct()
     if account_id is not None:
         held = held.where(tax_lots.c.account_id == account_id)
     now = datetime.now(UTC)

@@ -2,40 +2,39 @@
 
 Rule 1: lots are worked out per underlying over all accounts, because a wash sale looks across accounts and options.
 Rule 2: trades later than everything the lots have seen are added to them; a trade from the past, a changed or deleted
-one, or other rules (accounts, methods, elections) make the lots of that underlying anew.
+one, a corporate action, or other rules (accounts, methods, elections) make the lots of that underlying anew.
 Rule 3: a lot that a person changed is never overwritten silently; the setting `tax.conflict_resolution` decides."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
-from sqlalchemy import Connection, Select, and_, exists, or_, select
+from sqlalchemy import Connection, exists, or_, select
 
+from . import tax_events
 from .book_tables import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
 from .columns import money
 from .tables import accounts, trades
-from .tax.book import LotBook
+from .tax.book import Event, LotBook
 from .tax.dates import trade_date
 from .tax.lot import Lot
 from .tax.model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
 from .tax.sync import ConflictStrategy, StoredLot, SyncPlan, reconcile
 from .tax.wash import WINDOW, WashMatch
 from .tax_profiles import Profiles
+from .tax_reading import CLOSED, EDITED, OPEN, load, parts
 
-__all__ = ["Rules", "closed_lots", "is_due", "is_empty", "open_lots", "rules_of", "statuses", "sync", "wash_sales"]
+__all__ = ["Rules", "is_due", "is_empty", "rules_of", "sync"]
 
-_AT_ONCE = 500
+_ROWS = 2_000  # lots written at a time
+_IN_MEMORY = 4_000  # lots of one underlying that a book may hold before it gives away what nothing can change
 _lots = tax_lots.c
 _trades = trades.c
-_EXECUTION = (
-    "exec_id", "time", "account_id", "symbol", "action", "quantity", "price", "commission", "fees", "multiplier",
-    "asset_class", "order_id",
-)  # fmt: skip
 _ASSET_CLASSES = {kind.value: kind for kind in AssetClass}
 
 
@@ -132,12 +131,10 @@ def sync(
     if everything or _made_under(conn) != rules.digest:
         limited = everything and account_id is not None and _made_under(conn) == rules.digest
         stale |= _underlyings(conn, account_id if limited else None)
-    pending: dict[str, list[str]] = {}
-    for exec_id, group in conn.execute(select(tax_pending.c.exec_id, tax_pending.c.underlying)):
-        pending.setdefault(group, []).append(exec_id)
+    pending = set(conn.execute(select(tax_pending.c.underlying).distinct()).scalars())
     total = _Counts()
-    for group in sorted(stale | pending.keys()):
-        if group in stale or not _advance(conn, rules, group, pending[group], now, total):
+    for group in sorted(stale | pending):
+        if group in stale or not _advance(conn, rules, group, now, total):
             _rebuild(conn, rules, group, strategy, now, total)
     conn.execute(tax_pending.delete())
     conn.execute(tax_stale.delete())
@@ -158,6 +155,11 @@ class _Counts:
             self.numbers[name] += getattr(plan, name)
         self.details += [msgspec.structs.asdict(detail) for detail in plan.conflict_details]
 
+    def merge(self, other: _Counts) -> None:
+        for name, number in other.numbers.items():
+            self.numbers[name] += number
+        self.details += other.details
+
     def answer(self) -> dict[str, Any]:
         return {**self.numbers, "conflict_details": self.details}
 
@@ -173,43 +175,109 @@ def _underlyings(conn: Connection, account_id: str | None) -> set[str]:
     return {*conn.execute(traded).scalars(), *conn.execute(held).scalars()}
 
 
-def _advance(conn: Connection, rules: Rules, group: str, new: Sequence[str], now: datetime, total: _Counts) -> bool:
-    """Add new trades to the lots of an underlying; False where that needs its whole history."""
-    events = sorted(_events(conn, rules, group, new), key=lambda event: (event.time, event.exec_id))
-    if not events:
+class _Taken(Exception):
+    """A new lot would get the id of an older one that the book does not know."""
+
+
+class _Writing:
+    """Puts the lots of one underlying into the table as they become final, in portions, and counts what that changed.
+
+    `known` are the ids of the stored lots that a book went on from; None where it has the whole history."""
+
+    def __init__(
+        self,
+        conn: Connection,
+        group: str,
+        now: datetime,
+        strategy: ConflictStrategy = ConflictStrategy.FLAG,
+        known: frozenset[str] | None = None,
+    ) -> None:
+        self.counts = _Counts()
+        self._conn = conn
+        self._group = group
+        self._strategy = strategy
+        self._now = now
+        self._known = known
+
+    def follow(self, book: LotBook, events: Iterable[Event]) -> None:
+        """Lead a book through events; only what can still change stays in memory."""
+        changed: dict[str, None] = {}
+        most = _IN_MEMORY
+        for event in events:
+            changed.update(dict.fromkeys(lot.lot_id for lot in book.advance(event).lots))
+            if book.size > most:
+                final = book.release(trade_date(event.time) - WINDOW)
+                self._put([lot for lot in final if lot.lot_id in changed], book)
+                for lot in final:
+                    changed.pop(lot.lot_id, None)
+                most = max(_IN_MEMORY, 2 * book.size)
+        self._put([book.lot(lot_id) for lot_id in changed], book)
+
+    def _put(self, lots: Sequence[Lot], book: LotBook) -> None:
+        stored = self._stored(lot.lot_id for lot in lots)
+        if self._known is not None and any(entry.lot.lot_id not in self._known for entry in stored):
+            raise _Taken
+        plan = reconcile(stored, lots, self._strategy)
+        self.counts.add(plan)
+        _mark(self._conn, plan.conflicted, "conflict")
+        _drop(self._conn, {entry.lot.lot_id for entry in stored} & {lot.lot_id for lot in plan.write})
+        for at in range(0, len(plan.write), _ROWS):
+            rows = [_row(self._group, lot, self._now) for lot in plan.write[at : at + _ROWS]]
+            self._conn.execute(tax_lots.insert(), rows)
+        _add_matches(self._conn, self._group, book.matches)
+        book.matches.clear()
+
+    def _stored(self, names: Iterable[str]) -> list[StoredLot]:
+        query = select(_lots.lot, _lots.is_user_modified)
+        return [
+            StoredLot(msgspec.json.decode(row.lot, type=Lot), row.is_user_modified)
+            for part in parts(names)
+            for row in self._conn.execute(query.where(_lots.lot_id.in_(part)))
+        ]
+
+    def abandon(self, book: LotBook) -> None:
+        """What is stored and was not made any more: dropped, or kept with a mark where a person changed it."""
+        names = self._conn.execute(select(_lots.lot_id).where(_lots.underlying == self._group)).scalars()
+        left = self._stored([name for name in names if not book.has_made(name)])
+        plan = reconcile(left, (), self._strategy)
+        self.counts.add(plan)
+        edited = {entry.lot.lot_id for entry in left if entry.is_user_modified}
+        kept = set() if self._strategy is ConflictStrategy.AUTO_RESOLVE else edited
+        _drop(self._conn, [name for name in plan.orphaned_ids if name not in kept])
+        _mark(self._conn, kept, "orphaned")
+
+
+def _advance(conn: Connection, rules: Rules, group: str, now: datetime, total: _Counts) -> bool:
+    """Add the pending trades of an underlying to its lots; False where that needs its whole history."""
+    waiting = select(tax_pending.c.exec_id).where(tax_pending.c.underlying == group)
+    first = conn.execute(
+        select(_trades.time, _trades.exec_id)
+        .where(_trades.exec_id.in_(waiting))
+        .order_by(_trades.time, _trades.exec_id)
+        .limit(1)
+    ).first()
+    if first is None:
         return True
-    first = events[0]
-    earlier = tax_pending.select().where(tax_pending.c.exec_id == _trades.exec_id)
     overtaken = select(_trades.exec_id).where(
-        _trades.underlying == group,
-        _trades.time >= first.time,
-        or_(_trades.time > first.time, _trades.exec_id > first.exec_id),
-        ~exists(earlier),
+        _trades.underlying == group, tax_events.not_before((first.time, first.exec_id)), _trades.exec_id.not_in(waiting)
     )
-    edited = select(_lots.lot_id).where(_lots.underlying == group, _lots.is_user_modified.is_(True))
+    edited = select(_lots.lot_id).where(_lots.underlying == group, EDITED)
     if conn.execute(overtaken.limit(1)).first() or conn.execute(edited.limit(1)).first():
         return False
+    splits = tax_events.splits(conn, group)
+    if any(split.time >= first.time for split in splits):
+        return False
     since = trade_date(first.time) - WINDOW - timedelta(days=1)
-    known = {
-        lot.lot_id: lot
-        for lot in _load(
-            conn,
-            select(_lots.lot).where(
-                _lots.underlying == group,
-                or_(_lots.is_closed.is_(False), and_(_lots.is_closed.is_(True), _lots.close_date >= since)),
-            ),
-        )
-    }
+    known = load(conn, select(_lots.lot).where(_lots.underlying == group, OPEN))
+    known += load(conn, select(_lots.lot).where(_lots.underlying == group, CLOSED, _lots.close_date >= since))
     book = rules.book()
-    book.restore(known.values())
-    changed: dict[str, Lot] = {}
-    for event in events:
-        changed.update((lot.lot_id, lot) for lot in book.advance(event).lots)
-    if _taken(conn, changed.keys() - known.keys()):
-        return False  # an id that an older, closed lot has already
-    total.add(reconcile([StoredLot(known[name]) for name in changed if name in known], changed.values()))
-    _write(conn, group, changed.values(), now)
-    _add_matches(conn, group, book.matches)
+    book.restore(known, splits)
+    writing = _Writing(conn, group, now, known=frozenset(lot.lot_id for lot in known))
+    try:
+        writing.follow(book, tax_events.events(conn, rules.execution, group, (first.time, first.exec_id)))
+    except _Taken:
+        return False
+    total.merge(writing.counts)
     return True
 
 
@@ -217,59 +285,21 @@ def _rebuild(
     conn: Connection, rules: Rules, group: str, strategy: ConflictStrategy, now: datetime, total: _Counts
 ) -> None:
     book = rules.book()
-    for event in _events(conn, rules, group):
-        book.advance(event)
-    rows = conn.execute(select(_lots.lot, _lots.is_user_modified).where(_lots.underlying == group))
-    stored = [StoredLot(msgspec.json.decode(row.lot, type=Lot), row.is_user_modified) for row in rows]
-    plan = reconcile(stored, book.lots, strategy)
-    edited = {entry.lot.lot_id for entry in stored if entry.is_user_modified}
-    kept = set() if strategy is ConflictStrategy.AUTO_RESOLVE else edited
-    _drop(conn, [lot_id for lot_id in plan.orphaned_ids if lot_id not in kept])
-    _mark(conn, [lot_id for lot_id in plan.orphaned_ids if lot_id in kept], "orphaned")
-    _mark(conn, plan.conflicted, "conflict")
-    _write(conn, group, plan.write, now)
     conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying == group))
-    _add_matches(conn, group, book.matches)
-    total.add(plan)
-
-
-def _events(conn: Connection, rules: Rules, group: str, only: Sequence[str] | None = None) -> Iterable[Execution]:
-    query = select(*(_trades[name] for name in _EXECUTION)).where(_trades.underlying == group)
-    if only is None:
-        for row in conn.execute(query.order_by(_trades.time, _trades.exec_id)).mappings():
-            yield rules.execution(row)
-        return
-    for part in _parts(only):
-        for row in conn.execute(query.where(_trades.exec_id.in_(part))).mappings():
-            yield rules.execution(row)
-
-
-def _parts(names: Iterable[str]) -> Iterable[list[str]]:
-    known = list(names)
-    return (known[at : at + _AT_ONCE] for at in range(0, len(known), _AT_ONCE))
-
-
-def _taken(conn: Connection, names: Iterable[str]) -> bool:
-    return any(
-        conn.execute(select(_lots.lot_id).where(_lots.lot_id.in_(part)).limit(1)).first() for part in _parts(names)
-    )
+    writing = _Writing(conn, group, now, strategy)
+    writing.follow(book, tax_events.events(conn, rules.execution, group))
+    writing.abandon(book)
+    total.merge(writing.counts)
 
 
 def _drop(conn: Connection, names: Iterable[str]) -> None:
-    for part in _parts(names):
+    for part in parts(names):
         conn.execute(tax_lots.delete().where(_lots.lot_id.in_(part)))
 
 
 def _mark(conn: Connection, names: Iterable[str], status: str) -> None:
-    for part in _parts(names):
+    for part in parts(names):
         conn.execute(tax_lots.update().where(_lots.lot_id.in_(part)).values(sync_status=status))
-
-
-def _write(conn: Connection, group: str, lots: Iterable[Lot], now: datetime) -> None:
-    rows = [_row(group, lot, now) for lot in lots]
-    _drop(conn, [row["lot_id"] for row in rows])
-    if rows:
-        conn.execute(tax_lots.insert(), rows)
 
 
 def _row(group: str, lot: Lot, now: datetime) -> dict[str, Any]:
@@ -311,66 +341,3 @@ def _add_matches(conn: Connection, group: str, matches: Sequence[WashMatch]) -> 
                 for match in matches
             ],
         )
-
-
-def _load(conn: Connection, query: Select[Any]) -> list[Lot]:
-    return [msgspec.json.decode(text, type=Lot) for text in conn.execute(query).scalars()]
-
-
-def open_lots(
-    conn: Connection, *, account_id: str | None = None, ticker: str | None = None, related_to: str | None = None
-) -> list[Lot]:
-    """Open lots; `related_to` a symbol are those of its underlying, in all their forms."""
-    query = _filtered(select(_lots.lot).where(_lots.is_closed.is_(False)), account_id, ticker)
-    if related_to is not None:
-        query = query.where(_lots.underlying.in_(select(_lots.underlying).where(_lots.ticker == related_to)))
-    return _load(conn, query)
-
-
-def closed_lots(
-    conn: Connection,
-    *,
-    start: date | None = None,
-    end: date | None = None,
-    account_id: str | None = None,
-    ticker: str | None = None,
-) -> list[Lot]:
-    """Lots closed from one day to another."""
-    query = select(_lots.lot).where(_lots.is_closed.is_(True))
-    if start is not None:
-        query = query.where(_lots.close_date >= start)
-    if end is not None:
-        query = query.where(_lots.close_date <= end)
-    return _load(conn, _filtered(query, account_id, ticker))
-
-
-def statuses(conn: Connection) -> dict[str, str]:
-    """The lots that are not simply what the trades say."""
-    query = select(_lots.lot_id, _lots.sync_status).where(_lots.sync_status != "synced")
-    return {row.lot_id: row.sync_status for row in conn.execute(query)}
-
-
-def wash_sales(
-    conn: Connection, *, start: date | None = None, end: date | None = None, chained: bool = False
-) -> tuple[list[WashMatch], dict[str, Lot]]:
-    """Wash sales whose loss was taken in a time span and, to follow them, all their chains and every lot of those."""
-    table = tax_wash_matches.c
-    query = select(table.match)
-    if start is not None and end is not None:
-        inside = (table.loss_date >= start, table.loss_date <= end)
-        query = (
-            query.where(table.chain_id.in_(select(table.chain_id).where(*inside))) if chained else query.where(*inside)
-        )
-    matches = [msgspec.json.decode(text, type=WashMatch) for text in conn.execute(query.order_by(table.id)).scalars()]
-    if not chained or not matches:
-        return matches, {}
-    lots = _load(conn, select(_lots.lot).where(_lots.is_chained.is_(True)))
-    for part in _parts({match.loss_lot_id for match in matches}):
-        lots += _load(conn, select(_lots.lot).where(_lots.lot_id.in_(part)))
-    return matches, {lot.lot_id: lot for lot in lots}
-
-
-def _filtered(query: Select[Any], account_id: str | None, ticker: str | None) -> Select[Any]:
-    if account_id is not None:
-        query = query.where(_lots.account_id == account_id)
-    return query if ticker is None else query.where(_lots.ticker == ticker)

@@ -26,6 +26,7 @@ from .period import Period
 from .symbols import Instrument
 from .tables import (
     accounts,
+    corporate_actions,
     entity_links,
     images,
     journal_entries,
@@ -41,6 +42,7 @@ __all__ = [
     "SORTS",
     "Charge",
     "Draft",
+    "action_of",
     "change",
     "delete",
     "fingerprint",
@@ -49,6 +51,7 @@ __all__ = [
     "listed",
     "require",
     "shown",
+    "touch",
 ]
 
 LARGEST_VALUE = Decimal(10**12)
@@ -151,7 +154,7 @@ def insert(
         round_trip_store.added(conn, round_trip_store.execution_of(row))
     except StatementError as exc:
         raise _too_large(exc) from None
-    _touch(conn, draft.account_id)
+    touch(conn, draft.account_id)
     audit.record(conn, actor, "trade.create", "trade", draft.exec_id)
     return shown(conn, draft.exec_id), None if twin is None else twin["exec_id"]
 
@@ -170,7 +173,7 @@ def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, 
     except StatementError as exc:
         raise _too_large(exc) from None
     for account_id in {execution.account_id for execution in executions}:
-        _touch(conn, account_id)
+        touch(conn, account_id)
     return refused
 
 
@@ -245,6 +248,8 @@ def change(
     before = require(conn, exec_id)
     if not changes:
         return shown(conn, exec_id)
+    if _MATCHED & changes.keys():
+        _keep(conn, exec_id)
     after: dict[str, Any] = {**before, **changes}
     if what is not None:
         after |= {"symbol": what.symbol, "underlying": what.underlying, "asset_class": what.asset_class}
@@ -263,7 +268,7 @@ def change(
     except StatementError as exc:
         raise _too_large(exc) from None
     for account_id in {before["account_id"], after["account_id"]}:
-        _touch(conn, account_id)
+        touch(conn, account_id)
     audit.record(conn, actor, "trade.update", "trade", exec_id, fields=sorted(changes))
     return shown(conn, exec_id)
 
@@ -271,6 +276,7 @@ def change(
 def delete(conn: Connection, exec_id: str, actor: str) -> None:
     """A trade with everything that hangs on it: its report and the report's entry and images, then its own."""
     row = require(conn, exec_id)
+    _keep(conn, exec_id)
     report = conn.execute(select(trade_reports.c.id).where(trade_reports.c.trade_id == exec_id)).scalar_one_or_none()
     if report is not None:
         delete_report(conn, report)
@@ -279,8 +285,25 @@ def delete(conn: Connection, exec_id: str, actor: str) -> None:
     _unlink(conn, "trade", exec_id)
     round_trip_store.removed(conn, round_trip_store.execution_of(row))
     conn.execute(trades.delete().where(trades.c.exec_id == exec_id))
-    _touch(conn, row["account_id"])
+    touch(conn, row["account_id"])
     audit.record(conn, actor, "trade.delete", "trade", exec_id)
+
+
+def action_of(conn: Connection, exec_id: str) -> int | None:
+    """The corporate action that a trade is a part of."""
+    actions = corporate_actions.c
+    found: int | None = conn.execute(
+        select(actions.id).where(or_(actions.closing_trade_id == exec_id, actions.related_trade_id == exec_id)).limit(1)
+    ).scalar()
+    return found
+
+
+def _keep(conn: Connection, exec_id: str) -> None:
+    action = action_of(conn, exec_id)
+    if action is not None:
+        raise Conflict(
+            "trade_of_corporate_action", f'"{exec_id}" is a part of corporate action {action}; delete that first.'
+        )
 
 
 def delete_report(conn: Connection, report_id: int) -> None:
@@ -336,7 +359,7 @@ def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
 
 
-def _touch(conn: Connection, account_id: str) -> None:
+def touch(conn: Connection, account_id: str) -> None:
     """Tell whoever derives something from an account's trades that they changed."""
     conn.execute(_TOUCH, {"account": account_id})
 

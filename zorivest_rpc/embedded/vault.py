@@ -2,13 +2,16 @@
 
 Rule 1: nothing in the file opens the database without an API key, and no API key is in the file.
 Rule 2: a revoked key loses its wrapped copy of the database key for good; its tombstone keeps the answer 403, not 401.
-Rule 3: the file is replaced whole; one process writes it, the backend that holds the directory."""
+Rule 3: the file is replaced whole; one process writes it, the backend that holds the directory.
+Rule 4: a passphrase is a second way to the same database key, for a person instead of a program: as strong as what was
+typed, so its length has a floor, and the file says only that there is one."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import threading
+import unicodedata
 import uuid
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -28,10 +31,13 @@ from .crypto import (
     unwrap_dek,
     wrap_dek,
 )
-from .errors import Conflict, Corrupt, Forbidden, NotFound, Unauthorized
+from .errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, Unauthorized
 from .paths import DataDir, write_private
 
-__all__ = ["KeyEntry", "Role", "Vault"]
+__all__ = ["PASSPHRASE", "SHORTEST", "KeyEntry", "Passphrase", "Role", "Vault"]
+
+PASSPHRASE = "passphrase"  # stands where a key's id would: in sessions and in the audit log
+SHORTEST = 12  # characters; whoever has the file can try as fast as Argon2id lets them
 
 
 class Role(IntEnum):
@@ -86,6 +92,18 @@ class KeyEntry(msgspec.Struct):
         }
 
 
+class Passphrase(msgspec.Struct):
+    """The owner's passphrase as the file knows it: a salt, and the database key wrapped with what it stretches to."""
+
+    salt_b64: str
+    wrapped_dek: str
+    created_at: datetime
+    last_used_at: datetime | None = None
+
+    def view(self) -> dict[str, Any]:
+        return {"created_at": self.created_at, "last_used_at": self.last_used_at}
+
+
 class _Bootstrap(msgspec.Struct):
     version: int
     db_file: str
@@ -94,6 +112,7 @@ class _Bootstrap(msgspec.Struct):
     keys: list[KeyEntry]
     key_source: str = "file"
     db_created: bool = False  # from then on a missing database file is a loss, not a beginning
+    passphrase: Passphrase | None = None
 
 
 class Vault:
@@ -173,6 +192,49 @@ class Vault:
             self._save()
         return entry, dek
 
+    @property
+    def passphrase(self) -> Passphrase | None:
+        return self._content.passphrase
+
+    def unlock_by_passphrase(self, passphrase: str, now: datetime | None = None) -> bytes:
+        """The database key (slow); 401 if there is no passphrase or this is not it, and nothing tells which."""
+        held = self._content.passphrase
+        salt = base64.b64decode(held.salt_b64) if held is not None else new_salt()
+        kek = self._content.kdf.derive(_normal(passphrase), salt)
+        dek = unwrap_dek(held.wrapped_dek, kek) if held is not None else None
+        if dek is None or held is None:
+            raise Unauthorized("invalid_passphrase", "This is not the passphrase of this journal.")
+        held.last_used_at = now or datetime.now(UTC)
+        with contextlib.suppress(OSError):
+            self._save()
+        return dek
+
+    def set_passphrase(self, dek: bytes, passphrase: str) -> Passphrase:
+        """A second wrapped copy of the database key (slow); a former passphrase opens nothing from then on."""
+        text = _normal(passphrase)
+        if len(text) < SHORTEST:
+            raise Invalid({"passphrase": [f"must have at least {SHORTEST} characters"]})
+        salt = new_salt()
+        wrapped = wrap_dek(dek, self._content.kdf.derive(text, salt))
+        held = Passphrase(base64.b64encode(salt).decode(), wrapped, datetime.now(UTC))
+        self._replace_passphrase(held)
+        return held
+
+    def remove_passphrase(self) -> None:
+        """409 if there is none."""
+        if self._content.passphrase is None:
+            raise Conflict("no_passphrase", "No passphrase is set.")
+        self._replace_passphrase(None)
+
+    def _replace_passphrase(self, held: Passphrase | None) -> None:
+        with self._writing:
+            before, self._content.passphrase = self._content.passphrase, held
+            try:
+                self._write()
+            except BaseException:
+                self._content.passphrase = before  # what is on the disk is what counts
+                raise
+
     @staticmethod
     def check(entry: KeyEntry, now: datetime) -> None:
         """403 if the key was revoked or its time is over."""
@@ -242,3 +304,11 @@ class Vault:
     def _write(self) -> None:
         data = msgspec.json.format(msgspec.json.encode(self._content), indent=2)
         write_private(self._directory.bootstrap, data + b"\n")
+
+
+def _normal(passphrase: str) -> str:
+    """One form for what two keyboards may encode differently; 422 for what is no text."""
+    try:
+        return unicodedata.normalize("NFKC", passphrase).encode().decode()
+    except UnicodeEncodeError:
+        raise Invalid({"passphrase": ["is not well-formed text"]}) from None

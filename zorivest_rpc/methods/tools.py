@@ -164,7 +164,7 @@ def encode(outcome: Outcome, revision: Revision) -> Result:
     members = b'"content":' + dumps(shape_blocks(outcome.content, revision))
     structured = outcome.structured
     if structured is not UNSET and revision.structured and (revision.modern or isinstance(structured, dict)):
-        members += b',"structuredContent":' + dumps(structured)
+        members += b',"structuredContent":' + (outcome.encoded or dumps(structured))
     if outcome.is_error:
         members += b',"isError":true'
     return Result(members, outcome.meta)

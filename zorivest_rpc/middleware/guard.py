@@ -27,10 +27,18 @@ _SECONDS = 10.0
 
 
 class Guard:
-    def __init__(self, backend_for: BackendFor, seen: Callable[[Call, bool], None] = lambda call, locked: None) -> None:
-        """`seen` is told whether the guard was found locked; nothing here depends on it."""
+    def __init__(
+        self,
+        backend_for: BackendFor,
+        seen: Callable[[Call, bool], None] = lambda call, locked: None,
+        *,
+        desktop: bool = True,
+    ) -> None:
+        """`seen` is told whether the guard was found locked; nothing here depends on it. `desktop` says whether the
+        backend is one that can be unlocked in a desktop application."""
         self._backend_for = backend_for
         self._seen = seen
+        self._desktop = desktop
 
     def layer(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
         """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along.
@@ -52,9 +60,9 @@ class Guard:
                 except NotInline:
                     pass
                 except GuardLocked as refused:
-                    if refused.code == "guard_blocked":
-                        self._seen(call, True)
-                    raise
+                    if refused.code != "guard_blocked":
+                        raise
+                    raise self._locked(call, refused.reason) from None
             return await asks(call, inner)
 
         return sends_along
@@ -84,11 +92,14 @@ class Guard:
                     raise GuardLocked.unasked(error.text) from None
                 status = None
             if isinstance(status, dict) and status.get("is_locked"):
-                self._seen(call, True)
-                raise GuardLocked(str(status.get("lock_reason") or "locked"))
+                raise self._locked(call, status.get("lock_reason"))
             return await inner(call)
 
         return looks
+
+    def _locked(self, call: Call, reason: object) -> GuardLocked:
+        self._seen(call, True)
+        return GuardLocked(str(reason or "locked"), desktop=self._desktop)
 
     async def check(self, call: Call, *, runs_offline: bool = False) -> None:
         """Ask by itself, and raise GuardLocked unless the answer is yes."""
@@ -110,6 +121,5 @@ class Guard:
             self._seen(call, False)
             return
         if isinstance(verdict, dict) and verdict.get("allowed") is False:
-            self._seen(call, True)
-            raise GuardLocked(str(verdict.get("reason") or "locked"))
+            raise self._locked(call, verdict.get("reason"))
         raise GuardLocked.unasked("Its answer could not be understood.")

@@ -59,11 +59,17 @@ class _Tool:
 class Metrics:
     """The collector, and the layer that feeds it."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter, network_bound: Collection[str] = ()) -> None:
-        """`network_bound` tools wait for others by nature, so that nobody is warned of their latency."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        network_bound: Collection[str] = (),
+        started: float | None = None,
+    ) -> None:
+        """`network_bound` tools wait for others by nature, so that nobody is warned of their latency. `started` is when
+        the server did, by the same clock; the collector itself may be younger."""
         self._clock = clock
         self._network_bound = frozenset(network_bound)
-        self._started = clock()
+        self._started = clock() if started is None else started
         self._tools: dict[str, _Tool] = {}
 
     async def __call__(self, call: Call, inner: Handler) -> Outcome:

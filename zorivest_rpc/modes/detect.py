@@ -35,7 +35,7 @@ _LONGEST = 64
 _LOOKED_AT = 512  # of a name that may be 10 KB
 
 
-class Profile(msgspec.Struct, frozen=True):
+class Profile(msgspec.Struct, frozen=True, cache_hash=True):
     """What the server knows and decided about a client; `reason` is for people, `source` for programs."""
 
     client: str

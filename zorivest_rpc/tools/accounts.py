@@ -65,7 +65,8 @@ class AccountReview:
             id = str(entry.get("broker_id", ""))
             stale = self._is_stale(entry.get("last_sync"), days)
             if entry.get("configured") is False:
-                action = f'Broker "{id}" is not configured; connect it in the desktop app before a sync.'
+                where = "in the desktop app" if self._kit.desktop else f"with PUT /brokers/{id} of the backend"
+                action = f'Broker "{id}" is not configured; connect it {where} before a sync.'
             elif stale:
                 action = f'Call sync_broker with broker_id "{id}".'
             else:
@@ -78,11 +79,10 @@ class AccountReview:
         for entry in [] if isinstance(found, ToolError) else found:
             id = str(entry.get("account_id", ""))
             stale = self._is_stale(entry.get("last_updated"), days)
-            action = (
-                f'Update the balance by hand in the desktop app, or call import_bank_statement with account_id "{id}".'
-                if stale
-                else "None; the balance is recent enough."
-            )
+            action = "None; the balance is recent enough."
+            if stale:
+                by_hand = "Update the balance by hand in the desktop app, or call" if self._kit.desktop else "Call"
+                action = f'{by_hand} import_bank_statement with account_id "{id}".'
             rows.append(_row("bank", id, entry, "last_updated", stale, action))
         return rows
 

@@ -12,7 +12,7 @@ from zorivest_rpc.tools.kit import Kit, Written, bad_answer
 __all__ = ["Emergency"]
 
 _LONGEST_REASON: Final = 100  # characters that a backend stores with a lock
-_BOTH_WAYS: Final = "in the desktop app under Settings → MCP Guard, or with zorivest_emergency_unlock"
+_IN_THE_APP: Final = "in the desktop app under Settings → MCP Guard"
 
 
 class Emergency:
@@ -32,12 +32,13 @@ class Emergency:
             raise ToolError(
                 "The backend took the request and still reports an unlocked guard; the tools are NOT stopped.",
                 code="still_unlocked",
-                next="Stop the backend, or lock it in the desktop app under Settings → MCP Guard.",
+                next="Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop else "."),
             )
         self._seen(call, True)
+        ways = f"{_IN_THE_APP}, or with" if self._kit.desktop else "with"
         message = (
             f"🔒 MCP guard locked (reason: {reason}). Every guarded tool is refused until somebody unlocks it: "
-            f"{_BOTH_WAYS}."
+            f"{ways} zorivest_emergency_unlock."
         )
         return self._kit.give(call, {"locked": True, "reason": reason}, message=message, receipt=written.receipt)
 
@@ -48,7 +49,8 @@ class Emergency:
             raise ToolError(
                 "The guard is still locked after the request to unlock it; guarded tools stay refused.",
                 code="still_locked",
-                next="Unlock it in the desktop app under Settings → MCP Guard; zorivest_diagnose shows its state.",
+                next=(f"Unlock it {_IN_THE_APP}; " if self._kit.desktop else "Try again; ")
+                + "zorivest_diagnose shows its state.",
             )
         self._seen(call, False)
         message = "🔓 MCP guard unlocked. Guarded tools work again; zorivest_emergency_stop locks them."

@@ -16,7 +16,8 @@ from zorivest_rpc.call import Call, Outcome, fail, give
 from zorivest_rpc.catalog.spec import ToolSpec, defaults
 from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.tools.rest import RECEIPT_KEY, BackendFor, Shape
+from zorivest_rpc.tools.receipt import RECEIPT_KEY, lost, receipt
+from zorivest_rpc.tools.rest import BackendFor, Shape
 
 __all__ = ["Kit", "Written", "bad_answer", "entries", "flagged", "segment"]
 
@@ -29,7 +30,8 @@ class Written(NamedTuple):
 
 
 class Kit:
-    """`specs` are the tools by name; without `shape` every client is shown all of a payload."""
+    """`specs` are the tools by name; without `shape` every client is shown all of a payload. `desktop` says whether the
+    backend is one that a desktop application belongs to, so that a text may send somebody there."""
 
     def __init__(
         self,
@@ -38,8 +40,10 @@ class Kit:
         *,
         shape: Shape | None = None,
         tenant: Callable[[Call], str] | None = None,
+        desktop: bool = True,
     ) -> None:
         self.backend_for = backend_for
+        self.desktop = desktop
         self._specs = specs
         self._shape = shape
         self._tenant = tenant
@@ -63,22 +67,9 @@ class Kit:
         try:
             reply = await backend.ask(method, path, body=body, repeatable=repeatable, key=key)
         except OutcomeUnknown as error:
-            check = (
-                f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
-            )
-            raise OutcomeUnknown(f"{error.text} {check or ''}".rstrip(), next=check) from None
-        receipt: dict[str, Json] = {
-            "changed": f"{method} {path}",
-            "status": reply.status,
-            "backend": backend.base_url,
-            "guard": "checked" if spec.guarded else "exempt",
-            "idempotency_key": key,
-            "request_id": reply.request_id,
-        }
+            raise lost(spec, error) from None
         tenant = "" if self._tenant is None else self._tenant(call)
-        if tenant:
-            receipt["tenant"] = tenant
-        return Written(reply, receipt)
+        return Written(reply, receipt(spec, method, path, reply, backend, tenant, key))
 
     def give(
         self,

@@ -42,9 +42,12 @@ def own_handlers(
     seen: Callable[[Call, bool], None],
     log_directory: str,
     environ: Mapping[str, str],
+    desktop: bool = True,
+    gui_page: str | None = None,
 ) -> dict[str, Handler]:
-    """`run` gives the chain of any tool by name, for the one that calls others."""
-    kit = Kit(backend_for, audience.specs, shape=shape)
+    """`run` gives the chain of any tool by name, for the one that calls others. `desktop` says whether the backend has
+    a desktop application beside it, and `gui_page` where that can be downloaded."""
+    kit = Kit(backend_for, audience.specs, shape=shape, desktop=desktop)
     here = os.path.dirname(os.path.abspath(__file__))
     on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
     runtime = f"Python {platform.python_version()}"
@@ -54,7 +57,7 @@ def own_handlers(
             kit, metrics.summary, metrics.uptime_minutes, audience.profile, version=__version__, runtime=runtime
         ).handlers(),
         **Service(kit, log_directory).handlers(),
-        **Desktop(kit, on, Processes(environ)).handlers(),
+        **Desktop(kit, on, Processes(environ), page=gui_page).handlers(),
         **Emergency(kit, seen).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),

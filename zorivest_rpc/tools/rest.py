@@ -9,6 +9,7 @@ import asyncio
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import date
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
@@ -32,16 +33,17 @@ from zorivest_rpc.errors import (
 from zorivest_rpc.modes.present import fill, structured
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
+from zorivest_rpc.tools.receipt import RECEIPT_KEY, lost, receipt
 
-__all__ = ["RECEIPT_KEY", "BackendFor", "Shape", "rest_handler"]
+__all__ = ["BackendFor", "Shape", "rest_handler"]
 
 BackendFor: TypeAlias = Callable[[Call], Backend]
 Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
 """What of a payload this call's client is shown."""
 
-RECEIPT_KEY: Final = "com.zorivest/receipt"
 _GLANCE: Final = 0.2  # seconds between two looks at how far an import has come
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
+_IMPORTS: Final = "/import/progress/{key}"
 _BASE64_LIMIT: Final = 10 * 1024 * 1024
 _OCTETS: Final = "application/octet-stream"
 _KINDS: Final = {"csv": "text/csv", "txt": "text/plain", "pdf": "application/pdf", "xml": "application/xml"}
@@ -66,6 +68,7 @@ def rest_handler(
     timeout = _PATIENT if waits else None
     # A read that reaches nobody else may be asked twice whatever its method; others only if they are a GET.
     repeatable = True if hints.read_only_hint and not hints.open_world_hint else None
+    telling: set[asyncio.Task[None]] = set()  # held, because a loop holds its tasks only weakly
 
     async def handler(call: Call) -> Outcome:
         arguments = {**constant, **call.arguments}
@@ -76,7 +79,7 @@ def rest_handler(
         path = plan.path(spec, arguments)
         form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, files)
         backend = backend_for(call)
-        key = uuid4().hex if writes else None
+        key = uuid4().hex if writes or spec.progress is not None else None
         asking = backend.ask(
             plan.route.method,
             path,
@@ -89,10 +92,12 @@ def rest_handler(
             key=key,
         )
         try:
-            if form is not None and key is not None and call.wire.progress_token is not None:
-                reply = await _told(call, backend, key, asking)
-            else:
-                reply = await asking
+            watched = _IMPORTS if form is not None else spec.progress
+            if watched is not None and key is not None and call.wire.progress_token is not None:
+                asking = _told(call, backend, watched.format(key=key), asking)
+            if spec.progress is not None and key is not None:
+                asking = _withdrawn(backend, spec.progress.format(key=key), asking, telling)
+            reply = await asking
         except BackendError as error:
             raise _explained(spec, arguments, error) from None
         except OutcomeUnknown as error:
@@ -104,15 +109,15 @@ def rest_handler(
         outcome = give(shown)
         if writes:
             of = "" if tenant is None else tenant(call)
-            outcome.meta = {RECEIPT_KEY: _receipt(spec, plan.route, path, reply, backend, of, key)}
+            outcome.meta = {RECEIPT_KEY: receipt(spec, plan.route.method, path, reply, backend, of, key)}
         return outcome
 
     return handler
 
 
-async def _told(call: Call, backend: Backend, key: str, asking: Coroutine[Any, Any, Reply]) -> Reply:
-    """The reply to an upload, with progress for the client while the backend reads the file."""
-    watching = asyncio.get_running_loop().create_task(_watch(call, backend, key))
+async def _told(call: Call, backend: Backend, where: str, asking: Coroutine[Any, Any, Reply]) -> Reply:
+    """The reply to something long, with progress for the client while the backend is at it."""
+    watching = asyncio.get_running_loop().create_task(_watch(call, backend, where))
     try:
         return await asking
     finally:
@@ -120,17 +125,37 @@ async def _told(call: Call, backend: Backend, key: str, asking: Coroutine[Any, A
         await asyncio.wait([watching])
 
 
-async def _watch(call: Call, backend: Backend, key: str) -> None:
+async def _watch(call: Call, backend: Backend, where: str) -> None:
     """A backend that does not tell, or has nothing to tell yet, is asked again; it is a courtesy and never an error."""
     while True:
         await asyncio.sleep(_GLANCE)
         try:
-            state = (await backend.ask("GET", f"/import/progress/{key}", timeout=_GLANCE * 10)).value
+            state = (await backend.ask("GET", where, timeout=_GLANCE * 10)).value
         except ToolError:
             continue
         if isinstance(state, dict) and isinstance(state.get("done"), int) and isinstance(state.get("total"), int):
-            share = 100 * state["done"] // max(state["total"], 1)
-            call.progress(state["done"], state["total"], f"{share} % of the import done")
+            words = state.get("message")
+            if not isinstance(words, str):
+                words = f"{state['done']} of {state['total']} rows read"
+            call.progress(state["done"], state["total"], words)
+
+
+async def _withdrawn(
+    backend: Backend, where: str, asking: Coroutine[Any, Any, Reply], telling: set[asyncio.Task[None]]
+) -> Reply:
+    """The reply; a call that is cancelled meanwhile takes what it started with it."""
+    try:
+        return await asking
+    except asyncio.CancelledError:
+        task = asyncio.get_running_loop().create_task(_tell(backend, f"{where}/cancel"))
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+        raise
+
+
+async def _tell(backend: Backend, path: str) -> None:
+    with suppress(ToolError):  # nobody is left to hear about it; the run's own history says how it ended
+        await backend.ask("POST", path, timeout=_GLANCE * 50)
 
 
 class _Plan:
@@ -254,22 +279,4 @@ def _explained(spec: ToolSpec, arguments: Mapping[str, Json], error: BackendErro
 def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
     if spec.reads_only:
         return BackendUnreachable(f"{error.text.partition(' Whether')[0]} Nothing was changed; it may be called again.")
-    check = f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
-    return OutcomeUnknown(f"{error.text} {check}", next=check)
-
-
-def _receipt(
-    spec: ToolSpec, route: Route, path: str, reply: Reply, backend: Backend, tenant: str, key: str | None
-) -> dict[str, Json]:
-    """What a write leaves behind for whoever has to account for it."""
-    receipt: dict[str, Json] = {
-        "changed": f"{route.method} {path}",
-        "status": reply.status,
-        "backend": backend.base_url,
-        "guard": "checked" if spec.guarded else "exempt",
-        "idempotency_key": key,
-        "request_id": reply.request_id,
-    }
-    if tenant:
-        receipt["tenant"] = tenant
-    return receipt
+    return lost(spec, error)

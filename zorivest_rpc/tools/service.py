@@ -20,6 +20,7 @@ _HEALTH_SECONDS: Final = 5.0
 _PAUSE: Final = 2.0
 _LONGEST: Final = 30.0
 _START: Final = "Start it from the desktop app (zorivest_launch_gui) or the system's service manager."
+_START_EMBEDDED: Final = "Start it with zorivest-rpc backend, or call a tool that needs it, which starts it."
 
 
 class Service:
@@ -34,6 +35,7 @@ class Service:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kit = kit
+        self._start = _START if kit.desktop else _START_EMBEDDED
         self._log_directory = log_directory
         self._clock = clock
         self._sleep = sleep
@@ -50,7 +52,7 @@ class Service:
         )
         if not _answers(health) and not _answers(process):
             assert isinstance(health, ToolError)
-            return flagged({"backend": "unreachable", "error": health.text, "hint": _START}, health)
+            return flagged({"backend": "unreachable", "error": health.text, "hint": self._start}, health)
         return self._kit.give(call, _vitals(health, process))
 
     # --- restart
@@ -61,9 +63,9 @@ class Service:
         before = await _asked(backend, "/health", open_to_all=True)
         if isinstance(before, BackendUnreachable):
             raise BackendUnreachable(
-                f"The backend does not answer, so it cannot be asked to restart; nothing was done. {_START}",
+                f"The backend does not answer, so it cannot be asked to restart; nothing was done. {self._start}",
                 code=before.code,
-                next=_START,
+                next=self._start,
             )
         lost: OutcomeUnknown | None = None
         receipt: dict[str, Json] | None = None
@@ -82,7 +84,7 @@ class Service:
         if lost is not None:
             raise lost
         raise ToolError(
-            f"The backend was asked to restart and no new process answered within {_LONGEST:g} seconds. {_START}",
+            f"The backend was asked to restart and no new process answered within {_LONGEST:g} seconds. {self._start}",
             code="restart_timed_out",
             next="Check with zorivest_service_status; start the backend by hand if it is down.",
         )

@@ -27,10 +27,11 @@ from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Implementation
 from zorivest_rpc.transports.streams import SessionStreams
 
-__all__ = ["Journal", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
+__all__ = ["MOST_ASKED", "Journal", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
 
 log: Final = logging.getLogger("zorivest_rpc")
 LIFE: Final = 24 * 3600.0
+MOST_ASKED: Final = 2_048  # characters of narrowing headers that an id has room for; all tools by name take 1 300
 _DEAD: Final = "dead"
 _COMPACT_AT: Final = 1_000  # lines in the journal
 
@@ -190,7 +191,7 @@ class SessionStore:
             client.name[:64],
             client.version[:32],
             list(msgspec.structs.astuple(session.capabilities)),
-            [text[:512] for text in session.asked],
+            list(session.asked),
             session.agent[:64],
             token_bytes(12),
         ]

@@ -27,7 +27,7 @@ from zorivest_rpc.embedded.analytics.pfof import (
     pfof_report,
     routing_of,
 )
-from zorivest_rpc.embedded.analytics.round_trips import Execution, Side
+from zorivest_rpc.embedded.analytics.positions import Execution, Side
 
 D = Decimal
 NOON = datetime(2026, 3, 2, 17, 0, tzinfo=UTC)  # Monday noon in New York

@@ -16,7 +16,8 @@ from zorivest_rpc.embedded.analytics.excursion import (
     excursion,
     wanted_resolution,
 )
-from zorivest_rpc.embedded.analytics.round_trips import Episode, Execution, Side, match
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Side
+from zorivest_rpc.embedded.analytics.round_trips import match
 
 D = Decimal
 OPEN = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)

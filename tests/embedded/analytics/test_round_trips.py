@@ -14,15 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.adjustments import Split, adjust_for_splits, settle_expired
 from zorivest_rpc.embedded.analytics.answers import to_json
+from zorivest_rpc.embedded.analytics.expiration import settle_expired
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Lot, Side, Split
 from zorivest_rpc.embedded.analytics.round_trips import (
-    Episode,
-    Execution,
-    Fill,
-    Lot,
     Matching,
-    Side,
     advance,
     match,
     replay,
@@ -208,29 +204,57 @@ def test_an_insertion_into_a_flipped_episode_starts_in_the_middle_of_an_executio
     assert (point.key, point.skip) == (fill(2, -1, "15", "6").key, D(10))
 
 
+SPY = ("A1", "SPY")
+
+
+def split(minute: int, to: str, of: str = "1") -> Split:
+    return Split(START + timedelta(minutes=minute), D(to), D(of))
+
+
 def test_a_split_keeps_the_money_and_lets_old_lots_match_new_shares() -> None:
     # 10 at 400 become 40 at 100; sold at 110: 40*10 = 400
     buy, sell = fill(1, 1, "10", "400", fee="1"), fill(60, -1, "40", "110")
-    split = Split("SPY", START + timedelta(minutes=30), D(4))
-    (episode,) = match(adjust_for_splits([buy, sell], [split])).episodes
-    assert (episode.status, episode.realized) == ("closed", D(399))
+    (episode,) = match([buy, sell], {SPY: [split(30, "4")]}).episodes
+    assert (episode.status, episode.realized, episode.entry_quantity) == ("closed", D(399), D(40))
+    assert (episode.entry_value, episode.exit_value) == (D(4000), D(4400))
+
+
+def test_a_split_counts_what_was_sold_before_it_in_new_shares_too() -> None:
+    # 10 at 400, 4 of them sold at 410 (+40); two for one: 12 at 200 are left, and 8 are gone
+    history = match([fill(1, 1, "10", "400"), fill(2, -1, "4", "410")], {SPY: [split(30, "2")]})
+    (episode,) = history.episodes
+    assert (episode.entry_quantity, episode.exit_quantity, episode.realized) == (D(20), D(8), D(40))
+    (lot,) = history.lots[episode.id]
+    assert (lot.quantity, lot.price) == (D(12), D(200))
 
 
 def test_a_split_does_not_touch_what_trades_from_then_on() -> None:
     history = [fill(30, 1, "10", "100")]
-    assert adjust_for_splits(history, [Split("SPY", START + timedelta(minutes=30), D(4))]) == history
+    assert match(history, {SPY: [split(30, "4")]}) == match(history)
+
+
+def test_a_split_leaves_a_position_that_was_closed_before_it_as_it_was() -> None:
+    history = [fill(1, 1, "10", "100"), fill(2, -1, "10", "110")]
+    assert match(history, {SPY: [split(30, "4")]}) == match(history)
 
 
 def test_several_splits_multiply() -> None:
     # two for one, then one for ten: 10 at 50 are 2 at 250
-    splits = [Split("SPY", START + timedelta(days=day), D(ratio)) for day, ratio in ((1, "2"), (2, "0.1"))]
-    (adjusted,) = adjust_for_splits([fill(1, 1, "10", "50")], splits)
-    assert (adjusted.quantity, adjusted.price) == (D(2), D(250))
+    history = match([fill(1, 1, "10", "50")], {SPY: [split(20, "1", "10"), split(10, "2")]})
+    ((lot,),) = history.lots.values()
+    assert (lot.quantity, lot.price) == (D(2), D(250))
 
 
-def test_a_split_of_another_symbol_changes_nothing() -> None:
+def test_shares_that_do_not_divide_keep_their_money_to_the_cent() -> None:
+    # 100 at 3 are a third of them at 9 after one for three; 33 sold at 12, and the fraction paid out at 12
+    history = [fill(1, 1, "100", "3"), fill(60, -1, "33", "12"), fill(61, -1, "0.33333333", "12")]
+    (episode,) = match(history, {SPY: [split(30, "1", "3")]}).episodes
+    assert (episode.status, round(episode.realized, 6)) == ("closed", round(D("33.33333333") * 12 - 300, 6))
+
+
+def test_a_split_of_another_position_changes_nothing() -> None:
     history = [fill(1, 1, "10", "400")]
-    assert adjust_for_splits(history, [Split("QQQ", START + timedelta(days=1), D(4))]) == history
+    assert match(history, {("A2", "SPY"): [split(2, "4")], ("A1", "QQQ"): [split(2, "4")]}) == match(history)
 
 
 CALL = Contract("AAPL", date(2026, 3, 20), "C", D(200))

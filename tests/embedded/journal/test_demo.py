@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Awaitable, Callable
 from datetime import date, timedelta
 from decimal import Decimal
@@ -14,9 +16,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded.analytics.round_trips import Execution, match
+from zorivest_rpc.embedded.analytics.positions import Execution
+from zorivest_rpc.embedded.analytics.round_trips import match
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.demo import main
+from zorivest_rpc.embedded.demo_books import bank_lines
 from zorivest_rpc.embedded.demo_data import SYNTHETIC, tell
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.tables import metadata
@@ -112,6 +116,79 @@ async def test_every_tool_has_something_to_show(journal: Journal) -> None:
     assert not [trip for trip in await journal.trips(status="open") if trip["flags"]]  # the condor was settled
 
 
+async def test_the_bank_and_the_schedule_have_something_to_show_too(journal: Journal) -> None:
+    answer = await journal.expect(201, "POST", "/demo")
+    assert (answer["bank_lines"], answer["policies"], answer["run"]) == (40, 2, "success")
+    (bank,) = await journal.get("/banking/accounts")
+    assert (bank["account_id"], bank["balance"], bank["transaction_count"]) == ("DEMO-BANK", 14350, 40)
+    lines = await journal.get("/banking/accounts/DEMO-BANK/transactions", params={"limit": "100"})
+    assert (lines["total"], lines["net_change"]) == (40, 14350 - 12000)
+    assert lines["items"][0]["running_balance"] == bank["balance"]
+    assert len({line["category"] for line in lines["items"]}) >= 5
+    (batch,) = (await journal.get("/import/batches"))["items"]
+    assert (batch["imported"], batch["kind"]) == (40, "bank")
+    found = (await journal.get("/scheduling/policies"))["policies"]
+    assert {(policy["approved"], policy["enabled"], policy["next_run"]) for policy in found} == {
+        (True, False, None),
+        (False, True, None),
+    }
+    approved, waiting = sorted(found, key=lambda policy: not policy["approved"])
+    (run,) = await journal.get(f"/scheduling/policies/{approved['id']}/runs")
+    assert (run["status"], run["trigger_type"], run["dry_run"]) == ("success", "manual", False)
+    again = await journal.expect(200, "POST", f"/scheduling/policies/{approved['id']}/run")
+    assert again["status"] == "success"
+    await journal.refused(400, "POST", f"/scheduling/policies/{waiting['id']}/run")
+    preview = await journal.expect(200, "POST", f"/scheduling/policies/{waiting['id']}/run", {"dry_run": True})
+    assert "revenge_trade" in preview["preview"]
+    assert (await journal.get("/health"))["scheduler"]["active_policies"] == 0  # the demo keeps no process alive
+    lots = await journal.get("/tax/lots", params={"status": "all"})
+    assert lots["total_count"] >= 30
+    washed = await journal.expect(200, "POST", "/tax/wash-sales", {"date_range_start": "2020-01-01"})
+    assert {"AAPL", "XLE"} <= set(re.findall(r'"ticker": "(\w+)"', json.dumps(washed)))
+
+
+async def test_a_policy_of_the_users_with_such_a_name_is_left_alone(journal: Journal, backend: Embedded) -> None:
+    step = {"id": "load", "type": "query", "params": {"queries": [{"name": "rows", "sql": "SELECT 1 AS one"}]}}
+    own = {"name": "Demo: what my mistakes cost", "trigger": {"cron_expression": "0 8 * * *"}, "steps": [step]}
+    await journal.expect(201, "POST", "/scheduling/policies", {"policy_json": own})
+    assert (await journal.expect(201, "POST", "/demo"))["policies"] == 1
+    await journal.expect(200, "DELETE", "/demo")
+    (left,) = (await journal.get("/scheduling/policies"))["policies"]
+    assert left["name"] == own["name"]
+
+
+def test_the_bank_lines_add_up_on_any_day() -> None:
+    for offset in range(0, 40, 7):
+        lines = bank_lines(tell(DAY + timedelta(days=offset)).days)
+        assert lines == bank_lines(tell(DAY + timedelta(days=offset)).days)
+        assert len(lines) == 40
+        assert lines[-1].balance == 14350
+        assert all(line.balance > 0 and line.amount for line in lines)
+        assert [line.day for line in lines] == sorted(line.day for line in lines)
+
+
+async def test_what_was_derived_from_the_demo_goes_with_it(journal: Journal, backend: Embedded) -> None:
+    """Every table, after every part of the backend has looked at the demo and kept something of it."""
+    before = await rows(backend, everything=True)
+    await journal.expect(201, "POST", "/demo")
+    story = tell(date.fromisoformat((await journal.get("/health"))["started_at"][:10]))
+    await journal.get("/tax/lots", params={"status": "all"})
+    await journal.expect(200, "POST", "/tax/wash-sales/scan")
+    await journal.expect(200, "POST", "/analytics/options-strategy", {"leg_exec_ids": list(story.condor)})
+    await journal.expect(200, "POST", f"/analytics/excursion/{story.drafts[3].exec_id}")
+    await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": story.drafts[3].exec_id})
+    for policy in (await journal.get("/scheduling/policies"))["policies"]:
+        await journal.expect(200, "POST", f"/scheduling/policies/{policy['id']}/run", {"dry_run": True})
+    assert {name for name, found in (await rows(backend, everything=True)).items() if found != before[name]} >= {
+        *("trades", "tax_lots", "tax_wash_matches", "excursion_metrics", "bank_transactions"),
+        *("import_batches", "policies", "pipeline_runs", "pipeline_steps", "reports", "report_versions"),
+        *("round_trips", "price_bars", "images", "trade_plans", "trade_reports", "journal_entries", "entity_links"),
+    }
+    await journal.expect(200, "DELETE", "/demo")
+    after = await rows(backend, everything=True)
+    assert {name: found for name, found in after.items() if found != before[name]} == {}
+
+
 async def test_loading_twice_is_loading_once(journal: Journal) -> None:
     first = await journal.expect(201, "POST", "/demo")
     again = await journal.expect(201, "POST", "/demo")
@@ -119,9 +196,10 @@ async def test_loading_twice_is_loading_once(journal: Journal) -> None:
     assert await journal.get("/demo") == {"loaded": True, "trades": first["trades"]}
 
 
-async def rows(backend: Embedded) -> dict[str, list[Any]]:
+async def rows(backend: Embedded, *, everything: bool = False) -> dict[str, list[Any]]:
     # not what was done, nor what is to be derived again
-    tables = [name for name in metadata.tables if name not in ("audit_log", "schema_migrations", "tax_stale")]
+    hidden = {"audit_log", "schema_migrations"} | (set() if everything else {"tax_stale"})
+    tables = [name for name in metadata.tables if name not in hidden]
     return await backend.database().read(
         lambda conn: {name: [tuple(row) for row in conn.execute(text(f"SELECT * FROM {name}"))] for name in tables}
     )

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, event, select
 
+from zorivest_rpc.embedded import corporate_actions as actions
 from zorivest_rpc.embedded import trades
-from zorivest_rpc.embedded.analytics.round_trips import Execution, Matching, match
+from zorivest_rpc.embedded.analytics.positions import Execution, Split
+from zorivest_rpc.embedded.analytics.round_trips import Matching, match
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.migrate import migrate
 from zorivest_rpc.embedded.round_trip_store import episode_of, execution_of
 from zorivest_rpc.embedded.symbols import parse_instrument
-from zorivest_rpc.embedded.tables import round_trip_legs, round_trips
+from zorivest_rpc.embedded.tables import accounts, corporate_actions, round_trip_legs, round_trips
 from zorivest_rpc.embedded.tables import trades as trade_table
 
 from .conftest import START, Journal
@@ -30,7 +32,10 @@ def stored(conn: Connection) -> tuple[list[Any], list[Any], list[Any]]:
     episodes = [episode_of(row) for row in conn.execute(select(round_trips).order_by(*order)).mappings()]
     legs = conn.execute(select(round_trip_legs)).mappings().all()
     lots = sorted(
-        (leg["round_trip_id"], leg["exec_id"], leg["open_quantity"], leg["open_fee"])
+        (
+            *(leg["round_trip_id"], leg["exec_id"], leg["open_quantity"], leg["open_fee"]),
+            leg["price"] if leg["lot_price"] is None else leg["lot_price"],
+        )
         for leg in legs
         if leg["open_quantity"]
     )
@@ -41,7 +46,9 @@ def stored(conn: Connection) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def expected(matching: Matching) -> tuple[list[Any], list[Any], list[Any]]:
-    lots = sorted((trip, lot.exec_id, lot.quantity, lot.fee) for trip, held in matching.lots.items() for lot in held)
+    lots = sorted(
+        (trip, lot.exec_id, lot.quantity, lot.fee, lot.price) for trip, held in matching.lots.items() for lot in held
+    )
     fills = sorted(
         (fill.round_trip_id, fill.exec_id, fill.role, fill.quantity, fill.price, fill.fee) for fill in matching.fills
     )
@@ -52,8 +59,18 @@ def whole_history(conn: Connection) -> list[Execution]:
     return [execution_of(row) for row in conn.execute(select(trade_table)).mappings()]
 
 
+def known_splits(conn: Connection) -> dict[tuple[str, str], list[Split]]:
+    found: dict[tuple[str, str], list[Split]] = {}
+    everyone = conn.execute(select(accounts.c.account_id)).scalars().all()
+    for row in conn.execute(select(corporate_actions).where(corporate_actions.c.kind == "split")).mappings():
+        for account in [row["account_id"]] if row["account_id"] else everyone:
+            split = Split(row["effective_at"], row["numerator"], row["denominator"])
+            found.setdefault((account, row["symbol"]), []).append(split)
+    return found
+
+
 def assert_in_step(conn: Connection) -> None:
-    assert stored(conn) == expected(match(whole_history(conn)))
+    assert stored(conn) == expected(match(whole_history(conn), known_splits(conn)))
 
 
 amounts = st.integers(1, 4_000).map(lambda number: Decimal(number).scaleb(-3)) | st.integers(1, 5).map(Decimal)
@@ -73,9 +90,26 @@ def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any],
     def keys(raw: Any, _: Any) -> None:
         raw.execute("PRAGMA foreign_keys=ON")
 
+    spy = parse_instrument("SPY")
+    minutes = random.sample(range(1, 8), 2)
+
+    def split(minute: int) -> int:
+        used = conn.execute(select(trade_table.c.account_id)).scalars().all()
+        account = random.choice([None, *used])
+        ratio = Decimal(random.randint(1, 4)), Decimal(random.choice([1, 3, 10]))
+        if (
+            account is not None
+            and conn.execute(select(accounts).where(accounts.c.account_id == account)).first() is None
+        ):
+            account = None
+        found = actions.Split(spy, START + timedelta(minutes=minute), *ratio, account)
+        number: int = actions.record_split(conn, found, "test")["id"]
+        return number
+
     with engine.begin() as conn:
         migrate(conn)
-        names = []
+        names: list[str] = []
+        known = [split(minutes[0])] if random.random() < 0.5 else []
         for number, (action, quantity, price, fee, minute, symbol) in enumerate(rows):
             draft = trades.Draft(
                 exec_id=f"E{number}",
@@ -91,6 +125,8 @@ def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any],
             trades.insert(conn, draft, actor="test", auto_create=True)
             names.append(draft.exec_id)
             assert_in_step(conn)
+        known.append(split(minutes[1]))
+        assert_in_step(conn)
         random.shuffle(names)
         for name in names[: len(names) // 2]:
             change: dict[str, Any] = random.choice(
@@ -105,6 +141,8 @@ def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any],
             )
             trades.change(conn, name, change, None, actor="test", auto_create=True)
             assert_in_step(conn)
+        actions.delete(conn, known.pop(), "test")
+        assert_in_step(conn)
         for name in names:
             trades.delete(conn, name, "test")
             assert_in_step(conn)

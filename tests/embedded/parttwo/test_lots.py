@@ -17,6 +17,7 @@ from zorivest_rpc.embedded import tax_profiles, tax_store, trades
 from zorivest_rpc.embedded.book_tables import tax_lots, tax_pending, tax_stale, tax_wash_matches
 from zorivest_rpc.embedded.migrate import migrate
 from zorivest_rpc.embedded.symbols import parse_instrument
+from zorivest_rpc.embedded.tables import accounts
 from zorivest_rpc.embedded.tables import trades as trade_table
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import TaxError
@@ -59,6 +60,29 @@ def record(conn: Connection, name: str, action: str, quantity: int, price: int, 
         **more,
     )
     trades.insert(conn, draft, actor="test", auto_create=True)
+
+
+def before_lots(conn: Connection, name: str) -> None:
+    """A trade as the journal kept it before it knew of lots and corporate actions."""
+    conn.execute(accounts.insert().values(account_id="A1", name="A1", account_type="broker", created_at=START))
+    conn.execute(
+        trade_table.insert().values(
+            exec_id=name,
+            time=START,
+            instrument="SPY",
+            symbol="SPY",
+            underlying="SPY",
+            asset_class="EQUITY",
+            action="BOT",
+            quantity=Decimal(10),
+            price=Decimal(50),
+            notional=Decimal(500),
+            multiplier=Decimal(1),
+            account_id="A1",
+            dedup_hash="0",
+            created_at=START,
+        )
+    )
 
 
 def sync(conn: Connection, strategy: ConflictStrategy = ConflictStrategy.FLAG, **more: Any) -> dict[str, Any]:
@@ -219,7 +243,7 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
     engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
     with engine.begin() as conn:
         migrate(conn, target=4)
-        record(conn, "a", "BOT", 10, 50, 0)
+        before_lots(conn, "a")
         migrate(conn)
         assert conn.execute(select(tax_pending.c.exec_id, tax_pending.c.underlying)).all() == [("a", "SPY")]
         assert conn.execute(select(tax_stale.c.underlying)).all() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email
+import ssl
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -55,13 +56,14 @@ class Mailbox:
 @asynccontextmanager
 async def serve(mailbox: Mailbox, **options: Any) -> AsyncIterator[Mailbox]:
     loop = asyncio.get_running_loop()
+    over_tls: ssl.SSLContext | None = options.pop("over_tls", None)
 
     def session() -> SMTP:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that passwords need TLS is true, though not on loopback
             return SMTP(mailbox, loop=loop, hostname="localhost", **options)
 
-    server = await loop.create_server(session, "127.0.0.1", 0)
+    server = await loop.create_server(session, "127.0.0.1", 0, ssl=over_tls)
     mailbox.port = server.sockets[0].getsockname()[1]
     try:
         yield mailbox

@@ -95,6 +95,41 @@ async def test_a_refusal_is_tried_again_until_it_is_taken(
     assert len(mailbox.messages) == 1
 
 
+@pytest.mark.parametrize("answer", ["550 no such mailbox", "554 looks like spam"])
+async def test_a_final_no_is_not_tried_again_in_the_same_run(
+    create_approved: Create, admin: Caller, mailbox: Mailbox, engine: Scheduling, answer: str
+) -> None:
+    mailbox.answers = [answer]
+    policy = await create_approved(REPORT, RENDER, RETRYING)
+    done = await run(admin, policy)
+    assert (done["status"], done["steps"][2]["attempt"]) == ("failed", 1)
+    assert answer in done["error"]
+    assert engine.pauses == []  # type: ignore[attr-defined]
+    assert (await run(admin, policy))["status"] == "success"  # the next run asks anew
+    assert len(mailbox.messages) == 1
+
+
+async def test_one_who_is_refused_is_not_asked_again_when_another_is_tried_again(
+    create_approved: Create, admin: Caller, mailbox: Mailbox
+) -> None:
+    mailbox.answers = ["550 never", "451 later"]
+    params = {**MAIL["params"], "recipients": ["never@example.org", "later@example.org"]}
+    done = await run(admin, await create_approved(REPORT, RENDER, {**RETRYING, "params": params}))
+    assert (done["status"], done["steps"][2]["attempt"]) == ("failed", 2)
+    assert "1 of 2 deliveries failed: never@example.org" in done["error"]
+    assert mailbox.recipients == ["later@example.org"]
+
+
+async def test_a_wrong_password_is_told_at_once(create_approved: Create, admin: Caller) -> None:
+    box = Mailbox()
+    async with serve(box, authenticator=box.authenticate, auth_require_tls=False):
+        await configure(admin, box, username="me", password="wrong-password")
+        done = await run(admin, await create_approved(REPORT, RENDER, RETRYING))
+    assert (done["status"], done["steps"][2]["attempt"]) == ("failed", 1)
+    assert "535" in done["error"]
+    assert "wrong-password" not in done["error"]
+
+
 async def test_a_retry_reaches_only_who_was_not_reached(
     create_approved: Create, admin: Caller, mailbox: Mailbox, backend: Embedded
 ) -> None:
@@ -104,7 +139,7 @@ async def test_a_retry_reaches_only_who_was_not_reached(
     done = await run(admin, policy)
     assert (done["status"], "1 of 3 deliveries failed: b@example.org" in done["error"]) == ("failed", True)
     assert mailbox.recipients == ["a@example.org", "c@example.org"]
-    assert await statuses(backend) == ["sent", "failed", "sent"]
+    assert await statuses(backend) == ["sent", "refused", "sent"]
     mailbox.refused = set()
     assert (await run(admin, policy))["status"] == "success"
     assert mailbox.recipients == ["a@example.org", "c@example.org", "b@example.org"]
@@ -170,7 +205,7 @@ async def test_fifty_mails_a_day_are_the_limit(
     done = await run(admin, await create_approved(REPORT, RENDER, {**MAIL, "params": params}))
     assert "mails per day" in done["error"]
     assert mailbox.recipients == ["a@example.org"]
-    assert await statuses(backend) == ["sent", "failed"]
+    assert await statuses(backend) == ["sent", "refused"]
 
 
 async def test_a_subject_cannot_add_headers(create_approved: Create, admin: Caller, mailbox: Mailbox) -> None:
@@ -307,3 +342,49 @@ async def test_with_starttls_the_server_must_be_who_it_says(
         done = await run(admin, await create_approved(REPORT, RENDER, MAIL))
     assert done["status"] == ("success" if trusted else "failed")
     assert len(box.messages) == len(box.logins) == int(trusted)
+
+
+async def test_a_server_that_speaks_tls_from_the_first_byte(
+    create_approved: Create, admin: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    box = Mailbox()
+    async with serve(box, over_tls=context, authenticator=box.authenticate, auth_require_tls=False):
+        await configure(admin, box, security="ssl", username="me", password=PASSWORD)
+        done = await run(admin, await create_approved(REPORT, RENDER, MAIL))
+    assert done["error"] is None
+    assert (len(box.messages), box.logins) == (1, [(b"me", PASSWORD.encode())])
+
+
+async def test_a_preset_knows_its_host_and_security(engine: Scheduling, admin: Caller) -> None:
+    account = {"preset": "gmail", "username": "me@gmail.com", "password": PASSWORD, "from_email": "me@gmail.com"}
+    shown = await admin.expect(200, "PUT", "/scheduling/email", account)
+    assert (shown["preset"], shown["host"], shown["port"]) == ("gmail", "smtp.gmail.com", 587)
+    shown = await admin.expect(200, "PUT", "/scheduling/email", {**account, "preset": "fastmail"})
+    assert (shown["host"], shown["port"], shown["security"], shown["has_password"]) == (
+        *("smtp.fastmail.com", 465, "ssl", True),
+    )
+    wrong = await admin.expect(422, "PUT", "/scheduling/email", {"preset": "hotmale", "from_email": "me@gmail.com"})
+    assert "gmail" in wrong["detail"]["errors"]["preset"][0]
+    none = await admin.expect(422, "PUT", "/scheduling/email", {"from_email": "me@gmail.com"})
+    assert none["detail"]["errors"]["host"] == ["is required without a preset"]
+
+
+async def test_a_pdf_is_attached_beside_or_instead_of_the_page(
+    create_approved: Create, admin: Caller, mailbox: Mailbox
+) -> None:
+    for wanted in ("both", "pdf"):
+        render = {**RENDER, "params": {"output_format": wanted}}
+        assert (await run(admin, await create_approved(REPORT, render, MAIL, name=wanted)))["error"] is None
+    for message, has_page in zip(mailbox.messages, (True, False), strict=True):
+        (attached,) = message.iter_attachments()
+        assert attached.get_content_type() == "application/pdf"
+        assert str(attached.get_filename()).endswith(".pdf")
+        assert attached.get_content().startswith(b"%PDF-")
+        assert (message.get_body(("html",)) is not None) is has_page
+        text = message.get_body(("plain",))
+        assert text is not None
+        assert "attached" in text.get_content()

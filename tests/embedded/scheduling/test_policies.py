@@ -60,7 +60,7 @@ async def test_the_served_schema_is_valid_and_accepts_what_is_accepted(
     assert [one["type"] for one in types] == [
         *("fetch", "transform", "query", "compose", "store_report", "render", "send")
     ]
-    assert [one["type"] for one in types if one["side_effects"]] == ["transform", "store_report", "send"]
+    assert [one["type"] for one in types if one["side_effects"]] == ["transform", "store_report", "render", "send"]
     for one in types:
         jsonschema.Draft202012Validator.check_schema(one["params_schema"])
 

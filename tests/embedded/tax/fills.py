@@ -50,8 +50,9 @@ def sell(
     return fill(Side.SLD, symbol, quantity, price, day, minute=minute, **rest)
 
 
-def split(symbol: str, ratio: str, day: str) -> StockSplit:
-    return StockSplit(exec_id=f"s{next(_serial):06d}", time=at(day), symbol=symbol, ratio=dec(ratio))
+def split(symbol: str, to: int | str, day: str, of: int | str = 1, account_id: str | None = None) -> StockSplit:
+    name = f"s{next(_serial):06d}"
+    return StockSplit(exec_id=name, time=at(day), symbol=symbol, to=dec(to), of=dec(of), account_id=account_id)
 
 
 def deliver(symbol: str, contracts: int, day: str, account_id: str = "A", commission: str = "0") -> OptionDelivery:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
+from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     AccountTraits,
@@ -21,8 +22,10 @@ from zorivest_rpc.embedded.tax.model import (
     Side,
     StockSplit,
 )
+from zorivest_rpc.embedded.tax.wash import WINDOW
 
 ZERO = Decimal(0)
+
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True)}
 CALL = "ACME 261218 C 50"
 START = datetime(2026, 1, 5, 15, tzinfo=UTC)
@@ -38,8 +41,12 @@ def executions(draw: st.DrawFn, accounts: Sequence[str] = ("A", "B", "IRA"), spl
         time = START + timedelta(days=draw(st.integers(0, 75)), minutes=n)
         symbol = draw(st.sampled_from(["ACME", "ACME", "ACME", CALL]))
         if splits and draw(st.integers(0, 7)) == 0:
-            ratio = draw(st.sampled_from(["2", "0.5", "3"]))
-            rows.append(StockSplit(exec_id=f"e{n:02d}", time=time, symbol="ACME", ratio=Decimal(ratio)))
+            to, of = draw(st.sampled_from([(2, 1), (1, 2), (3, 1), (1, 3), (3, 2)]))
+            whose = draw(st.sampled_from([None, "A"]))
+            name = f"e{n:02d}"
+            rows.append(
+                StockSplit(exec_id=name, time=time, symbol="ACME", to=Decimal(to), of=Decimal(of), account_id=whose)
+            )
             continue
         is_call = symbol == CALL
         rows.append(
@@ -73,6 +80,22 @@ def net(events: Sequence[Event], side: Side) -> Decimal:
 
 def state(book: LotBook) -> dict[str, Lot]:
     return {lot.lot_id: lot for lot in book.lots}
+
+
+@MANY
+@given(executions(splits=True), st.sampled_from(METHODS), st.integers(1, 14))
+def test_a_book_that_gives_away_what_is_over_goes_on_as_if_it_had_not(
+    events: list[Event], method: CostBasisMethod, every: int
+) -> None:
+    whole = build(events, LotBook(accounts=ACCOUNTS, method=method))
+    book, given_away = LotBook(accounts=ACCOUNTS, method=method), dict[str, Lot]()
+    for n, event in enumerate(events):
+        book.advance(event)
+        if n % every == 0:
+            given_away |= {lot.lot_id: lot for lot in book.release(trade_date(event.time) - WINDOW)}
+    assert given_away | state(book) == state(whole)
+    assert book.matches == whole.matches
+    assert all(book.has_made(lot_id) for lot_id in state(whole))
 
 
 def raw(lots: Sequence[Lot]) -> Decimal:

@@ -30,7 +30,7 @@ class Fast:
     async def call(self, name: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         result = await self.client.call_tool(name, arguments, progress_handler=progress, raise_on_error=False)
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        return Answer(texts, result.structured_content, bool(result.is_error))
+        return Answer(texts, result.structured_content, bool(result.is_error), {"_meta": result.meta})
 
     async def call_and_cancel(self, name: str, arguments: dict[str, Any], ready: Callable[[], Awaitable[None]]) -> str:
         call = asyncio.create_task(self.client.call_tool(name, arguments))

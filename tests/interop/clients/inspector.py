@@ -70,7 +70,8 @@ class Inspector:
             text=True,
         )
 
-    def run(self, program: str, arguments: list[str]) -> Any:
+    def run(self, program: str, arguments: list[str], failing: bool = False) -> Any:
+        """What was printed; the inspector also fails where only the tool did, which some callers want to see."""
         process = self.start(program, arguments)
         try:
             output, errors = process.communicate(timeout=2 * LIMIT)
@@ -78,7 +79,7 @@ class Inspector:
             process.kill()
             process.communicate()
             raise
-        if process.returncode:
+        if process.returncode and not (failing and output):
             raise RuntimeError(f"inspector {' '.join(arguments)} ended with {process.returncode}:\n{output}{errors}")
         return json.loads(output)
 
@@ -93,12 +94,13 @@ class Inspector:
     def command(self, *arguments: str) -> Any:
         return self.run("mcpdo/build/mcp-bin.js", ["--format", "json", *arguments])
 
-    def ask(self, *arguments: str) -> Any:
+    def ask(self, *arguments: str, failing: bool = False) -> Any:
         """A request over the shared connection."""
-        return self.command("--connection", "tour", *arguments)
+        own = ["--format", "json", "--connection", "tour"]
+        return self.run("mcpdo/build/mcp-bin.js", [*own, *arguments], failing)
 
-    def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        return self.ask("tools/call", name, "--tool-args-json", json.dumps(arguments))
+    def call(self, name: str, arguments: dict[str, Any], failing: bool = False) -> Any:
+        return self.ask("tools/call", name, "--tool-args-json", json.dumps(arguments), failing=failing)
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[dict[str, Any]]:
@@ -205,6 +207,35 @@ def tour(transport: str, config: dict[str, Any], directory: Path) -> dict[str, A
     return seen
 
 
+def obey(inspector: Inspector) -> None:
+    """Orders from stdin, one JSON array a line, each answered with one line, over one connection."""
+    answers: list[dict[str, Any]] = []
+    with inspector.connected() as connection:
+        print(json.dumps({"revision": connection["protocolEra"]}), flush=True)
+        for line in sys.stdin:
+            order, *given = json.loads(line)
+            seen: Any = None
+            if order == "call":
+                seen = inspector.call(given[0], given[1], failing=True)
+                if pending := seen.get("elicitationPending"):
+                    seen = answered(inspector, pending["elicitationId"], answers.pop(0))
+            elif order == "tools":
+                seen = tool_names(inspector.ask("tools/list"))
+            elif order == "answer":
+                answers.extend(given[0])
+            print(json.dumps(seen), flush=True)
+
+
+def answered(inspector: Inspector, elicitation: str, answer: dict[str, Any]) -> Any:
+    fields = [f"{name}:={json.dumps(value)}" for name, value in answer.get("content", {}).items()]
+    how = fields if answer["action"] == "accept" else ["--decline"]
+    return inspector.ask("elicitation/respond", elicitation, *how, failing=True)
+
+
 if __name__ == "__main__":
+    given = json.loads(sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="inspector-") as place:
-        print(json.dumps(tour(sys.argv[1], json.loads(sys.argv[2]), Path(place))))
+        if given.get("obey"):
+            obey(Inspector(sys.argv[1], given, Path(place)))
+        else:
+            print(json.dumps(tour(sys.argv[1], given, Path(place))))

@@ -12,6 +12,7 @@ from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import AnyUrl
 from tour import Answer, Diary, Progress, main, nothing
 
@@ -27,7 +28,8 @@ class Mcp1:
     async def call(self, name: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         result = await self.session.call_tool(name, arguments, progress_callback=progress)
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        return Answer(texts, result.structuredContent, bool(result.isError))
+        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return Answer(texts, result.structuredContent, bool(result.isError), wire)
 
     async def call_and_cancel(self, name: str, arguments: dict[str, Any], ready: Callable[[], Awaitable[None]]) -> str:
         request_id = self.session._request_id  # the library offers no other way to learn the id it is about to use
@@ -89,14 +91,16 @@ async def connect(transport: str, config: dict[str, Any], diary: Diary) -> Async
         elif transport == "sse":
             read, write = await stack.enter_async_context(sse_client(config["url"]))
         else:
-            read, write, _ = await stack.enter_async_context(streamable_http_client(config["url"]))
+            http = await stack.enter_async_context(create_mcp_http_client(headers=config.get("headers")))
+            read, write, _ = await stack.enter_async_context(streamable_http_client(config["url"], http_client=http))
         session = await stack.enter_async_context(
             ClientSession(
                 read,
                 write,
-                elicitation_callback=on_elicitation,
+                elicitation_callback=on_elicitation if config.get("asks", True) else None,
                 logging_callback=on_log,
                 message_handler=on_message,
+                client_info=types.Implementation(name=config.get("name", "mcp"), version="1"),
             )
         )
         opened = await session.initialize()

@@ -12,6 +12,8 @@ import mcp_types as types
 from mcp import Client as SdkClient
 from mcp import StdioServerParameters
 from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from tour import Answer, Diary, Progress, main, nothing
 
 MODERN = "2026-07-28"
@@ -29,7 +31,8 @@ class Mcp2:
     async def call(self, name: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         result = await self.client.call_tool(name, arguments, progress_callback=progress)
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        return Answer(texts, result.structured_content, bool(result.is_error))
+        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return Answer(texts, result.structured_content, bool(result.is_error), wire)
 
     async def call_and_cancel(self, name: str, arguments: dict[str, Any], ready: Callable[[], Awaitable[None]]) -> str:
         call = asyncio.create_task(self.client.call_tool(name, arguments))
@@ -97,15 +100,19 @@ async def connect(transport: str, config: dict[str, Any], diary: Diary) -> Async
     if transport == "stdio":
         command, *arguments = config["command"]
         server: Any = StdioServerParameters(command=command, args=arguments, env=os.environ | config["env"])
+    elif transport == "sse":
+        server = sse_client(config["url"])
     else:
-        server = sse_client(config["url"]) if transport == "sse" else config["url"]
+        http = create_mcp_http_client(headers=config.get("headers"))
+        server = streamable_http_client(config["url"], http_client=http)
     client = SdkClient(
         server,
         mode=config["mode"],
         log_level="debug",
-        elicitation_callback=on_elicitation,
+        elicitation_callback=on_elicitation if config.get("asks", True) else None,
         logging_callback=on_log,
         message_handler=on_message,
+        client_info=types.Implementation(name=config.get("name", "mcp"), version="1"),
     )
     async with client:
         yield Mcp2(client, diary)

@@ -1,4 +1,7 @@
-// The tour that every TypeScript client takes of the server, told as one JSON object of what it saw.
+// What every TypeScript client can be made to do: the tour of the showcase, or one order after the other from stdin.
+// Either way what it saw is printed as JSON: the tour as one object, orders as one line each.
+
+import { createInterface } from "node:readline";
 
 const LIMIT = 15_000;
 const STEPS = 4;
@@ -101,12 +104,42 @@ async function listChange(client, diary) {
   return { extra };
 }
 
-// `driver <stdio|http|sse> <json-config>`: take the tour, print what was seen.
+const print = (seen) => process.stdout.write(`${JSON.stringify(seen ?? null)}\n`);
+
+// Orders from stdin, one JSON array a line, until there are no more; each is answered with one line.
+async function obey(client, diary) {
+  print({ revision: client.revision });
+  const orders = {
+    call: (name, args) => client.call(name, args),
+    tools: () => client.tools(),
+    answer: (answers) => void diary.answers.push(...answers),
+    asked: () => diary.asked,
+    watch: async () => void (await client.watching()),
+    changes: async (count) => {
+      await until(() => diary.changes >= count, "the tool list to change");
+      return diary.changes;
+    },
+    prompts: async () => (await client.sdk.listPrompts()).prompts.map((prompt) => prompt.name),
+    resources: async () => (await client.sdk.listResources()).resources.map((resource) => resource.uri),
+    read: async (uri) => (await client.sdk.readResource({ uri })).contents.map((part) => part.text).join(""),
+  };
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [order, ...given] = JSON.parse(line);
+    try {
+      print(await orders[order](...given));
+    } catch (error) {
+      print({ refused: `${error.name}: ${error.message}` });
+    }
+  }
+}
+
+// `driver <stdio|http|sse> <json-config>`: take the tour or obey, print what was seen.
 export async function main(connect) {
   const [, , transport, text] = process.argv;
+  const config = JSON.parse(text);
   const diary = new Diary();
-  const client = await connect(transport, JSON.parse(text), diary);
-  const seen = await tour(client, diary);
+  const client = await connect(transport, config, diary);
+  if (config.obey) await obey(client, diary);
+  else print(await tour(client, diary));
   await client.sdk.close();
-  process.stdout.write(`${JSON.stringify(seen)}\n`);
 }

@@ -1,4 +1,6 @@
-"""The tour that every Python client takes of the server, told as one JSON object of what it saw."""
+"""What every Python client can be made to do: the tour of the showcase, or one order after the other from stdin.
+
+Either way what it saw is printed as JSON: the tour as one object, orders as one line each."""
 
 from __future__ import annotations
 
@@ -34,6 +36,7 @@ class Answer:
     texts: list[str]
     structured: Any
     failed: bool
+    wire: dict[str, Any]  # the whole result as the library hands it out, spelled as on the wire
 
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -150,19 +153,53 @@ async def list_change(client: Client, diary: Diary) -> dict[str, Any]:
     return {"extra": seen}
 
 
+async def obey(client: Client, diary: Diary) -> None:
+    """Orders from stdin, one JSON array a line, until there are no more; each is answered with one line."""
+    print(json.dumps({"revision": client.revision}), flush=True)
+    async with contextlib.AsyncExitStack() as stack:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            order, *given = json.loads(line)
+            try:
+                seen = await follow(client, diary, stack, order, given)
+            except Exception as exc:  # a refusal of the protocol, by whatever class this library knows it
+                seen = {"refused": f"{type(exc).__name__}: {exc}"}
+            print(json.dumps(seen), flush=True)
+
+
+async def follow(client: Client, diary: Diary, stack: contextlib.AsyncExitStack, order: str, given: list[Any]) -> Any:
+    if order == "call":
+        return (await client.call(given[0], given[1])).wire
+    if order == "tools":
+        return await client.tools()
+    if order == "answer":
+        diary.answers.extend(given[0])
+        return None
+    if order == "asked":
+        return diary.asked
+    if order == "watch":
+        await stack.enter_async_context(client.watching())
+        return None
+    if order == "changes":
+        await until_noted(lambda: diary.changes >= given[0], "the tool list to change")
+        return diary.changes
+    return await getattr(client, order)(*given)
+
+
 @contextlib.asynccontextmanager
 async def nothing() -> AsyncIterator[None]:
     yield
 
 
 def main(connect: Callable[[str, dict[str, Any], Diary], contextlib.AbstractAsyncContextManager[Client]]) -> None:
-    """`driver <stdio|http|sse> <json-config>`: take the tour, print what was seen."""
+    """`driver <stdio|http|sse> <json-config>`: take the tour or obey, print what was seen."""
     transport, config = sys.argv[1], json.loads(sys.argv[2])
 
-    async def travel() -> dict[str, Any]:
+    async def travel() -> None:
         diary = Diary()
         async with connect(transport, config, diary) as client:
-            return await tour(client, diary)
+            if config.get("obey"):
+                await obey(client, diary)
+            else:
+                print(json.dumps(await tour(client, diary)))
 
-    seen = asyncio.run(travel())
-    print(json.dumps(seen))
+    asyncio.run(travel())

@@ -17,12 +17,15 @@ function transportFor(kind, config) {
     return new StdioClientTransport({ command, args, env: { ...process.env, ...config.env } });
   }
   const url = new URL(config.url);
-  return kind === "sse" ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url);
+  if (kind === "sse") return new SSEClientTransport(url);
+  return new StreamableHTTPClientTransport(url, { requestInit: { headers: config.headers ?? {} } });
 }
 
 await main(async (kind, config, diary) => {
-  const sdk = new Client({ name: "tour", version: "1.0.0" }, { capabilities: { elicitation: {} } });
-  sdk.setRequestHandler(ElicitRequestSchema, ({ params }) => diary.answer(params));
+  const asks = config.asks ?? true;
+  const capabilities = asks ? { elicitation: {} } : {};
+  const sdk = new Client({ name: config.name ?? "tour", version: "1.0.0" }, { capabilities });
+  if (asks) sdk.setRequestHandler(ElicitRequestSchema, ({ params }) => diary.answer(params));
   sdk.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => {
     diary.logs.push({ level: params.level, data: params.data });
   });

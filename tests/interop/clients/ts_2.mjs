@@ -13,16 +13,19 @@ function transportFor(kind, config) {
     return new StdioClientTransport({ command, args, env: { ...process.env, ...config.env } });
   }
   const url = new URL(config.url);
-  return kind === "sse" ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url);
+  if (kind === "sse") return new SSEClientTransport(url);
+  return new StreamableHTTPClientTransport(url, { requestInit: { headers: config.headers ?? {} } });
 }
 
 await main(async (kind, config, diary) => {
   const mode = config.mode === MODERN ? { pin: MODERN } : config.mode;
+  const asks = config.asks ?? true;
+  const capabilities = asks ? { elicitation: {} } : {};
   const sdk = new Client(
-    { name: "tour", version: "1.0.0" },
-    { capabilities: { elicitation: {} }, versionNegotiation: { mode } },
+    { name: config.name ?? "tour", version: "1.0.0" },
+    { capabilities, versionNegotiation: { mode } },
   );
-  sdk.setRequestHandler("elicitation/create", ({ params }) => diary.answer(params));
+  if (asks) sdk.setRequestHandler("elicitation/create", ({ params }) => diary.answer(params));
   sdk.setNotificationHandler("notifications/message", ({ params }) => {
     diary.logs.push({ level: params.level, data: params.data });
   });

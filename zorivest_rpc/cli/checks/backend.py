@@ -13,13 +13,16 @@ from zorivest_rpc import __version__
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError
 
+from . import web
 from .journal import Bootstrap, read_bootstrap
 from .line import Line, fail, ok, warn
+from .safekeeping import restore_step
 from .web import Answer, ask, shown
 
 __all__ = ["embedded", "remote"]
 
 _SKEW = 300.0
+_SOON = 7 * 86_400.0
 
 
 def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, str], *, start: bool) -> Iterator[Line]:
@@ -29,7 +32,7 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
     located = find(data)
     if located is None and start:
         try:
-            located = find_or_start(data)
+            located = find_or_start(data, idle_exit=settings.idle_exit)
         except BackendStartError as error:
             yield fail("backend", str(error), f"Read {data / 'logs' / 'startup.log'}; the cause is in its last lines.")
             return
@@ -80,7 +83,10 @@ def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mappi
     if key is None:
         where = "the keyring" if vault.key_source == "keyring" else str(data / "api.key")
         text = f"none at hand: neither ZORIVEST_API_KEY nor {where} has one"
-        yield fail("key", text, "Set ZORIVEST_API_KEY to a key of this journal; without one it stays closed.")
+        if vault.has_passphrase:
+            yield fail("key", text, "zorivest-rpc keys create --label again --role admin --store (asks the passphrase)")
+        else:
+            yield fail("key", text, "Set ZORIVEST_API_KEY to a key of this journal; without one it stays closed.")
         return
     try:
         from zorivest_rpc.embedded.crypto import fingerprint
@@ -89,6 +95,10 @@ def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mappi
     standing = vault.standing(fingerprint(key), time.time())
     if standing == "valid":
         yield ok("key", f"{source} is one of this journal's")
+        ends = vault.ends(fingerprint(key))
+        if ends is not None and ends - time.time() < _SOON:
+            text = f"{source} expires in {max(0.0, ends - time.time()) / 3600:.0f} hours"
+            yield warn("key", text, "zorivest-rpc keys create --label next --role admin --store")
         return
     again = "Unset ZORIVEST_API_KEY to use the stored key" if source == "ZORIVEST_API_KEY" else "Set ZORIVEST_API_KEY"
     text = {"unknown": "is not one of this journal's", "revoked": "was revoked", "expired": "has expired"}[standing]
@@ -113,9 +123,7 @@ def _encryption(data: Path, vault: Bootstrap | None) -> Iterator[Line]:
         yield ok("journal", "encrypted (SQLCipher)")
     elif plain and vault.encrypted:
         text = "the database file is readable without a key, though the vault says it is encrypted"
-        yield fail(
-            "journal", text, f"Somebody replaced it: restore it from a backup, such as one in {data / 'backups'}."
-        )
+        yield fail("journal", f"{text}: somebody replaced it", restore_step(data))
     else:
         yield warn(
             "journal",
@@ -176,7 +184,7 @@ def _unlocked(base: str, key: str | None, health: Mapping[str, Any], name: str) 
         return
     if not key:
         return
-    answer = ask(base + "/auth/unlock", {"api_key": key}, timeout=15.0)
+    answer = ask(base + "/auth/unlock", {"api_key": key}, timeout=3 * web.PATIENCE)  # it is slow by design
     if answer is not None and answer.status == 200 and isinstance(answer.body, dict):
         yield ok("unlock", f"the key opens {name} as {_word(answer.body.get('role'))}")
         return

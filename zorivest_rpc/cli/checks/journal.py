@@ -19,6 +19,7 @@ from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.errors import ConfigError
 
 from .line import Line, fail, ok, warn
+from .safekeeping import restore_step
 
 __all__ = ["Bootstrap", "directory", "offered", "private_files", "read_bootstrap", "schemas"]
 
@@ -113,6 +114,12 @@ def private_files(path: str) -> Iterator[Line]:
             if mode & 0o077:
                 step = f"chmod 600 {shlex.quote(os.path.join(path, name))}"
                 wide.append(fail("files", f"{name} is open to others (mode {mode:04o})", step))
+    for child in DataDir(Path(path)).children:
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(child.stat().st_mode)
+            if mode & 0o077:
+                step = f"chmod 700 {shlex.quote(str(child))}"
+                wide.append(fail("files", f"{child.name}/ is open to others (mode {mode:04o})", step))
     yield from wide
     key = Path(path) / "session.key"
     if key.is_file() and key.stat().st_size != 32:
@@ -131,6 +138,7 @@ class Bootstrap:
     def __init__(self, content: dict[str, Any]) -> None:
         self.encrypted = content.get("cipher") == "sqlcipher4"
         self.key_source = str(content.get("key_source", "file"))
+        self.has_passphrase = bool(content.get("passphrase"))
         self._keys = [key for key in content.get("keys", []) if isinstance(key, dict)]
 
     @property
@@ -146,6 +154,11 @@ class Bootstrap:
                 return "revoked" if key.get("revoked") else "expired" if until and until <= now else "valid"
         return "unknown"
 
+    def ends(self, fingerprint: str) -> float | None:
+        """When a key expires, if it does."""
+        found = (key for key in self._keys if key.get("lookup_sha256") == fingerprint)
+        return _moment(next(found, {}).get("expires_at"))
+
 
 def read_bootstrap(path: str) -> tuple[Line | None, Bootstrap | None]:
     """What the vault says about itself; a damaged one is a finding."""
@@ -158,7 +171,7 @@ def read_bootstrap(path: str) -> tuple[Line | None, Bootstrap | None]:
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("keys"), list):
         text = f"{file} is damaged: without it no key opens the journal"
-        return fail("vault", text, f"Restore it from a backup, such as one in {file.parent / 'backups'}."), None
+        return fail("vault", text, restore_step(path)), None
     return None, Bootstrap(content)
 
 

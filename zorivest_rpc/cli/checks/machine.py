@@ -29,6 +29,7 @@ DEPENDENCIES = {  # module -> distribution
     "argon2": "argon2-cffi",
     "cryptography.fernet": "cryptography",
     "PIL.Image": "pillow",
+    "fpdf": "fpdf2",
     "numpy": "numpy",
     "tzdata": "tzdata",
     "ofxtools": "ofxtools",

@@ -10,8 +10,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["Answer", "ask", "shown"]
+__all__ = ["PATIENCE", "Answer", "ask", "shown"]
 
+PATIENCE = 5.0  # seconds
 _LIMIT = 1024 * 1024
 
 
@@ -30,8 +31,8 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def ask(url: str, body: Any = None, *, token: str = "", timeout: float = 5.0) -> Answer | None:
-    """GET, or POST where there is a body; None if nobody answered."""
+def ask(url: str, body: Any = None, *, token: str = "", timeout: float | None = None) -> Answer | None:
+    """GET, or POST where there is a body; None if nobody answered in time."""
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
     request.add_header("Content-Type", "application/json")
     if token:
@@ -39,7 +40,7 @@ def ask(url: str, body: Any = None, *, token: str = "", timeout: float = 5.0) ->
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay())
     try:
         try:
-            with opener.open(request, timeout=timeout) as response:
+            with opener.open(request, timeout=timeout or PATIENCE) as response:
                 return _answer(response.status, response.read(_LIMIT), response.headers.get("Date"))
         except urllib.error.HTTPError as error:
             with error:

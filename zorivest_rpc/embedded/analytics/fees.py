@@ -11,7 +11,7 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, percent
-from zorivest_rpc.embedded.analytics.round_trips import Side
+from zorivest_rpc.embedded.analytics.positions import Side
 
 __all__ = [
     "BrokerFees",

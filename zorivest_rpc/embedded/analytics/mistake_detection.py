@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from statistics import median
 
@@ -45,22 +46,20 @@ class Suspicion(msgspec.Struct, frozen=True):
 
 
 @exactly
-def suspect(trips: Iterable[TripFacts]) -> list[Suspicion]:
-    """Proposals for round trips of one account, in the order they were opened.
+def suspect(trips: Iterable[TripFacts], zone: tzinfo = UTC) -> list[Suspicion]:
+    """Proposals for round trips of one account, in the order they were opened; days are those of `zone`.
 
     Sizes are compared with the fifty round trips before, once there are ten; days with earlier days that had trades."""
     ordered = sorted(trips, key=lambda trip: (trip.opened_at, trip.round_trip_id))
-    per_day: dict[date, int] = {}
-    for trip in ordered:
-        per_day[trip.opened_at.date()] = per_day.get(trip.opened_at.date(), 0) + 1
+    days = [trip.opened_at.astimezone(zone).date() for trip in ordered]
+    per_day = Counter(days)
     found: list[Suspicion] = []
     earlier_days: list[int] = []
     for index, trip in enumerate(ordered):
-        day = trip.opened_at.date()
-        if index and ordered[index - 1].opened_at.date() != day:
-            earlier_days.append(per_day[ordered[index - 1].opened_at.date()])
-        if not index or ordered[index - 1].opened_at.date() != day:
-            found += _overtrading(trip, per_day[day], earlier_days)
+        if index and days[index - 1] != days[index]:
+            earlier_days.append(per_day[days[index - 1]])
+        if not index or days[index - 1] != days[index]:
+            found += _overtrading(trip, per_day[days[index]], earlier_days)
         before = ordered[max(0, index - _WINDOW) : index]
         found += _revenge(trip, before)
         found += _oversized(trip, before)

@@ -14,7 +14,7 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.money import ZERO, cents, exactly, price
 from zorivest_rpc.embedded.analytics.payoff import PayoffLeg, payoff
-from zorivest_rpc.embedded.analytics.round_trips import Side
+from zorivest_rpc.embedded.analytics.positions import Side
 from zorivest_rpc.embedded.symbols import Contract, parse_contract
 
 __all__ = ["OptionFill", "OptionsStrategy", "StrategyLeg", "StrategyType", "detect"]

@@ -8,7 +8,7 @@ from decimal import Decimal
 import msgspec
 
 from zorivest_rpc.embedded.analytics.money import cents, divide
-from zorivest_rpc.embedded.analytics.round_trips import Side
+from zorivest_rpc.embedded.analytics.positions import Side
 
 __all__ = ["ADVICE", "Gap", "Mark", "PlanFacts", "ReviewFacts"]
 

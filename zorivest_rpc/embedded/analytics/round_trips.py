@@ -3,6 +3,8 @@
 Rule 1: a position is one account and one symbol; an episode of it runs from flat to flat and is one round trip.
 Rule 2: executions are taken in the order of (time, exec_id), so equal timestamps have one order however they came.
 Rule 3: no cent is lost. A fee that is split by quantity is split in millionths and the last part takes the rest.
+Rule 4: a share split changes what is open when it takes effect: more shares, each at less, for the same money. An
+episode counts in the shares of its end; one that was closed before keeps the shares of its time.
 
 `advance` is the kernel: it takes the open episode, its open lots (oldest first, read only as far as the execution
 closes them) and one more execution, and says what changes. Its cost is that of the lots it closes, never of the past,
@@ -12,7 +14,7 @@ An execution that lands in the past (or is changed, or deleted) rewrites the epi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
@@ -20,18 +22,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, price
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Key, Lot, LotUse, Split, Status
 
 __all__ = [
     "Change",
-    "Episode",
-    "Execution",
-    "Fill",
-    "Lot",
-    "LotUse",
     "Matching",
     "ResumePoint",
     "RoundTrip",
-    "Side",
     "advance",
     "match",
     "remainder",
@@ -40,115 +37,9 @@ __all__ = [
     "round_trip",
 ]
 
-Side = Literal[1, -1]
-"""+1 buys, -1 sells."""
-Key = tuple[datetime, str]
-Status = Literal["open", "partial", "closed"]
-
 _FEE_STEP = Decimal("0.000001")
-
-
-class Execution(msgspec.Struct, frozen=True):
-    """One fill; `fee` is commission plus all other fees of it."""
-
-    exec_id: str
-    account_id: str
-    symbol: str
-    time: datetime
-    side: Side
-    quantity: Decimal
-    price: Decimal
-    multiplier: Decimal = Decimal(1)
-    fee: Decimal = ZERO
-
-    @property
-    def key(self) -> Key:
-        """Its place in history."""
-        return (self.time, self.exec_id)
-
-
-class Lot(msgspec.Struct, frozen=True):
-    """What is still open of one entry: the quantity and the part of the fee that no exit has carried yet."""
-
-    exec_id: str
-    time: datetime
-    quantity: Decimal
-    price: Decimal
-    multiplier: Decimal
-    fee: Decimal
-
-
-class LotUse(msgspec.Struct, frozen=True):
-    """A lot after an exit took from it; nothing left means the lot is gone."""
-
-    exec_id: str
-    quantity_left: Decimal
-    fee_left: Decimal
-
-
-class Fill(msgspec.Struct, frozen=True):
-    """The part of an execution that belongs to one round trip; a flip has one in each of two."""
-
-    round_trip_id: str
-    exec_id: str
-    time: datetime
-    role: Literal["entry", "exit"]
-    quantity: Decimal
-    price: Decimal
-    fee: Decimal
-    realized: Decimal
-
-
-class Episode(msgspec.Struct, frozen=True):
-    """The running sums of one round trip; of constant size however many executions it has.
-
-    `opened_skip` is how much of the opening execution had closed the episode before (a flip). `matched_fees` are the
-    fees that exits have realised: their own and the entries' in proportion; `fees` are all that were charged."""
-
-    id: str
-    account_id: str
-    symbol: str
-    direction: Side
-    multiplier: Decimal
-    opened_at: datetime
-    opened_by: str
-    opened_skip: Decimal
-    last_at: datetime
-    last_by: str
-    entry_quantity: Decimal = ZERO
-    entry_value: Decimal = ZERO
-    exit_quantity: Decimal = ZERO
-    exit_value: Decimal = ZERO
-    gross: Decimal = ZERO
-    matched_fees: Decimal = ZERO
-    fees: Decimal = ZERO
-
-    @property
-    def open_quantity(self) -> Decimal:
-        """What is still held, without its sign."""
-        return self.entry_quantity - self.exit_quantity
-
-    @property
-    def realized(self) -> Decimal:
-        """Net result of what was closed so far."""
-        return self.gross - self.matched_fees
-
-    @property
-    def status(self) -> Status:
-        """Open without an exit, partial with some, closed when flat."""
-        if not self.exit_quantity:
-            return "open"
-        return "partial" if self.open_quantity else "closed"
-
-    @property
-    def opened_key(self) -> Key:
-        """The place of its first execution."""
-        return (self.opened_at, self.opened_by)
-
-    @property
-    def last_key(self) -> Key:
-        """The place of its latest execution."""
-        return (self.last_at, self.last_by)
+_QUANTITY_STEP = Decimal("0.00000001")
+Splits = Sequence[Split]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -308,16 +199,25 @@ def remainder(execution: Execution, skip: Decimal) -> Execution:
     )
 
 
-class _Book:
-    """One position while a history runs through it."""
+def _split_lot(lot: Lot, split: Split) -> Lot:
+    """The lot in new shares; their number is rounded, so their price is whatever keeps the money."""
+    shares = max((lot.quantity * split.to / split.of).quantize(_QUANTITY_STEP), _QUANTITY_STEP)
+    return msgspec.structs.replace(lot, quantity=shares, price=lot.price * lot.quantity / shares)
 
-    def __init__(self) -> None:
+
+class _Book:
+    """One position while a history runs through it; `splits` are those of its symbol."""
+
+    def __init__(self, splits: Splits = ()) -> None:
+        self._splits = deque(sorted(splits, key=lambda split: split.effective))
         self.open: Episode | None = None
         self.lots: deque[Lot] = deque()
         self.done: list[Episode] = []
         self.fills: list[Fill] = []
 
     def take(self, execution: Execution, skip: Decimal = ZERO) -> None:
+        while self._splits and self._splits[0].effective <= execution.time:
+            self._split(self._splits.popleft())
         if skip:
             rest = remainder(execution, skip)
             change = _enter(_opened(rest, skip), rest)
@@ -335,35 +235,54 @@ class _Book:
         last = change.episodes[-1]
         self.open = last if last.open_quantity else None
 
+    def finish(self) -> _Book:
+        """Nothing more will come: work in the splits that are left."""
+        while self._splits:
+            self._split(self._splits.popleft())
+        return self
+
+    def _split(self, split: Split) -> None:
+        if self.open is None:
+            return
+        self.lots = deque(_split_lot(lot, split) for lot in self.lots)
+        gone = (self.open.exit_quantity * split.to / split.of).quantize(_QUANTITY_STEP)
+        held = sum((lot.quantity for lot in self.lots), ZERO)
+        self.open = msgspec.structs.replace(self.open, entry_quantity=gone + held, exit_quantity=gone)
+
     @property
     def episodes(self) -> list[Episode]:
         return self.done if self.open is None else [*self.done, self.open]
 
 
 @exactly
-def match(executions: Iterable[Execution]) -> Matching:
-    """All round trips of a history, of any number of accounts and symbols, in whatever order it is given."""
+def match(executions: Iterable[Execution], splits: Mapping[tuple[str, str], Splits] | None = None) -> Matching:
+    """All round trips of a history, of any number of accounts and symbols, in whatever order it is given.
+
+    `splits` are by account and symbol."""
     books: dict[tuple[str, str], _Book] = {}
     seen: set[str] = set()
     for execution in sorted(executions, key=lambda item: item.key):
         if execution.exec_id in seen:
             raise ValueError(f"execution {execution.exec_id} is given twice")
         seen.add(execution.exec_id)
-        books.setdefault((execution.account_id, execution.symbol), _Book()).take(execution)
+        position = (execution.account_id, execution.symbol)
+        if position not in books:
+            books[position] = _Book(splits.get(position, ()) if splits else ())
+        books[position].take(execution)
     return _matching(books.values())
 
 
 @exactly
-def replay(executions: Iterable[Execution], skip: Decimal = ZERO) -> Matching:
+def replay(executions: Iterable[Execution], skip: Decimal = ZERO, splits: Splits = ()) -> Matching:
     """The round trips of one position from a resume point on: its executions from that key on, and the point's skip."""
-    book = _Book()
+    book = _Book(splits)
     for index, execution in enumerate(sorted(executions, key=lambda item: item.key)):
         book.take(execution, skip if index == 0 else ZERO)
     return _matching([book])
 
 
 def _matching(books: Iterable[_Book]) -> Matching:
-    held = list(books)
+    held = [book.finish() for book in books]
     episodes = sorted((episode for book in held for episode in book.episodes), key=lambda item: item.opened_key)
     fills = sorted(
         (fill for book in held for fill in book.fills), key=lambda item: (item.time, item.exec_id, item.role == "entry")

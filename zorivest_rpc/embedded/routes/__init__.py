@@ -8,10 +8,12 @@ from . import (
     accounts,
     analytics,
     auth,
+    backups,
     banking,
     bars,
     brokers,
     confirmation,
+    corporate_actions,
     costs,
     demo,
     guard,
@@ -36,6 +38,7 @@ __all__ = ["AREAS"]
 
 AREAS = (
     auth.ROUTES,
+    backups.ROUTES,
     confirmation.ROUTES,
     guard.ROUTES,
     scheduling.ROUTES,
@@ -48,6 +51,7 @@ AREAS = (
     plans.ROUTES,
     accounts.ROUTES,
     round_trips.ROUTES,
+    corporate_actions.ROUTES,
     analytics.ROUTES,
     costs.ROUTES,
     mistakes.ROUTES,

@@ -21,12 +21,12 @@ from ..analytics.strategies import breakdown
 from ..errors import BudgetExceeded, NotFound, Unavailable
 from ..expiry import settle_due
 from ..fields import Fields
-from ..inputs import aliased, page, period
+from ..inputs import aliased, page
 from ..market.coverage import cover
-from ..results import Scope
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..tables import trades
 from .market_data import market_of
+from .selection import scope_of, zone_of
 
 __all__ = ["ROUTES"]
 
@@ -35,7 +35,7 @@ _FREE = Decimal(0)
 
 
 async def show_expectancy(ask: Ask) -> web.StreamResponse:
-    scope = _scope(ask)
+    scope = await scope_of(ask, "all")
     fields = Fields(ask.query)
     strategy = fields.text("strategy", None, least=1, most=200)
     fields.done()
@@ -61,7 +61,7 @@ async def show_expectancy(ask: Ask) -> web.StreamResponse:
 
 async def show_drawdown(ask: Ask) -> web.StreamResponse:
     """The simulation runs on worker threads; other requests are answered meanwhile."""
-    scope = _scope(ask)
+    scope = await scope_of(ask, "all")
     fields = Fields(ask.query)
     simulations = fields.integer("simulations", 10_000, least=100, most=100_000)
     risk = fields.decimal("risk_pct", Decimal(1), above=0, most=100)
@@ -92,14 +92,14 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
 
 
 async def show_sqn(ask: Ask) -> web.StreamResponse:
-    scope = _scope(ask)
+    scope = await scope_of(ask, "all")
     await settle_due(ask.db)
     sums, unit = await ask.db.read(lambda conn: results.risk_moments(conn, scope))
     return reply(to_json(sqn(sums, unit, period=scope.period.text, account_id=scope.account_id)))
 
 
 async def strategy_breakdown(ask: Ask) -> web.StreamResponse:
-    scope = _scope(ask)
+    scope = await scope_of(ask, "all")
     await settle_due(ask.db)
     groups, everything = await ask.db.read(lambda conn: results.by_strategy(conn, scope))
     return reply(to_json(breakdown(groups, everything, period=scope.period.text, account_id=scope.account_id)))
@@ -176,20 +176,15 @@ async def ai_review(ask: Ask) -> web.StreamResponse:
     if not within_budget(_FREE, cap):
         raise BudgetExceeded("budget_exceeded", f"The review would cost {_FREE} cents, more than the cap of {cap}.")
 
+    zone = await zone_of(ask)
+
     def job(conn: Connection) -> Review:
         if kind == "single":
-            return review_trade(judgement.facts_of_trade(conn, exec_id), cap)
-        return review_week(judgement.facts_of_week(conn, exec_id), exec_id, cap)
+            return review_trade(judgement.facts_of_trade(conn, exec_id, zone), cap)
+        return review_week(judgement.facts_of_week(conn, exec_id, zone), exec_id, cap)
 
     await settle_due(ask.db)
     return reply(to_json(await ask.db.read(job)))
-
-
-def _scope(ask: Ask) -> Scope:
-    fields = Fields(ask.query)
-    account_id = fields.text("account_id", None, most=128)
-    fields.done()
-    return Scope(account_id or None, period(ask.query, "all"))
 
 
 ROUTES = (

@@ -1,4 +1,4 @@
-"""`/auth`: unlock, lock, and the API keys."""
+"""`/auth`: unlock, lock, the API keys and the passphrase."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ..fields import Fields
 from ..routing import ADMIN, OPEN, READ, Ask, Route, no_content, reply
-from ..vault import Role
+from ..vault import SHORTEST, Role
 
 __all__ = ["ROUTES"]
 
@@ -14,12 +14,16 @@ _SMALL = 16 * 1024
 
 
 async def unlock(ask: Ask) -> web.StreamResponse:
-    """Exchange an API key for a session; works while the database is open, so that sessions can be renewed."""
-    fields = Fields(await ask.json())
-    api_key = fields.text("api_key", least=1, most=512)
+    """Exchange an API key, or the owner's passphrase, for a session; works while the database is open, so that sessions
+    can be renewed."""
+    body = await ask.json()
+    fields = Fields(body)
+    by_passphrase = body.get("passphrase") is not None and body.get("api_key") is None
+    secret = fields.text("passphrase" if by_passphrase else "api_key", least=1, most=512)
     fields.done()
     ask.backend.last_used = ask.backend.clock()
-    token, session, lasts = await ask.backend.unlock(api_key)
+    enter = ask.backend.unlock_by_passphrase if by_passphrase else ask.backend.unlock
+    token, session, lasts = await enter(secret)
     return reply(
         {
             "session_token": token,
@@ -69,6 +73,25 @@ async def revoke_key(ask: Ask) -> web.StreamResponse:
     return no_content()
 
 
+async def show_passphrase(ask: Ask) -> web.StreamResponse:
+    held = ask.backend.vault.passphrase
+    return reply({"set": held is not None, **(held.view() if held is not None else {})})
+
+
+async def set_passphrase(ask: Ask) -> web.StreamResponse:
+    """A second way to the same database, for the person who owns it; the answer never repeats it."""
+    fields = Fields(await ask.json())
+    passphrase = fields.text("passphrase", least=SHORTEST, most=512)
+    fields.done()
+    held = await ask.backend.set_passphrase(ask.session.actor, passphrase)
+    return reply({"set": True, **held.view()})
+
+
+async def remove_passphrase(ask: Ask) -> web.StreamResponse:
+    await ask.backend.remove_passphrase(ask.session.actor)
+    return no_content()
+
+
 ROUTES = (
     Route("POST", "/auth/unlock", OPEN, unlock, _SMALL),
     Route("POST", "/auth/lock", READ, lock, _SMALL),
@@ -76,4 +99,7 @@ ROUTES = (
     Route("POST", "/auth/keys", ADMIN, create_key, _SMALL),
     Route("GET", "/auth/keys", ADMIN, list_keys),
     Route("DELETE", "/auth/keys/{key_id}", ADMIN, revoke_key),
+    Route("GET", "/auth/passphrase", ADMIN, show_passphrase),
+    Route("PUT", "/auth/passphrase", ADMIN, set_passphrase, _SMALL),
+    Route("DELETE", "/auth/passphrase", ADMIN, remove_passphrase),
 )

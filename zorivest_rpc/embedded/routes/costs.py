@@ -12,9 +12,10 @@ from .. import accounts, costs
 from ..analytics.answers import to_json
 from ..analytics.pfof import CostOfFree, PfofReport, cost_of_free
 from ..fields import Fields
-from ..inputs import identifier, page, period
+from ..inputs import identifier, page
 from ..results import Scope
 from ..routing import READ, WRITE, Ask, Route, reply
+from .selection import period_of, scope_of
 
 __all__ = ["ROUTES"]
 
@@ -22,7 +23,7 @@ _MONTH = re.compile(r"(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])")
 
 
 async def summary(ask: Ask) -> web.StreamResponse:
-    scope = _scope(ask)
+    scope = await scope_of(ask, "ytd")
     fees, _ = await ask.db.read(lambda conn: costs.breakdown(conn, scope))
     return reply(to_json(fees))
 
@@ -32,7 +33,7 @@ async def pfof_report(ask: Ask) -> web.StreamResponse:
     fields = Fields(ask.query)
     account_id = fields.text("account_id", least=1, most=128)
     fields.done()
-    scope = Scope(account_id, period(ask.query, "ytd"))
+    scope = Scope(account_id, await period_of(ask, "ytd"))
     now = datetime.now(UTC)
 
     def job(conn: Connection) -> PfofReport:
@@ -43,7 +44,7 @@ async def pfof_report(ask: Ask) -> web.StreamResponse:
 
 
 async def show_cost_of_free(ask: Ask) -> web.StreamResponse:
-    scope = _scope(ask)
+    scope = await scope_of(ask, "ytd")
     now = datetime.now(UTC)
 
     def job(conn: Connection) -> CostOfFree:
@@ -92,13 +93,6 @@ async def list_periodic(ask: Ask) -> web.StreamResponse:
     wanted = page(fields, 100)
     fields.done()
     return reply(await ask.db.read(lambda conn: costs.listed_periodic(conn, wanted)))
-
-
-def _scope(ask: Ask) -> Scope:
-    fields = Fields(ask.query)
-    account_id = fields.text("account_id", None, most=128)
-    fields.done()
-    return Scope(account_id or None, period(ask.query, "ytd"))
 
 
 ROUTES = (

@@ -20,7 +20,7 @@ async def status(ask: Ask) -> web.StreamResponse:
 
 
 async def remove(ask: Ask) -> web.StreamResponse:
-    return reply(await ask.db.write(demo.remove))
+    return reply(await demo.remove_from(ask.backend))
 
 
 ROUTES = (

@@ -70,11 +70,13 @@ async def list_batches(ask: Ask) -> web.StreamResponse:
 
 
 async def progress(ask: Ask) -> web.StreamResponse:
-    """How far the import with this idempotency key has come; 404 when none of it is being read."""
+    """How far the import with this idempotency key has come; 404 when there is none under way."""
     found = ask.backend.reading.get(ask.path["key"])
     if found is None:
         raise NotFound("no_such_import", "No import with this key is being read.")
-    return reply({"done": found[0], "total": found[1]})
+    done, total = found
+    words = f"{100 * done // max(total, 1)} % of the import done"
+    return reply({"done": done, "total": total, "message": words})
 
 
 ROUTES = (

@@ -1,18 +1,18 @@
-"""`/mistakes`: tagging them and adding them up."""
+"""`/mistakes`: tagging them, adding them up, and looking for more."""
 
 from __future__ import annotations
 
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import mistake_log, results
+from .. import mistake_log, results, suspicions
 from ..analytics.answers import to_json
 from ..analytics.mistakes import CATEGORIES, MistakeSummary, mistake_summary, parse_category
 from ..expiry import settle_due
 from ..fields import Fields
-from ..inputs import aliased, page, period
-from ..results import Scope
+from ..inputs import aliased, page
 from ..routing import READ, WRITE, Ask, Route, reply
+from .selection import scope_of
 
 __all__ = ["ROUTES"]
 
@@ -43,10 +43,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
 
 
 async def summary(ask: Ask) -> web.StreamResponse:
-    fields = Fields(ask.query)
-    account_id = fields.text("account_id", None, most=128)
-    fields.done()
-    scope = Scope(account_id or None, period(ask.query, "ytd"))
+    scope = await scope_of(ask, "ytd")
 
     def job(conn: Connection) -> MistakeSummary:
         return mistake_summary(
@@ -60,8 +57,16 @@ async def summary(ask: Ask) -> web.StreamResponse:
     return reply(to_json(await ask.db.read(job)))
 
 
+async def list_suspected(ask: Ask) -> web.StreamResponse:
+    """Proposals of the rules; nothing is tagged."""
+    scope = await scope_of(ask, "ytd")
+    await settle_due(ask.db)
+    return reply(await ask.db.read(lambda conn: suspicions.suspected(conn, scope)))
+
+
 ROUTES = (
     Route("POST", "/mistakes", WRITE, track),
     Route("GET", "/mistakes", READ, list_all),
     Route("GET", "/mistakes/summary", READ, summary),
+    Route("GET", "/mistakes/suspected", READ, list_suspected),
 )

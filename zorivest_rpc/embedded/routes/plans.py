@@ -13,9 +13,8 @@ from ..analytics.answers import to_json
 from ..analytics.position_size import position_size, problems_of
 from ..errors import Invalid
 from ..fields import Fields
-from ..inputs import aliased, identifier, page, row_number
+from ..inputs import aliased, identifier, instrument, page, row_number
 from ..routing import OPEN, READ, WRITE, Ask, Route, no_content, reply
-from ..symbols import parse_instrument
 
 __all__ = ["ROUTES"]
 
@@ -29,7 +28,7 @@ async def create(ask: Ask) -> web.StreamResponse:
     body = aliased(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
     fields = Fields(body)
     values: dict[str, Any] = {
-        "ticker": _ticker(fields, fields.text("ticker", least=1, most=64)),
+        "ticker": instrument(fields, "ticker").symbol,
         "direction": _DIRECTIONS.get(fields.choice("direction", _DIRECTIONS), "BOT"),
         "conviction": fields.choice("conviction", plans.CONVICTIONS, "medium"),
         "strategy_name": fields.text("strategy_name", least=1, most=200).strip(),
@@ -61,10 +60,9 @@ async def show(ask: Ask) -> web.StreamResponse:
 async def change(ask: Ask) -> web.StreamResponse:
     body = aliased(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
     fields = Fields(body)
-    ticker = fields.text("ticker", None, least=1, most=64)
     direction = fields.choice("direction", _DIRECTIONS, None)
     wanted: dict[str, Any] = {
-        "ticker": None if ticker is None else _ticker(fields, ticker),
+        "ticker": instrument(fields, "ticker").symbol if fields.has("ticker") else None,
         "direction": None if direction is None else _DIRECTIONS[direction],
         "conviction": fields.choice("conviction", plans.CONVICTIONS, None),
         "strategy_name": fields.text("strategy_name", None, least=1, most=200),
@@ -119,17 +117,6 @@ async def size(ask: Ask) -> web.StreamResponse:
 
 def _id(ask: Ask) -> int:
     return row_number("trade plan", ask.path["plan_id"])
-
-
-def _ticker(fields: Fields, text: str) -> str:
-    """The symbol under which trades of it are kept."""
-    if not text.strip():
-        return ""
-    try:
-        return parse_instrument(text).symbol
-    except ValueError as exc:
-        fields.wrong("ticker", str(exc))
-        return ""
 
 
 def _conditions(fields: Fields, body: Mapping[str, Any], name: str) -> str | None:

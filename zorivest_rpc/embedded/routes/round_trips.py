@@ -14,12 +14,12 @@ from ..analytics.money import cents
 from ..errors import NotFound
 from ..expiry import settle_due
 from ..fields import Fields
-from ..inputs import Page, page, period
+from ..inputs import Page, instrument, page
 from ..period import Period
 from ..results import exact_sum, joined
 from ..routing import READ, Ask, Route, reply
-from ..symbols import parse_instrument
 from ..tables import round_trip_legs, round_trips
+from .selection import period_of
 
 __all__ = ["ROUTES"]
 
@@ -31,15 +31,9 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     wanted = page(fields)
     account_id = fields.text("account_id", None, most=128)
     status = fields.choice("status", ("open", "closed", "all"), "all")
-    ticker = fields.text("ticker", None, least=1, most=128)
-    symbol = None
-    if ticker is not None and ticker.strip():
-        try:
-            symbol = parse_instrument(ticker).symbol
-        except ValueError as exc:
-            fields.wrong("ticker", str(exc))
+    symbol = instrument(fields, "ticker").symbol if fields.has("ticker") else None
     fields.done()
-    span = period(ask.query, "all")
+    span = await period_of(ask, "all")
     await settle_due(ask.db)
     answer = await ask.db.read(lambda conn: _page(conn, wanted, _conditions(account_id, status, symbol, span)))
     return reply(answer)

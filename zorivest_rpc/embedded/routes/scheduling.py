@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from ..errors import Invalid, NotFound
+from ..errors import Forbidden, Invalid, NotFound
 from ..fields import Fields
 from ..routing import ADMIN, READ, WRITE, Ask, Route, no_content, reply
 from ..scheduling import mail, policies, runs
@@ -68,6 +68,9 @@ async def delete_policy(ask: Ask) -> web.StreamResponse:
 
 
 async def approve_policy(ask: Ask) -> web.StreamResponse:
+    """For the person at the terminal; a tool's request is refused whatever token it brings."""
+    if "X-MCP-Guard" in ask.request.headers:
+        raise Forbidden("approval_by_person_only", "No tool can approve a policy: zorivest-rpc approve POLICY does.")
     fields = Fields(await ask.json())
     seen = fields.text("content_hash", None, most=64)
     fields.done()
@@ -81,9 +84,18 @@ async def run_policy(ask: Ask) -> web.StreamResponse:
     fields.done()
     trigger = "mcp" if _from_mcp(ask) else "manual"
     found = await ask.backend.scheduling.run(
-        ask.path["policy_id"], dry_run=dry_run, trigger_type=trigger, actor=_actor(ask)
+        ask.path["policy_id"], dry_run=dry_run, trigger_type=trigger, actor=_actor(ask), key=_key(ask)
     )
     return reply(found)
+
+
+async def run_progress(ask: Ask) -> web.StreamResponse:
+    """How far the run has come that the request with this idempotency key started; 404 when none is under way."""
+    return reply(ask.backend.scheduling.progress(ask.path["key"]))
+
+
+async def withdraw_request(ask: Ask) -> web.StreamResponse:
+    return reply(await ask.backend.scheduling.withdraw(ask.path["key"][:64], _actor(ask)))
 
 
 async def policy_runs(ask: Ask) -> web.StreamResponse:
@@ -178,6 +190,10 @@ def _limit(ask: Ask) -> int:
     return limit
 
 
+def _key(ask: Ask) -> str:
+    return ask.request.headers.get("Idempotency-Key", "")[:64]
+
+
 def _from_mcp(ask: Ask) -> bool:
     """Tools ask the guard with the call itself; nobody else has a reason to."""
     return ask.request.headers.get("X-MCP-Guard") == "check"
@@ -202,6 +218,8 @@ ROUTES = (
     Route("GET", "/scheduling/runs/{run_id}", READ, show_run),
     Route("GET", "/scheduling/runs/{run_id}/steps", READ, run_steps),
     Route("POST", "/scheduling/runs/{run_id}/cancel", WRITE, cancel_run, _SMALL),
+    Route("GET", "/scheduling/progress/{key}", READ, run_progress),
+    Route("POST", "/scheduling/progress/{key}/cancel", WRITE, withdraw_request, _SMALL),
     Route("GET", "/scheduling/scheduler/status", READ, scheduler_status),
     Route("GET", "/scheduling/step-types", READ, step_types),
     Route("GET", "/scheduling/email", READ, show_mail_server),

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import tax_payments, tax_profiles, tax_store
+from .. import tax_payments, tax_profiles, tax_reading, tax_store
 from ..errors import BadRequest, Refusal
 from ..expiry import settle_due
 from ..fields import Fields
@@ -68,7 +68,7 @@ class Ground(NamedTuple):
         return self.profiles.of(self.today.year if year is None else year)
 
     def closed_in(self, year: int) -> list[Any]:
-        return tax_store.closed_lots(self.conn, start=date(year, 1, 1), end=date(year, 12, 31))
+        return tax_reading.closed_lots(self.conn, start=date(year, 1, 1), end=date(year, 12, 31))
 
 
 Answer = Callable[[Ground], dict[str, Any]]
@@ -126,7 +126,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         profile = ground.year(None)
         realized = year_gains(ground.closed_in(profile.tax_year), profile, ground.rules.accounts)
-        lots = tax_store.open_lots(ground.conn, related_to=wanted.ticker)
+        lots = tax_reading.open_lots(ground.conn, related_to=wanted.ticker)
         answer = simulate_sale(lots, wanted, profile, ground.rules.accounts, today=ground.today, realized=realized)
         return as_json(answer)
 
@@ -148,7 +148,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
         lots = ground.closed_in(profile.tax_year)
         prices = None
         if unrealized:
-            lots += tax_store.open_lots(ground.conn, account_id=account_id)
+            lots += tax_reading.open_lots(ground.conn, account_id=account_id)
             prices = known_prices(ground.conn, ground.today, account_id)
         answer = annual_estimate(
             lots, profile, ground.rules.accounts, account_id=account_id, prices=prices, today=ground.today
@@ -170,7 +170,7 @@ async def wash_sales(ask: Ask) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         end = last or ground.today
         start = first or date(end.year, 1, 1)
-        matches, lots = tax_store.wash_sales(ground.conn, start=start, end=end, chained=True)
+        matches, lots = tax_reading.wash_chains(ground.conn, tax_reading.wash_sales(ground.conn, start=start, end=end))
         return as_json(find(matches, lots, start=start, end=end, account_id=account_id, ticker=ticker))
 
     return await _answer(ask, job)
@@ -182,7 +182,7 @@ async def scan_wash_sales(ask: Ask) -> web.StreamResponse:
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
-        matches, lots = tax_store.wash_sales(ground.conn, chained=True)
+        matches, lots = tax_reading.held_back(ground.conn)
         return as_json(scan(matches, lots, year))
 
     return await _answer(ask, job, changes=True)
@@ -206,12 +206,12 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         lots = []
         if status != "closed":
-            lots += tax_store.open_lots(ground.conn, account_id=account_id, ticker=ticker)
+            lots += tax_reading.open_lots(ground.conn, account_id=account_id, ticker=ticker)
         if status != "open":
-            lots += tax_store.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
+            lots += tax_reading.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
         prices = known_prices(ground.conn, ground.today, account_id) if status != "closed" else {}
         answer = as_json(list_lots(lots, prices, today=ground.today, status=status, sort_by=sort))
-        unusual = tax_store.statuses(ground.conn)
+        unusual = tax_reading.statuses(ground.conn)
         for lot in answer["lots"]:
             lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
         return answer
@@ -270,7 +270,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
 
     def job(ground: Ground) -> dict[str, Any]:
         report = scan_harvest(
-            tax_store.open_lots(ground.conn),
+            tax_reading.open_lots(ground.conn),
             known_prices(ground.conn, ground.today),
             ground.year(None),
             ground.rules.accounts,
@@ -294,7 +294,7 @@ async def ytd_summary(ask: Ask) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         profile = ground.year(year)
         first, last = date(profile.tax_year, 1, 1), date(profile.tax_year, 12, 31)
-        matches, _ = tax_store.wash_sales(ground.conn, start=first, end=last)
+        matches = tax_reading.wash_sales(ground.conn, start=first, end=last)
         summary = summarize_year(
             ground.closed_in(profile.tax_year),
             matches,

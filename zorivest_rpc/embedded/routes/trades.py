@@ -12,9 +12,9 @@ from .. import trades
 from ..costs import FEE_TYPES
 from ..errors import Invalid
 from ..fields import Fields
-from ..inputs import identifier, page, period
+from ..inputs import identifier, instrument, page
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
-from ..symbols import Instrument, parse_instrument
+from .selection import period_of
 
 __all__ = ["ROUTES"]
 
@@ -40,7 +40,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     search = fields.text("search", None, most=200)
     sort = fields.choice("sort", [sign + name for name in trades.SORTS for sign in ("", "-")], "-time")
     fields.done()
-    span = period(ask.query, "all")
+    span = await period_of(ask, "all")
     answer = await ask.db.read(
         lambda conn: trades.listed(conn, wanted, account_id=account_id, search=search, sort=sort, period=span)
     )
@@ -56,20 +56,22 @@ async def show(ask: Ask) -> web.StreamResponse:
 
 async def change(ask: Ask) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
-    fields = Fields(await ask.json())
+    body = await ask.json()
+    fields = Fields(body)
     wanted: dict[str, Any] = {
         "notes": fields.text("notes", None),
         "commission": fields.decimal("commission", None),
         "fees": fields.decimal("fees", None),
         "realized_pnl": fields.decimal("realized_pnl", None),
         "time": fields.moment("time", None),
-        "instrument": fields.text("instrument", None, least=1, most=128),
         "action": fields.choice("action", ("BOT", "SLD"), None),
         "quantity": fields.decimal("quantity", None, above=0, places=8),
         "price": fields.decimal("price", None, least=0, places=8),
         "account_id": identifier(fields, "account_id", None),
     }
-    what = None if wanted["instrument"] is None else _instrument(fields, wanted["instrument"])
+    what = instrument(fields, "instrument") if fields.has("instrument") else None
+    if what is not None:
+        wanted["instrument"] = str(body["instrument"]).strip()
     fields.done()
     changes = {name: value for name, value in wanted.items() if value is not None}
     auto_create = await ask.backend.settings().value("accounts.auto_create")
@@ -88,12 +90,11 @@ async def delete(ask: Ask) -> web.StreamResponse:
 
 def _draft(body: dict[str, Any]) -> trades.Draft:
     fields = Fields(body)
-    instrument = fields.text("instrument", least=1, most=128)
     draft = trades.Draft(
         exec_id=identifier(fields, "exec_id"),
         time=fields.moment("time", datetime.now(UTC)),
-        instrument=instrument.strip(),
-        what=_instrument(fields, instrument),
+        instrument=str(body.get("instrument")).strip(),
+        what=instrument(fields, "instrument"),
         action=fields.choice("action", ("BOT", "SLD")),
         quantity=fields.decimal("quantity", above=0, places=8),
         price=fields.decimal("price", least=0, places=8),
@@ -113,20 +114,6 @@ def _draft(body: dict[str, Any]) -> trades.Draft:
         fields.wrong("ledger", "must add up to commission plus fees")
     fields.done()
     return draft
-
-
-def _instrument(fields: Fields, text: str) -> Instrument:
-    nothing = Instrument("", "EQUITY", "", Decimal(1))
-    if not text.strip():
-        return nothing
-    try:
-        found = parse_instrument(text)
-    except ValueError as exc:
-        fields.wrong("instrument", str(exc))
-        return nothing
-    if len(found.symbol) > 64 or len(found.underlying) > 32:
-        fields.wrong("instrument", "is too long for a symbol; at most 32 characters and the terms of an option")
-    return found
 
 
 def _charges(fields: Fields, ledger: Any) -> tuple[trades.Charge, ...]:

@@ -1,11 +1,13 @@
 """Who got what: one row per report, channel, recipient and snapshot, so that nothing is delivered twice.
 
-    claimed → sending → sent        the usual way
+    claimed → sending → sent                  the usual way
             ↘ failed    ↘ uncertain
+            ↘ refused
 
-A row is claimed before the work and marked `sending` before the point of no return. `failed` may be tried again. A
-process that ends while sending leaves a row whose message may have arrived: it becomes `uncertain` and is never sent
-again by itself, because a report that is missing is noticed and told, while a second copy cannot be taken back."""
+A row is claimed before the work and marked `sending` before the point of no return. `failed` may be tried again,
+`refused` not before the next run, because the answer would be the same. A process that ends while sending leaves a row
+whose message may have arrived: it becomes `uncertain` and is never sent again by itself, because a report that is
+missing is noticed and told, while a second copy cannot be taken back."""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ def claim(
             )
         )
         return None
-    if found.status == "failed" or (found.status == "claimed" and found.run_id == run_id):
+    another = found.run_id != run_id
+    if (
+        found.status == "failed"
+        or (found.status == "claimed" and not another)
+        or (found.status == "refused" and another)
+    ):
         conn.execute(report_deliveries.update().where(mine).values(status="claimed", run_id=run_id, updated_at=now))
         return None
     return str(found.status)

@@ -25,7 +25,7 @@ from sqlalchemy import Connection
 
 from ..crypto import FieldCipher
 from ..db import Database
-from ..errors import BadRequest, Conflict, Forbidden
+from ..errors import BadRequest, Conflict, Forbidden, NotFound
 from ..paths import DataDir
 from ..redact import redact_text
 from ..settings import Settings
@@ -47,6 +47,7 @@ ANSWER_SECONDS = 25.0
 PREVIEW_CHARACTERS = 60_000
 _LONGEST_SLEEP = 30.0
 _PREVIEWS = 8
+_WITHDRAWN = 256
 
 log = logging.getLogger("zorivest.scheduler")
 
@@ -64,10 +65,13 @@ class _Open:
 
 @dataclass
 class _Active:
-    """A run under way; `reason` says why it is being cancelled."""
+    """A run under way; `reason` says why it is being cancelled, `key` is that of the request that started it."""
 
     task: asyncio.Task[None]
     policy_id: str
+    context: Context
+    total: int
+    key: str = ""
     reason: str = "It was cancelled."
 
 
@@ -83,6 +87,9 @@ class Scheduling:
         self._jobs: dict[str, Mapping[str, Any]] = {}  # approved and enabled policies, by id
         self._active: dict[str, _Active] = {}
         self._previews: OrderedDict[str, str] = OrderedDict()
+        self._withdrawn: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # requests that were cancelled, perhaps before they came
         self._ticking = asyncio.Lock()
         self._starting = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -291,9 +298,11 @@ class Scheduling:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    async def run(self, policy_id: str, *, dry_run: bool, trigger_type: str, actor: str) -> dict[str, Any]:
-        """Run a policy now; the answer waits for its end, though not for long."""
-        run_id = await self._begin(policy_id, trigger_type, actor, dry_run=dry_run)
+    async def run(
+        self, policy_id: str, *, dry_run: bool, trigger_type: str, actor: str, key: str = ""
+    ) -> dict[str, Any]:
+        """Run a policy now; the answer waits for its end, though not for long. `key` names the request."""
+        run_id = await self._begin(policy_id, trigger_type, actor, dry_run=dry_run, key=key)
         task = self._active[run_id].task
         await asyncio.wait([task], timeout=ANSWER_SECONDS)
         return await self.show(run_id)
@@ -306,6 +315,26 @@ class Scheduling:
             view["preview"] = preview[:PREVIEW_CHARACTERS] if preview is not None else None
             view["preview_truncated"] = preview is not None and len(preview) > PREVIEW_CHARACTERS
         return view
+
+    def progress(self, key: str) -> dict[str, Any]:
+        """How far the run that a request started has come; 404 when none is under way."""
+        for run_id, active in self._active.items():
+            if active.key == key:
+                now_at = f'step "{active.context.step_id}"' if active.context.step_id else "starting"
+                done = active.context.steps_done
+                return {"run_id": run_id, "done": done, "total": active.total, "message": now_at}
+        raise NotFound("run of this request", key)
+
+    async def withdraw(self, key: str, actor: str) -> dict[str, Any]:
+        """The request is no longer wanted: end the run it started, or see to it that it starts none."""
+        self._withdrawn[key] = None
+        while len(self._withdrawn) > _WITHDRAWN:
+            self._withdrawn.popitem(last=False)
+        async with self._starting:  # one that is just being started is found too
+            found = [run_id for run_id, active in self._active.items() if active.key == key]
+        if not found:
+            return {"run_id": None, "status": "cancelled"}
+        return await self.cancel(found[0], actor, f"The request that started it was cancelled by {actor}.")
 
     async def cancel(self, run_id: str, actor: str, reason: str | None = None) -> dict[str, Any]:
         """End a run; one that has ended stays as it is."""
@@ -329,10 +358,13 @@ class Scheduling:
         dry_run: bool,
         firing: datetime | None = None,
         merged: int = 0,
+        key: str = "",
     ) -> str:
         """Check, write down and start a run. 404, 409 already running, 400 not approved or too many this hour."""
         run_id = str(uuid.uuid4())
         async with self._starting:
+            if key and key in self._withdrawn:
+                raise Conflict("request_cancelled", "The request was cancelled before its run began.")
             parts = self._parts()
             now = self.now()
             active = self._count_active()[policy_id]
@@ -362,7 +394,7 @@ class Scheduling:
             policy = await parts.db.write(job)
             context = self._context(parts, policy, run_id, dry_run, actor, firing or now)
             task = asyncio.create_task(self._execute(policy, context, now), name=f"run-{run_id}")
-            self._active[run_id] = _Active(task, policy_id)
+            self._active[run_id] = _Active(task, policy_id, context, len(policy["policy_json"]["steps"]), key)
         return run_id
 
     def _context(

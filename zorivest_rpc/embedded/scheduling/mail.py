@@ -36,12 +36,26 @@ __all__ = [
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?$"
 SECURITY = ("starttls", "ssl", "none")
 _PORTS = {"starttls": 587, "ssl": 465, "none": 25}
+PRESETS = {
+    "fastmail": ("smtp.fastmail.com", "ssl"),
+    "gmail": ("smtp.gmail.com", "starttls"),
+    "gmx": ("mail.gmx.net", "starttls"),
+    "icloud": ("smtp.mail.me.com", "starttls"),
+    "outlook": ("smtp-mail.outlook.com", "starttls"),
+    "sendgrid": ("smtp.sendgrid.net", "starttls"),
+    "yahoo": ("smtp.mail.yahoo.com", "ssl"),
+}
+"""Host and security of well-known services; what else is given counts more."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _SECONDS = 30.0
 
 
 class NotSent(Exception):
-    """The server did not take the message; sending it again is safe."""
+    """The server did not take the message; sending it again is safe, and `final` says that it would not help."""
+
+    def __init__(self, text: str, *, final: bool = False) -> None:
+        super().__init__(text)
+        self.final = final
 
 
 class MailUncertain(Exception):
@@ -59,8 +73,10 @@ class MailServer:
 
     def view(self) -> dict[str, Any]:
         """Without the password."""
+        preset = next((name for name, known in PRESETS.items() if known[0] == self.host), None)
         return {
             "configured": True,
+            "preset": preset,
             "host": self.host,
             "port": self.port,
             "security": self.security,
@@ -73,13 +89,17 @@ class MailServer:
 def read_fields(body: dict[str, Any], cipher: FieldCipher) -> MailServer:
     """A server from a request's body; 422 names what is wrong."""
     fields = Fields(body)
-    host = fields.text("host", least=1, most=253).strip()
-    security = fields.choice("security", SECURITY, "starttls")
+    preset = fields.choice("preset", tuple(PRESETS), None)
+    usual_host, usual_security = PRESETS.get(preset or "", (None, "starttls"))
+    host = (fields.text("host", usual_host, least=1, most=253) or "").strip()
+    security = fields.choice("security", SECURITY, usual_security)
     port = fields.integer("port", _PORTS[security], least=1, most=65_535)
     username = fields.text("username", "", most=320)
     password = fields.text("password", "", most=1000)
     from_email = fields.text("from_email", least=3, most=320)
-    if not re.fullmatch(r"[A-Za-z0-9.:_-]+", host):
+    if not host and preset is None:
+        fields.wrong("host", "is required without a preset")
+    elif not re.fullmatch(r"[A-Za-z0-9.:_-]+", host):
         fields.wrong("host", "must be a host name")
     if security == "none" and host.lower() not in _LOOPBACK:
         fields.wrong("security", "may be none only for a server on this machine")
@@ -113,7 +133,14 @@ def kept_password(conn: Connection, server: MailServer, given: bool) -> MailServ
 
 
 def build(
-    server: MailServer, recipient: str, subject: str, text: str, html: str | None, key: str, now: datetime
+    server: MailServer,
+    recipient: str,
+    subject: str,
+    text: str,
+    html: str | None,
+    key: str,
+    now: datetime,
+    pdf: tuple[str, bytes] | None = None,
 ) -> EmailMessage:
     """The message; its id follows from the delivery's key, so a mailbox can recognise a second copy too."""
     message = EmailMessage()
@@ -126,6 +153,8 @@ def build(
     message.set_content(text)
     if html is not None:
         message.add_alternative(html, subtype="html")
+    if pdf is not None:
+        message.add_attachment(pdf[1], maintype="application", subtype="pdf", filename=pdf[0])
     return message
 
 
@@ -153,7 +182,8 @@ async def deliver(
         underway = True
         await client.data(message.as_bytes())
     except aiosmtplib.SMTPResponseException as exc:
-        raise NotSent(_clean(f"The mail server answered {exc.code} {exc.message}", password)) from None
+        answer = _clean(f"The mail server answered {exc.code} {exc.message}", password)
+        raise NotSent(answer, final=exc.code >= 500) from None  # 4xx means later, 5xx means no
     except aiosmtplib.SMTPException as exc:
         problem = _clean(str(exc) or type(exc).__name__, password)
         if underway:

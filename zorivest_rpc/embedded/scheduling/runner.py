@@ -35,6 +35,7 @@ async def run_steps(document: Mapping[str, Any], context: Context, pause: Pause 
     """Run every step; returns what went wrong without ending the run, or raises `RunFailed`."""
     passed_over = []
     for position, step in enumerate(document["steps"]):
+        context.step_id, context.steps_done = step["id"], position
         problem = await _one(step, position, context, pause)
         if problem is None:
             continue
@@ -53,7 +54,6 @@ async def _one(step: Mapping[str, Any], position: int, context: Context, pause: 
     if "skip_if" in step and skips(step["skip_if"], context.outputs()):
         await record(status="skipped", summary={"skip_if": True})
         return None
-    context.step_id = step["id"]
     retry = step["retry"]
     attempts = retry["max_attempts"] if step["on_error"] == "retry_then_fail" else 1
     started = context.now()

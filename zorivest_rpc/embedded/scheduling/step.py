@@ -81,7 +81,9 @@ class Context:
     fetch: Fetcher
     produced: list[Produced] = field(default_factory=list)
     marks: dict[str, str] = field(default_factory=dict)  # high-water marks, kept when the run succeeds
+    documents: dict[str, bytes] = field(default_factory=dict)  # PDFs of this run, by file name
     step_id: str = ""
+    steps_done: int = 0
 
     def outputs(self) -> dict[str, dict[str, Json]]:
         return {one.step_id: one.output for one in self.produced}

@@ -129,7 +129,7 @@ report_deliveries = Table(
     Column("channel", String(16), nullable=False),
     Column("recipient", String(320), nullable=False),
     Column("snapshot_hash", String(64), nullable=False),
-    Column("status", String(16), nullable=False),  # claimed, sending, sent, failed, uncertain
+    Column("status", String(16), nullable=False),  # claimed, sending, sent, failed, refused, uncertain
     Column("detail", Text),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),

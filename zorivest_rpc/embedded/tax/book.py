@@ -71,7 +71,6 @@ class LotBook:
         self._method = method
         self._methods = dict(methods or {})
         self._last: dict[str, tuple[datetime, str]] = {}
-        self._splits: dict[str, list[StockSplit]] = {}
         self.matches: list[WashMatch] = []
 
     @property
@@ -86,6 +85,19 @@ class LotBook:
     def closed_lots(self) -> list[Lot]:
         return [lot for lot in self._holdings.lots.values() if lot.is_closed]
 
+    @property
+    def size(self) -> int:
+        """How many lots are in the book."""
+        return len(self._holdings.lots)
+
+    def has_made(self, lot_id: str) -> bool:
+        return lot_id in self._holdings.lots or lot_id in self._holdings.released
+
+    def release(self, before: date) -> list[Lot]:
+        """Give away the lots closed before a day. Once their windows are over nothing can change them: a book that is
+        at day d needs none that was closed before d less 30 days."""
+        return self._holdings.release(before)
+
     def lot(self, lot_id: str) -> Lot:
         return self._holdings.lots[lot_id]
 
@@ -97,8 +109,8 @@ class LotBook:
         """Take up stored lots: every open one, and the losses of the last 30 days before whatever comes next.
 
         More closed lots do no harm. `splits` are the share splits already worked into the open lots."""
-        for split in sorted(splits, key=event_order):
-            self._splits.setdefault(split.symbol, []).append(split)
+        worked_in = sorted(splits, key=event_order)
+        for split in worked_in:
             self._note(split.symbol, event_order(split))
         known = list(lots)
         for lot in known:
@@ -106,7 +118,7 @@ class LotBook:
             self._note(lot.ticker, (lot.opened_at, lot.linked_trade_ids[0]))
             if lot.closed_at is not None:
                 self._note(lot.ticker, (lot.closed_at, lot.linked_trade_ids[-1]))
-        self._wash.restore(known, self._scale_since)
+        self._wash.restore(known, worked_in)
         self._holdings.touched.clear()
 
     def adopt(self, lot: Lot) -> Step:
@@ -139,13 +151,6 @@ class LotBook:
     def _note(self, symbol: str, key: tuple[datetime, str]) -> None:
         group = underlying(symbol)
         self._last[group] = max(key, self._last.get(group, key))
-
-    def _scale_since(self, symbol: str, time: datetime) -> Decimal:
-        scale = Decimal(1)
-        for split in self._splits.get(symbol, ()):
-            if split.time > time:
-                scale *= split.ratio
-        return scale
 
     def _trade(self, fill: Execution, extra: Decimal = ZERO) -> Step:
         """A fill closes what stands against it and opens the rest; `extra` is option premium that moves into shares."""
@@ -190,6 +195,8 @@ class LotBook:
             return selection.take(self._holdings.position(*where), fill.quantity)
         if method is CostBasisMethod.LIFO:
             return selection.take(self._holdings.newest_first(*where), fill.quantity)
+        if method is CostBasisMethod.HIFO:
+            return selection.take(self._holdings.dearest_first(*where), fill.quantity)
         lots = list(self._holdings.position(*where))
         ordered = selection.order(lots, method, price=fill.price, today=day, lot_ids=fill.lot_ids)
         if method is CostBasisMethod.SPEC_ID:
@@ -227,11 +234,10 @@ class LotBook:
         )
 
     def _split(self, split: StockSplit) -> Step:
-        if split.ratio <= 0:
+        if split.to <= 0 or split.of <= 0:
             raise TaxError("invalid_split", f"Split {split.exec_id} has no positive ratio.")
-        self._splits.setdefault(split.symbol, []).append(split)
-        self._holdings.scale(split.symbol, split.ratio)
-        self._wash.scale(split.symbol, split.ratio)
+        self._holdings.scale(split)
+        self._wash.scale(split)
         return Step(self._holdings.drain())
 
     def _deliver(self, event: OptionDelivery) -> Step:
@@ -241,12 +247,11 @@ class LotBook:
         paid makes the shares dearer or their sale smaller, a premium received the other way round (Pub. 550)."""
         terms = option_terms(event.symbol)
         direction = self._holdings.direction(event.account_id, event.symbol)
-        if terms is None or direction is None:
-            raise TaxError("no_open_lots", f"No open option {event.symbol} in account {event.account_id}.")
         day = trade_date(event.time)
         picks, missing = selection.take(self._holdings.position(event.account_id, event.symbol), event.contracts)
-        if missing > 0:
-            raise TaxError("insufficient_quantity", f"{event.contracts} contracts of {event.symbol} are not open.")
+        expected = None if event.closing is None else _CLOSES[event.closing.side]
+        if terms is None or direction is None or missing > 0 or expected not in (None, direction):
+            return self._undelivered(event, missing)
         is_long = direction is Direction.LONG
         premium, shares = ZERO, ZERO
         for pick in picks:
@@ -255,25 +260,39 @@ class LotBook:
             premium += paid or ZERO
             shares += closed.units
         buys = terms.is_call == is_long
-        return self._trade(
-            Execution(
-                exec_id=event.exec_id,
-                time=event.time,
-                account_id=event.account_id,
-                symbol=terms.underlying,
-                side=Side.BOT if buys else Side.SLD,
-                quantity=shares,
-                price=terms.strike,
-                commission=event.commission,
-                asset_class=AssetClass.EQUITY,
-                source=AcquisitionSource.EXERCISE if is_long else AcquisitionSource.ASSIGNMENT,
-            ),
-            extra=premium if buys == is_long else -premium,
+        source = AcquisitionSource.EXERCISE if is_long else AcquisitionSource.ASSIGNMENT
+        fill = event.shares or Execution(
+            exec_id=event.exec_id,
+            time=event.time,
+            account_id=event.account_id,
+            symbol=terms.underlying,
+            side=Side.BOT if buys else Side.SLD,
+            quantity=shares,
+            price=terms.strike,
+            commission=event.commission,
+            asset_class=AssetClass.EQUITY,
+        )
+        settled = msgspec.structs.replace(fill, time=event.time, source=source)
+        return self._trade(settled, extra=premium if buys == is_long else -premium)
+
+    def _undelivered(self, event: OptionDelivery, missing: Decimal) -> Step:
+        """The contracts are not there: fills of the journal count as they are, anything else is refused."""
+        if event.closing is None or event.shares is None:
+            if missing < event.contracts:
+                raise TaxError("insufficient_quantity", f"{event.contracts} contracts of {event.symbol} are not open.")
+            raise TaxError("no_open_lots", f"No open option {event.symbol} in account {event.account_id}.")
+        steps = [self._trade(msgspec.structs.replace(fill, time=event.time)) for fill in (event.closing, event.shares)]
+        warning = f"{event.symbol} was not open when it was delivered; its premium is not in the shares."
+        return Step(
+            tuple({lot.lot_id: lot for step in steps for lot in step.lots}.values()),
+            tuple(match for step in steps for match in step.matches),
+            (*(text for step in steps for text in step.warnings), warning),
         )
 
     def _close_delivered(self, pick: Pick, event: OptionDelivery, day: date) -> Lot:
         """Close an option at what makes its gain nil."""
-        closing = Closing(event.exec_id, event.time, day, delivered=True)
+        exec_id = event.exec_id if event.closing is None else event.closing.exec_id
+        closing = Closing(exec_id, event.time, day, delivered=True)
         closed = self._holdings.close(pick.lot.lot_id, pick.quantity, ZERO, closing)
         if closed.direction is Direction.LONG:
             settled = msgspec.structs.replace(closed, received=closed.total_basis)

@@ -2,23 +2,28 @@
 
 Rule 1: a position's open lots are in first-in-first-out order at all times.
 Rule 2: cutting a lot changes no total. The cut piece gets a new id, the rest keeps the old one, so that a lot somebody
-named stays findable while any of it is open."""
+named stays findable while any of it is open.
+Rule 3: nothing here looks through a position or through the history to change one lot of it."""
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import count
 
 import msgspec
 from msgspec.structs import replace
 
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import CostBasisMethod, Direction
-from zorivest_rpc.embedded.tax.money import share_of
+from zorivest_rpc.embedded.tax.model import CostBasisMethod, Direction, StockSplit
+from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, ZERO, share_of, units
+from zorivest_rpc.embedded.tax.ordered import Ordered
 
-__all__ = ["Closing", "Holdings"]
+__all__ = ["Closing", "Holdings", "basis_per_unit"]
+
+_Order = tuple[datetime, str, int, str]  # `Lot.order`, which ends with the lot's id
 
 
 class Closing(msgspec.Struct, frozen=True):
@@ -31,13 +36,25 @@ class Closing(msgspec.Struct, frozen=True):
     delivered: bool = False
 
 
+def basis_per_unit(lot: Lot) -> Decimal:
+    """High means little gain: the adjusted basis of a long lot; for a short one, what its sale did not bring in."""
+    if lot.direction is Direction.LONG:
+        return ((lot.cost or ZERO) + lot.wash_sale_adjustment) / lot.units
+    return (lot.wash_sale_adjustment - (lot.received or ZERO)) / lot.units
+
+
 class Holdings:
-    """All lots by id; `touched` collects the ids that changed since it was last drained."""
+    """All lots by id; `touched` collects the ids that changed since it was last drained.
+
+    `released` keeps the ids of lots that were given away because nothing can change them any more."""
 
     def __init__(self) -> None:
         self.lots: dict[str, Lot] = {}
         self.touched: dict[str, None] = {}
-        self._open: dict[str, dict[str, deque[str]]] = {}
+        self.released: set[str] = set()
+        self._open: dict[str, dict[str, Ordered[_Order]]] = {}
+        self._dearest: dict[tuple[str, str], list[tuple[Decimal, _Order, int, Lot]]] = {}
+        self._serial = count()
 
     def add(self, lot: Lot) -> None:
         self.put(lot)
@@ -48,6 +65,10 @@ class Holdings:
         """Store a new state of a lot under its id."""
         self.lots[lot.lot_id] = lot
         self.touched[lot.lot_id] = None
+        if self._dearest and not lot.is_closed:
+            ranking = self._dearest.get((lot.account_id, lot.ticker))
+            if ranking is not None:
+                heapq.heappush(ranking, self._ranked(lot))
 
     def drain(self) -> tuple[Lot, ...]:
         changed = tuple(self.lots[lot_id] for lot_id in self.touched)
@@ -57,24 +78,53 @@ class Holdings:
     def free_id(self, wanted: str) -> str:
         """`wanted`, or the first variant of it that no lot has: exec ids may themselves end like a cut piece's."""
         lot_id, n = wanted, 1
-        while lot_id in self.lots:
+        while lot_id in self.lots or lot_id in self.released:
             n += 1
             lot_id = f"{wanted}~{n}"
         return lot_id
 
     def position(self, account_id: str, ticker: str) -> Iterator[Lot]:
         """Open lots of one account, oldest first."""
-        return (self.lots[lot_id] for lot_id in self._line(account_id, ticker))
+        return (self.lots[order[-1]] for order in self._line(account_id, ticker))
 
     def newest_first(self, account_id: str, ticker: str) -> Iterator[Lot]:
-        return (self.lots[lot_id] for lot_id in reversed(self._line(account_id, ticker)))
+        return (self.lots[order[-1]] for order in reversed(self._line(account_id, ticker)))
+
+    def dearest_first(self, account_id: str, ticker: str) -> Iterator[Lot]:
+        """Open lots of one account by adjusted basis, the highest first; every lot that is taken must be closed, in
+        whole or in part, before the next one is asked for here.
+
+        A ranking is made when it is first asked for; from then on every new state of a lot is ranked as it comes, and
+        outdated states are passed over once."""
+        where = (account_id, ticker)
+        ranking = self._dearest.get(where)
+        if ranking is None:
+            ranking = [self._ranked(lot) for lot in self.position(account_id, ticker)]
+            heapq.heapify(ranking)
+            self._dearest[where] = ranking
+        while ranking:
+            lot = ranking[0][-1]
+            if self.lots.get(lot.lot_id) is lot:
+                yield lot
+            heapq.heappop(ranking)
+
+    def _ranked(self, lot: Lot) -> tuple[Decimal, _Order, int, Lot]:
+        return (-basis_per_unit(lot), lot.order, next(self._serial), lot)
 
     def direction(self, account_id: str, ticker: str) -> Direction | None:
         line = self._line(account_id, ticker)
-        return self.lots[line[0]].direction if line else None
+        return self.lots[line.first[-1]].direction if line else None
 
     def open_of(self, ticker: str) -> list[Lot]:
-        return [self.lots[lot_id] for line in self._open.get(ticker, {}).values() for lot_id in line]
+        return [self.lots[order[-1]] for line in self._open.get(ticker, {}).values() for order in line]
+
+    def release(self, before: date) -> list[Lot]:
+        """Give away the lots closed before a day; only their ids are kept, so that no other lot gets one of them."""
+        gone = [lot for lot in self.lots.values() if lot.close_date is not None and lot.close_date < before]
+        for lot in gone:
+            del self.lots[lot.lot_id]
+            self.released.add(lot.lot_id)
+        return gone
 
     def rewrite(self, lots: Sequence[Lot]) -> None:
         for lot in lots:
@@ -111,10 +161,23 @@ class Holdings:
         self.put(closed)
         return closed
 
-    def scale(self, ticker: str, ratio: Decimal) -> None:
-        """Multiply the units of every open lot; totals stay."""
-        for lot in self.open_of(ticker):
-            self.put(replace(lot, quantity=lot.quantity * ratio, replaced_units=lot.replaced_units * ratio))
+    def scale(self, split: StockSplit) -> None:
+        """Count every open lot in new shares; totals stay. New shares are counted in hundred-millionths, all pieces of
+        one purchase together, so that cutting a lot does not change what a split makes of it."""
+        pieces: dict[tuple[str, str], list[Lot]] = {}
+        for lot in self.open_of(split.symbol):
+            if split.account_id in (None, lot.account_id):
+                pieces.setdefault((lot.account_id, lot.linked_trade_ids[0]), []).append(lot)
+        for lots in pieces.values():
+            old, new = ZERO, ZERO
+            for lot in lots:
+                old += lot.quantity
+                share = max(units(old * split.to / split.of) - new, SMALLEST_UNIT)
+                new += share
+                used = share * lot.multiplier
+                if lot.replaced_units != lot.units:
+                    used = min(used, units(lot.replaced_units * split.to / split.of))
+                self.put(replace(lot, quantity=share, replaced_units=used))
 
     def _divide(self, whole: Lot, quantity: Decimal) -> tuple[Lot, Lot]:
         def part(total: Decimal) -> Decimal:
@@ -145,26 +208,14 @@ class Holdings:
         )
         return piece, rest
 
-    def _line(self, account_id: str, ticker: str) -> deque[str]:
+    def _line(self, account_id: str, ticker: str) -> Ordered[_Order]:
         return self._open.get(ticker, {}).get(account_id) or _EMPTY
 
     def _insert(self, lot: Lot) -> None:
-        line = self._open.setdefault(lot.ticker, {}).setdefault(lot.account_id, deque())
-        at = len(line)
-        for lot_id in reversed(line):
-            if self.lots[lot_id].order < lot.order:
-                break
-            at -= 1
-        line.insert(at, lot.lot_id)
+        self._open.setdefault(lot.ticker, {}).setdefault(lot.account_id, Ordered()).add(lot.order)
 
     def _remove(self, lot: Lot) -> None:
-        line = self._open[lot.ticker][lot.account_id]
-        if line[0] == lot.lot_id:
-            line.popleft()
-        elif line[-1] == lot.lot_id:
-            line.pop()
-        else:
-            line.remove(lot.lot_id)
+        self._open[lot.ticker][lot.account_id].discard(lot.order)
 
 
-_EMPTY: deque[str] = deque()
+_EMPTY: Ordered[_Order] = Ordered()

@@ -180,16 +180,23 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StockSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """`ratio` new shares for one old share: 2 for a two-for-one split, 0.1 for a one-for-ten reverse split."""
+    """`of` old shares become `to` new ones: 2 of 1 in a two-for-one split, 1 of 10 in a reverse split.
+
+    Without an account, in every account."""
 
     exec_id: str
     time: datetime
     symbol: str
-    ratio: Decimal
+    to: Decimal
+    of: Decimal = Decimal(1)
+    account_id: str | None = None
 
 
 class OptionDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """Contracts that were exercised (held long) or assigned (written); the shares change hands at the strike."""
+    """Contracts that were exercised (held long) or assigned (written); the shares change hands at the strike.
+
+    Where the journal has fills for it, `closing` took the contracts out at zero and `shares` moved the shares; they
+    stand for themselves should the contracts not be open."""
 
     exec_id: str
     time: datetime
@@ -197,6 +204,8 @@ class OptionDelivery(msgspec.Struct, frozen=True, kw_only=True):
     symbol: str
     contracts: Decimal
     commission: Decimal = ZERO
+    closing: Execution | None = None
+    shares: Execution | None = None
 
 
 class AccountTraits(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 
-__all__ = ["ZERO", "apportion", "cents", "exact", "per_unit", "share_of"]
+__all__ = ["SMALLEST_UNIT", "ZERO", "apportion", "cents", "exact", "per_unit", "share_of", "units"]
 
 ZERO = Decimal(0)
 _CENT = Decimal("0.01")
 _MILLIONTH = Decimal("0.000001")
+SMALLEST_UNIT = Decimal("0.00000001")
 
 
 def cents(amount: Decimal) -> Decimal:
@@ -25,6 +26,11 @@ def cents(amount: Decimal) -> Decimal:
 def exact(amount: Decimal) -> Decimal:
     """An inner total: a millionth of a dollar, half to even."""
     return amount.quantize(_MILLIONTH, ROUND_HALF_EVEN)
+
+
+def units(quantity: Decimal) -> Decimal:
+    """A number of shares that came out of a division: as many places as the journal keeps."""
+    return quantity.quantize(SMALLEST_UNIT, ROUND_HALF_EVEN).normalize() + 0
 
 
 def per_unit(total: Decimal, units: Decimal) -> Decimal:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.tax.holdings import basis_per_unit
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import AcquisitionSource, AssetClass, CostBasisMethod, Direction, TaxError
 from zorivest_rpc.embedded.tax.money import ZERO, apportion
@@ -33,13 +34,6 @@ _RANKS: dict[CostBasisMethod, dict[tuple[bool, bool], int]] = {
 _GAIN_FIRST = {CostBasisMethod.MAX_LT_GAIN, CostBasisMethod.MAX_ST_GAIN}
 
 
-def _basis_per_unit(lot: Lot) -> Decimal:
-    """High means little gain: the adjusted basis of a long lot; for a short one, what its sale did not bring in."""
-    if lot.direction is Direction.LONG:
-        return ((lot.cost or ZERO) + lot.wash_sale_adjustment) / lot.units
-    return (lot.wash_sale_adjustment - (lot.received or ZERO)) / lot.units
-
-
 def order(
     lots: Sequence[Lot],
     method: CostBasisMethod,
@@ -55,7 +49,7 @@ def order(
     if method is CostBasisMethod.LIFO:
         return sorted(oldest_first, key=lambda lot: lot.order, reverse=True)
     if method is CostBasisMethod.HIFO:
-        return sorted(oldest_first, key=lambda lot: -_basis_per_unit(lot))
+        return sorted(oldest_first, key=lambda lot: -basis_per_unit(lot))
     if method in _RANKS:
         ranks, sign = _RANKS[method], -1 if method in _GAIN_FIRST else 1
 

@@ -10,9 +10,8 @@ Rule 5: only stock and securities can be washed; futures, currency and crypto as
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
@@ -27,10 +26,12 @@ from zorivest_rpc.embedded.tax.model import (
     AcquisitionSource,
     AssetClass,
     Direction,
+    StockSplit,
     WashPolicy,
     WashSaleMethod,
 )
 from zorivest_rpc.embedded.tax.money import ZERO, share_of
+from zorivest_rpc.embedded.tax.ordered import Ordered
 from zorivest_rpc.embedded.tax.symbols import is_section_1256, option_terms
 
 __all__ = ["WINDOW", "WashMatch", "WashRule", "can_be_washed", "closing_order", "is_candidate", "replaceable_symbols"]
@@ -69,11 +70,17 @@ _ACQUIRED = {
 }  # §1091(a) speaks of purchases and taxable exchanges; gifts, inheritances and transfers are neither
 
 
+_Line = tuple[str, Direction, bool]  # a symbol, a direction, and whose: only lots of one line can concern each other
+_Order = tuple[datetime, str, int, str]  # `Lot.order`, which ends with the lot's id
+
+
 class _Waiting(msgspec.Struct):
     lot_id: str
     closed_at: datetime
     day: date
-    scale: Decimal  # units now per unit then, when the share was split since
+    account_id: str
+    to: Decimal  # so many units now
+    of: Decimal  # for so many then, when the share was split since
 
 
 def closing_order(lot: Lot) -> tuple[datetime, str, tuple[datetime, str, int, str]]:
@@ -120,9 +127,8 @@ class WashRule:
         self._holdings = holdings
         self._accounts = accounts
         self._policy = policy
-        self._waiting: dict[str, deque[_Waiting]] = {}
-        self._recent: dict[tuple[str, Direction], deque[str]] = {}
-        self._calls: dict[str, dict[str, None]] = {}
+        self._waiting: dict[_Line, deque[_Waiting]] = {}
+        self._recent: dict[_Line, Ordered[_Order]] = {}
 
     def concerns(self, lot: Lot) -> bool:
         """Whether the result of a closed lot can be disallowed at all."""
@@ -137,22 +143,28 @@ class WashRule:
         matches: list[WashMatch] = []
         for loss in sorted(closed, key=closing_order):
             if loss.gain < 0 and self.concerns(loss) and loss.closed_at and loss.close_date:
-                entry = _Waiting(loss.lot_id, loss.closed_at, loss.close_date, Decimal(1))
+                entry = _Waiting(loss.lot_id, loss.closed_at, loss.close_date, loss.account_id, Decimal(1), Decimal(1))
                 matches += self._look_back(entry)
-                self._wait(entry, loss.ticker)
+                self._wait(entry)
         return matches
 
-    def _wait(self, entry: _Waiting, ticker: str) -> None:
+    def _line(self, lot: Lot, symbol: str) -> _Line:
+        """The line of a symbol that a lot belongs to; a couple that looks at its accounts together has one for both."""
+        is_spouses = self._accounts.get(lot.account_id, OWN_TAXABLE).spousal and not self._policy.include_spousal
+        return (symbol, lot.direction, is_spouses)
+
+    def _wait(self, entry: _Waiting) -> None:
         """Let what is left of a loss wait for purchases of the next 30 days."""
-        if _is_left(self._holdings.lots[entry.lot_id]):
-            self._waiting.setdefault(ticker, deque()).append(entry)
+        loss = self._holdings.lots[entry.lot_id]
+        if _is_left(loss):
+            self._waiting.setdefault(self._line(loss, loss.ticker), deque()).append(entry)
 
     def after_open(self, opened: Lot) -> list[WashMatch]:
         """Match a purchase against the losses of the last 30 days, the oldest loss first; what is left of it is kept
         in mind for losses to come."""
         matches: list[WashMatch] = []
         for symbol in replaceable_symbols(opened.ticker, opened.direction, self._policy):
-            line = self._waiting.get(symbol)
+            line = self._waiting.get(self._line(opened, symbol))
             if not line:
                 continue
             self._forget(line, opened.open_date - WINDOW)
@@ -167,31 +179,28 @@ class WashRule:
         self._keep_in_mind(self._holdings.lots[opened.lot_id])
         return matches
 
-    def restore(self, lots: Iterable[Lot], scale_since: Callable[[str, datetime], Decimal]) -> None:
+    def restore(self, lots: Iterable[Lot], splits: Iterable[StockSplit]) -> None:
         """Take up stored lots: open ones as possible replacements, losses as waiting for one."""
         for lot in sorted(lots, key=lambda lot: lot.order):
             self._keep_in_mind(lot)
         for lot in sorted(lots, key=closing_order):
             if lot.closed_at and lot.close_date and lot.gain < 0 and self.concerns(lot):
-                entry = _Waiting(lot.lot_id, lot.closed_at, lot.close_date, scale_since(lot.ticker, lot.closed_at))
-                self._wait(entry, lot.ticker)
+                self._wait(_Waiting(lot.lot_id, lot.closed_at, lot.close_date, lot.account_id, Decimal(1), Decimal(1)))
+        for split in splits:
+            self.scale(split)
 
     def _keep_in_mind(self, lot: Lot) -> None:
         if lot.is_closed or _free_units(lot) <= 0 or lot.source not in _ACQUIRED:
             return
-        line = self._recent.setdefault((lot.ticker, lot.direction), deque())
-        at = len(line)
-        while at and self._holdings.lots[line[at - 1]].order > lot.order:
-            at -= 1
-        line.insert(at, lot.lot_id)
-        terms = option_terms(lot.ticker)
-        if terms is not None and terms.is_call:
-            self._calls.setdefault(terms.underlying, {})[lot.ticker] = None
+        for symbol in replaceable_symbols(lot.ticker, lot.direction, self._policy):
+            self._recent.setdefault(self._line(lot, symbol), Ordered()).add(lot.order)
 
-    def scale(self, ticker: str, ratio: Decimal) -> None:
-        """A split: losses still waiting are counted in new shares from here on."""
-        for entry in self._waiting.get(ticker, ()):
-            entry.scale *= ratio
+    def scale(self, split: StockSplit) -> None:
+        """A split: losses that were taken before it and still wait are counted in new shares from here on."""
+        for (symbol, _, _), line in self._waiting.items():
+            for entry in line if symbol == split.symbol else ():
+                if entry.closed_at < split.time and split.account_id in (None, entry.account_id):
+                    entry.to, entry.of = entry.to * split.to, entry.of * split.of
 
     def _forget(self, line: deque[_Waiting], since: date) -> None:
         while line and (line[0].day < since or not _is_left(self._holdings.lots[line[0].lot_id])):
@@ -199,13 +208,8 @@ class WashRule:
 
     def _look_back(self, entry: _Waiting) -> list[WashMatch]:
         loss = self._holdings.lots[entry.lot_id]
-        symbols = [loss.ticker]
-        if self._policy.method is WashSaleMethod.CONSERVATIVE and loss.direction is Direction.LONG:
-            symbols += self._calls.get(loss.ticker, ())
-        lines = [self._usable(symbol, loss.direction, entry.day - WINDOW) for symbol in symbols]
-        found = lines[0] if len(lines) == 1 else heapq.merge(*lines, key=lambda lot: lot.order)
         matches: list[WashMatch] = []
-        for lot in found:
+        for lot in self._usable(self._line(loss, loss.ticker), entry.day - WINDOW):
             if is_candidate(loss, lot, self._accounts, self._policy):
                 matches.append(self._match(entry, loss, lot))
                 loss = self._holdings.lots[entry.lot_id]
@@ -213,25 +217,26 @@ class WashRule:
                     break
         return matches
 
-    def _usable(self, ticker: str, direction: Direction, since: date) -> Iterator[Lot]:
+    def _usable(self, name: _Line, since: date) -> Iterator[Lot]:
         """Open lots of every account bought on or after a day, oldest first, with shares not yet used to replace.
 
         What turns out closed, used up or too old is dropped on the way, so no lot is passed over twice in vain."""
-        line, at = self._recent.get((ticker, direction)), 0
-        while line and at < len(line):
-            lot = self._holdings.lots[line[at]]
-            if lot.is_closed or _free_units(lot) <= 0 or lot.open_date < since:
-                del line[at]
-                continue
-            yield lot
-            at += 1
+        line = self._recent.get(name)
+        order = line.after(None) if line else None
+        while line and order is not None:
+            lot = self._holdings.lots.get(order[-1])
+            if lot is None or lot.is_closed or _free_units(lot) <= 0 or lot.open_date < since:
+                line.discard(order)
+            else:
+                yield lot
+            order = line.after(order)
 
     def _match(self, entry: _Waiting, loss: Lot, candidate: Lot) -> WashMatch:
         """Disallow what `candidate` replaces of `loss`, and move it into the replacing shares."""
         left = loss.quantity - loss.washed_quantity
-        left_units = left * loss.multiplier * entry.scale
+        left_units = left * loss.multiplier * entry.to / entry.of
         matched = min(left_units, _free_units(candidate))
-        used = left if matched == left_units else matched / (loss.multiplier * entry.scale)
+        used = left if matched == left_units else matched * entry.of / (loss.multiplier * entry.to)
         amount = share_of(-loss.gain - loss.disallowed, matched, left_units)
         permanent = self._accounts.get(candidate.account_id, OWN_TAXABLE).tax_advantaged
         held = loss.holding_days(entry.day)

@@ -1,11 +1,18 @@
-"""The step `render`: turns the last stored report, or what earlier steps produced, into HTML or Markdown in memory."""
+"""The step `render`: turns the last stored report, or what earlier steps produced, into HTML, Markdown or a PDF.
+
+Text stays in memory. A PDF becomes a file in the reports directory, except on a dry run."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from typing import Any
 
+from ...paths import write_private
 from ..budget import note
 from ..charts import Series, chart
+from ..files import file_name
+from ..pdf import PdfRefused, make_pdf
 from ..step import Context, Outcome, StepFailed, StepType
 from ..templates import BASE_REPORT, MARKDOWN_REPORT, PAGE, TemplateRefused, render
 
@@ -28,7 +35,8 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
         "data": _records(report),
         "ctx": context.outputs() if own is not None else {},
     }
-    markdown = params.get("output_format", "html") == "markdown"
+    wanted = params.get("output_format", "html")
+    markdown = wanted == "markdown"
     body = own if own is not None else MARKDOWN_REPORT if markdown else BASE_REPORT
     templates = {"body": body} if markdown else {"body": body, "page": PAGE}
     try:
@@ -36,14 +44,36 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
     except TemplateRefused as exc:
         raise StepFailed(str(exc), retry=False) from None
     text = done["body"] if markdown else done["page"]
+    output = {"format": wanted, "title": title, "text": text}
+    summary = {"format": wanted, "characters": len(text), "charts": len(charts)}
+    if not markdown:
+        output["html"] = text
+    if wanted in ("pdf", "both"):
+        name = report["report_name"] if report is not None else title
+        document = await _pdf(name, title, done["body"], charts, context)
+        output["pdf_path"] = document
+        summary |= {"pdf": document, "pdf_bytes": len(context.documents[document])}
     if not context.dry_run:
         await context.db.write(
             lambda conn: note(conn, context.now(), context.actor, "report.render", "run", context.run_id)
         )
-    output = {"format": "markdown" if markdown else "html", "title": title, "text": text, "html": text}
-    if markdown:
-        del output["html"]
-    return Outcome(output, {"format": output["format"], "characters": len(text), "charts": len(charts)})
+    return Outcome(output, summary)
+
+
+async def _pdf(name: str, title: str, body: str, charts: dict[str, str], context: Context) -> str:
+    """The document's file name below the reports directory; the same report of one day has one file."""
+    identity = f"{context.policy_id}\n{context.step_id}\n{context.as_of}\n{body}"
+    file = file_name(name, context.as_of, hashlib.sha256(identity.encode()).hexdigest(), ".pdf")
+    try:
+        context.documents[file] = await make_pdf(title, body, charts, context.now())
+    except PdfRefused as exc:
+        raise StepFailed(str(exc), retry=False) from None
+    if not context.dry_run:
+        try:
+            await asyncio.to_thread(write_private, context.reports / file, context.documents[file])
+        except OSError as exc:
+            raise StepFailed(f"{file} cannot be written: {exc.strerror}") from None
+    return file
 
 
 def _records(report: dict[str, Any] | None) -> dict[str, list[dict[str, Any]]]:
@@ -97,16 +127,17 @@ def _chart(section: dict[str, Any], found: dict[str, Any], settings: dict[str, A
 
 RENDER = StepType(
     "render",
-    side_effects=False,
-    description="Renders the last stored report as HTML (charts are inline SVG) or Markdown. template_source is an own "
-    "Jinja2 body with title, as_of, sections, charts, data (rows by query) and ctx (outputs by step).",
+    side_effects=True,
+    description="Renders the last stored report as HTML (charts are inline SVG), Markdown, PDF (a file below reports/) "
+    "or both HTML and PDF. template_source is an own Jinja2 body with title, as_of, sections, charts, data (rows by "
+    "query) and ctx (outputs by step); a PDF shows its headings, text, lists, tables and charts.",
     params={
         "type": "object",
         "properties": {
             "template": {"enum": ["base_report"], "default": "base_report", "x-literal": True},
             "template_source": {"type": "string", "minLength": 1, "maxLength": 20000, "x-literal": True},
             "title": {"type": "string", "maxLength": 200},
-            "output_format": {"enum": ["html", "markdown"], "default": "html", "x-literal": True},
+            "output_format": {"enum": ["html", "markdown", "pdf", "both"], "default": "html", "x-literal": True},
             "chart_settings": {
                 "type": "object",
                 "properties": {

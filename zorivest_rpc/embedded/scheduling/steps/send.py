@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import html
-import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from ...paths import write_private
 from .. import mail
 from ..budget import MAILS_PER_DAY, note, spend_mail
 from ..deliveries import claim, cut_off, dedup_key, settle
+from ..files import file_name
 from ..step import Context, Outcome, StepFailed, StepType
 from ..templates import TemplateRefused, render
 
 __all__ = ["SEND"]
 
-_SUFFIX = {"html": ".html", "markdown": ".md", "text": ".txt"}
+_SUFFIX = {"html": ".html", "both": ".html", "markdown": ".md", "text": ".txt"}
+_WHERE = {"html": "is in the HTML part", "both": "is in the HTML part and attached", "pdf": "is attached"}
 
 
 class _Message(NamedTuple):
@@ -30,15 +33,18 @@ class _Message(NamedTuple):
     report: str
     name: str
     snapshot: str
+    pdf: tuple[str, bytes] | None  # file name and document
 
 
 class _Delivery(NamedTuple):
     recipient: str
-    status: str  # sent, already_sent, failed, uncertain
+    status: str  # sent, already_sent, failed, refused (trying again cannot help), uncertain
     detail: str | None = None
+    files: tuple[str, ...] = ()
 
     def view(self) -> dict[str, Any]:
-        return {name: value for name, value in self._asdict().items() if value is not None}
+        shown = {"recipient": self.recipient, "status": self.status, "detail": self.detail, "files": list(self.files)}
+        return {name: value for name, value in shown.items() if value}
 
 
 async def _run(params: dict[str, Any], context: Context) -> Outcome:
@@ -50,9 +56,11 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
     if channel == "email":
         done = await _mail(params["recipients"], message, context)
     else:
-        done = [await _file(message, context)]
+        done = [await _files(message, context)]
     sent = sum(one.status in ("sent", "already_sent") for one in done)
     summary = {"channel": channel, "sent": sent, "failed": len(done) - sent, "statuses": [one.status for one in done]}
+    if files := [name for one in done for name in one.files]:
+        summary["files"] = files
     if sent < len(done):
         told = "; ".join(f"{one.recipient}: {one.detail or one.status}" for one in done if "sent" not in one.status)
         raise StepFailed(
@@ -66,7 +74,8 @@ async def _message(params: dict[str, Any], context: Context) -> _Message:
     rendered, report = context.latest("render"), context.latest("store_report")
     title = rendered["title"] if rendered is not None else context.policy_name
     texts = {"subject": params.get("subject") or "{{ title }} ({{ as_of }})"}
-    texts["body"] = params.get("body_template") or "{{ title }}, {{ as_of }}. The report is in the HTML part."
+    where = _WHERE.get(rendered["format"] if rendered is not None else "", "follows")
+    texts["body"] = params.get("body_template") or f"{{{{ title }}}}, {{{{ as_of }}}}. The report {where}."
     data = {"title": title, "policy": context.policy_name, "as_of": context.as_of, "ctx": context.outputs()}
     try:
         done = await render(texts, data)
@@ -78,7 +87,9 @@ async def _message(params: dict[str, Any], context: Context) -> _Message:
     # An approved change of the policy, or another send step, is another delivery.
     identity = f"{context.policy_id}/{context.content_hash}/{context.step_id}/{name}"
     snapshot = report["snapshot_hash"] if report is not None else _digest(f"{context.as_of}\n{content}\n{text}")
-    return _Message(html.unescape(done["subject"]), text, content, kind, identity, name, snapshot)
+    file = rendered.get("pdf_path") if rendered is not None else None
+    pdf = (file, context.documents[file]) if file is not None else None
+    return _Message(html.unescape(done["subject"]), text, content, kind, identity, name, snapshot, pdf)
 
 
 def _digest(text: str) -> str:
@@ -111,24 +122,35 @@ async def _mail_one(server: mail.MailServer, recipient: str, message: _Message, 
             return allowed
 
         if not await context.db.write(job):
-            raise mail.NotSent(f"the limit of {MAILS_PER_DAY} mails per day is reached")
+            raise mail.NotSent(f"the limit of {MAILS_PER_DAY} mails per day is reached", final=True)
 
-    page = message.content if message.format == "html" else None
+    page = message.content if message.format in ("html", "both") else None
     text = message.text if message.format != "markdown" else f"{message.text}\n\n{message.content}"
     try:
-        built = mail.build(server, recipient, message.subject, text, page, key, context.now())
-        await mail.deliver(server, context.fields, built, before_data)
+        async with _owned(key, context):
+            built = mail.build(server, recipient, message.subject, text, page, key, context.now(), message.pdf)
+            await mail.deliver(server, context.fields, built, before_data)
+            await mark("sent")
     except mail.NotSent as exc:
-        await mark("failed", str(exc))
-        return _Delivery(recipient, "failed", str(exc))
+        status = "refused" if exc.final else "failed"
+        await mark(status, str(exc))
+        return _Delivery(recipient, status, str(exc))
     except mail.MailUncertain as exc:
         await mark("uncertain", str(exc))
         return _Delivery(recipient, "uncertain", f"{exc}; it is not sent again")
-    except asyncio.CancelledError:
+    return _Delivery(recipient, "sent")
+
+
+@asynccontextmanager
+async def _owned(key: str, context: Context) -> AsyncIterator[None]:
+    """Whatever ends the work on a delivery, its row says what that means for the next attempt."""
+    try:
+        yield
+    except (mail.NotSent, mail.MailUncertain, OSError):
+        raise
+    except BaseException:  # cancelled, out of time, or a mistake of ours
         await asyncio.shield(context.db.write(lambda conn: cut_off(conn, key, context.now())))
         raise
-    await mark("sent")
-    return _Delivery(recipient, "sent")
 
 
 async def _claim(key: str, channel: str, recipient: str, message: _Message, context: Context) -> _Delivery | None:
@@ -140,33 +162,40 @@ async def _claim(key: str, channel: str, recipient: str, message: _Message, cont
         return None
     if status == "sent":
         return _Delivery(recipient, "already_sent")
+    if status == "refused":
+        return _Delivery(recipient, "refused", "it was refused before in this run")
     detail = {
         "uncertain": "an earlier attempt broke off while it was sent; it may have arrived and is not sent again",
     }.get(status, "another run is delivering the same report")
     return _Delivery(recipient, "uncertain", detail)
 
 
-async def _file(message: _Message, context: Context) -> _Delivery:
+async def _files(message: _Message, context: Context) -> _Delivery:
     key = dedup_key(message.report, "local_file", "reports", message.snapshot)
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", message.name).strip("-").lower()[:60] or "report"
-    # the key's first digits keep two reports of one name apart
-    path = context.reports / f"{slug}-{context.as_of}-{key[:8]}{_SUFFIX[message.format]}"
+    wanted = {message.pdf[0]: message.pdf[1]} if message.pdf is not None else {}
+    if suffix := _SUFFIX.get(message.format):
+        wanted[file_name(message.name, context.as_of, key, suffix)] = message.content.encode()
+    names = tuple(sorted(wanted))
     taken = await _claim(key, "local_file", "reports", message, context)
-    if taken is not None and (taken.status != "already_sent" or path.exists()):
-        return taken._replace(detail=taken.detail or path.name)
+    missing = [name for name in names if not (context.reports / name).is_file()]
+    if taken is not None and (taken.status != "already_sent" or not missing):
+        return taken._replace(files=names)
     try:
-        await asyncio.to_thread(write_private, path, message.content.encode())
+        async with _owned(key, context):
+            for name in names:
+                await asyncio.to_thread(write_private, context.reports / name, wanted[name])
+
+            def finish(conn: Any) -> None:
+                settle(conn, key, "sent", context.now(), ", ".join(names))
+                for name in names:
+                    note(conn, context.now(), context.actor, "report.send", "local_file", context.run_id, file=name)
+
+            await context.db.write(finish)
     except OSError as exc:
-        reason = f"{path.name} cannot be written: {exc.strerror}"
+        reason = f"{', '.join(names)} cannot be written: {exc.strerror}"
         await context.db.write(lambda conn: settle(conn, key, "failed", context.now(), reason))
         return _Delivery("reports", "failed", reason)
-
-    def finish(conn: Any) -> None:
-        settle(conn, key, "sent", context.now(), path.name)
-        note(conn, context.now(), context.actor, "report.send", "local_file", context.run_id, file=path.name)
-
-    await context.db.write(finish)
-    return _Delivery("reports", "sent", path.name)
+    return _Delivery("reports", "sent", files=names)
 
 
 SEND = StepType(

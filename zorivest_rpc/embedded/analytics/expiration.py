@@ -1,27 +1,18 @@
-"""What changes a position without a fill: share splits, and options that expired without a closing trade."""
+"""How an option stands after its last day when no trade closed it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, exactly
-from zorivest_rpc.embedded.analytics.round_trips import Episode, Execution
+from zorivest_rpc.embedded.analytics.money import ZERO
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution
 from zorivest_rpc.embedded.symbols import Contract
 
-__all__ = ["Settlement", "Split", "adjust_for_splits", "settle_expired"]
-
-
-class Split(msgspec.Struct, frozen=True):
-    """From `effective` on one old share is `ratio` new ones: 4 for a four-for-one, 0.1 for a one-for-ten."""
-
-    symbol: str
-    effective: datetime
-    ratio: Decimal
+__all__ = ["Settlement", "settle_expired"]
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -29,25 +20,6 @@ class Settlement(msgspec.Struct, frozen=True):
 
     execution: Execution | None = None
     flag: Literal["expired_unresolved"] | None = None
-
-
-@exactly
-def adjust_for_splits(executions: Iterable[Execution], splits: Iterable[Split]) -> list[Execution]:
-    """Executions before a split in the shares that trade after it: more of them, each at less, the same money."""
-    known = list(splits)
-    adjusted = []
-    for execution in executions:
-        ratio = Decimal(1)
-        for split in known:
-            if split.symbol == execution.symbol and execution.time < split.effective:
-                ratio *= split.ratio
-        if ratio == 1:
-            adjusted.append(execution)
-        else:
-            adjusted.append(
-                msgspec.structs.replace(execution, quantity=execution.quantity * ratio, price=execution.price / ratio)
-            )
-    return adjusted
 
 
 def settle_expired(episode: Episode, contract: Contract, underlying: Decimal | None, today: date) -> Settlement:

@@ -1,0 +1,99 @@
+"""The embedded backend of a directory as its owner's commands use it: started if need be, with an admin session.
+
+The session is opened with the key at hand; where there is none, or on request, with the passphrase, which is typed at a
+terminal without being shown and is never an argument."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zorivest_rpc.errors import ZorivestError
+
+__all__ = ["Admin", "Refused", "typed_secret"]
+
+
+class Refused(ZorivestError):
+    """The backend's answer was an error, or there is nothing to open it with."""
+
+
+class Admin:
+    """`ask` raises Refused with the backend's own words."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        by_passphrase: bool = False,
+        environ: Mapping[str, str] | None = None,
+        timeout: int = 60,
+    ) -> None:
+        from zorivest_rpc.embedded.locate import find_or_start, stored_key
+
+        environ = os.environ if environ is None else environ
+        self._timeout = timeout
+        self._token: str | None = None
+        self._url = find_or_start(data_dir, environ=environ).base_url
+        key = None if by_passphrase else stored_key(data_dir, environ)
+        if key is not None:
+            secret = {"api_key": key}
+        elif by_passphrase or _has_passphrase(data_dir):
+            secret = {"passphrase": typed_secret("Passphrase of the journal: ")}
+        else:
+            raise Refused("no admin key at hand; set ZORIVEST_API_KEY")
+        self._token = self.ask("POST", "/auth/unlock", secret)["session_token"]
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
+        try:
+            with opener.open(request, timeout=self._timeout) as response:
+                data = response.read()
+        except urllib.error.HTTPError as exc:
+            with exc:
+                raise Refused(_detail(exc.read(), exc.code)) from None
+        except OSError as exc:
+            raise Refused(f"the backend does not answer: {exc}") from None
+        return json.loads(data) if data else None
+
+
+def typed_secret(prompt: str) -> str:
+    """What a person types at the terminal, not shown; refused where there is no terminal to hide it on."""
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(prompt)
+        except (GetPassWarning, EOFError):
+            raise Refused("a passphrase is typed at a terminal, and there is none here") from None
+
+
+def _has_passphrase(data_dir: Path) -> bool:
+    from zorivest_rpc.embedded.paths import DataDir
+
+    try:
+        return bool(json.loads(DataDir(data_dir).bootstrap.read_bytes()).get("passphrase"))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _detail(data: bytes, status: int) -> str:
+    try:
+        detail = json.loads(data)["detail"]
+    except (ValueError, KeyError, TypeError):
+        return f"the backend answered {status}"
+    return detail if isinstance(detail, str) else json.dumps(detail)

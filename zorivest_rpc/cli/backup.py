@@ -1,0 +1,179 @@
+"""`zorivest-rpc backup`: make, list and restore backups of the embedded journal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zorivest_rpc.cli.admin import Admin, Refused, typed_secret
+from zorivest_rpc.errors import ZorivestError
+
+if TYPE_CHECKING:
+    from zorivest_rpc.embedded.backups import Backup
+    from zorivest_rpc.embedded.filelock import FileLock
+    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.vault import Vault
+
+__all__ = ["main"]
+
+_PATIENCE = 30.0
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0 done, 1 refused, 2 misused."""
+    arguments = _parser().parse_args(argv)
+    try:
+        if arguments.command == "create":
+            made = Admin(arguments.data_dir, timeout=600).ask("POST", "/backups")
+            _print(made, f"made {made['name']} ({_size(made['bytes'])})", arguments.json)
+        elif arguments.command == "list":
+            _list(arguments)
+        else:
+            _restore(arguments)
+    except ZorivestError as exc:
+        print(f"zorivest-rpc backup: {exc}", file=sys.stderr)
+        return 1
+    except OSError as exc:
+        print(f"zorivest-rpc backup: {exc.filename or arguments.data_dir}: {exc.strerror or exc}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    """Read from the disk: neither a backend nor a key is needed."""
+    found = _found(arguments.data_dir)
+    rows = [
+        f"{backup.name:<32}  {backup.reason:<9}  {_size(backup.bytes):>9}  {'' if backup.facts.encrypted else 'plain'}"
+        for backup in found
+    ]
+    _print([backup.view() for backup in found], "\n".join(map(str.rstrip, rows)) or "no backups yet", arguments.json)
+
+
+def _restore(arguments: argparse.Namespace) -> None:
+    from zorivest_rpc.embedded.db import cipher_driver
+    from zorivest_rpc.embedded.errors import Refusal
+    from zorivest_rpc.embedded.filelock import FileLock
+    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.restore import restore
+
+    backup = _chosen(arguments.data_dir, arguments.name)
+    directory = DataDir(arguments.data_dir.absolute()).create()
+    # Whoever wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
+    with FileLock(directory.start_lock) as starting, FileLock(directory.process_lock) as running:
+        _acquire(starting, "another program is starting the backend; try again")
+        _stopped(directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)
+        try:
+            done = restore(directory, backup, _Opener(directory, by_passphrase=arguments.passphrase), cipher_driver())
+        except Refusal as exc:
+            raise Refused(f"{exc.detail} Nothing was changed.") from None
+        directory.runtime.unlink(missing_ok=True)
+    text = f"restored {backup.name}; the next call opens it"
+    if done.kept:
+        text += f"\nwhat stood there is kept as {done.kept}"
+    if done.keys == "backup":
+        text += "\nthe keys are those of the backup, too"
+    _print({"status": "restored", "name": backup.name, "kept": done.kept, "keys": done.keys}, text, arguments.json)
+
+
+class _Opener:
+    """Opens a vault with the key at hand or a passphrase, asked for once."""
+
+    def __init__(self, directory: DataDir, *, by_passphrase: bool) -> None:
+        from zorivest_rpc.embedded.locate import stored_key
+
+        self._key = None if by_passphrase else stored_key(directory.root, os.environ)
+        self._typed: str | None = None
+
+    def __call__(self, vault: Vault) -> bytes:
+        if self._key is not None:
+            return vault.unlock(self._key)[1]
+        if self._typed is None:
+            if vault.passphrase is None:
+                raise Refused("no key at hand to open the backup with; set ZORIVEST_API_KEY")
+            self._typed = typed_secret("Passphrase of the journal: ")
+        return vault.unlock_by_passphrase(self._typed)
+
+
+def _stopped(directory: DataDir, running: FileLock, *, stop: bool, by_passphrase: bool) -> None:
+    """The backend's own lock, taken; a backend that runs is stopped in good order if that was asked for."""
+    if running.acquire():
+        return
+    if not stop:
+        raise Refused("the backend runs; --stop ends it first, and the next call starts it again")
+    from zorivest_rpc.embedded.locate import find
+
+    if find(directory.root) is None:
+        raise Refused("the backend does not answer; end it first (zorivest-rpc doctor names its process)")
+    Admin(directory.root, by_passphrase=by_passphrase).ask("POST", "/service/graceful-shutdown")
+    _acquire(running, "the backend did not end in time; try again", _PATIENCE)
+
+
+def _acquire(lock: FileLock, otherwise: str, patience: float = 0.0) -> None:
+    deadline = time.monotonic() + patience
+    while not lock.acquire():
+        if time.monotonic() >= deadline:
+            raise Refused(otherwise)
+        time.sleep(0.05)
+
+
+def _chosen(data_dir: Path, name: str) -> Backup:
+    found = _found(data_dir)
+    if not found:
+        raise Refused(f"there are no backups in {data_dir / 'backups'}")
+    if name == "latest":
+        whole = [backup for backup in found if backup.reason not in ("replaced", "unreadable")]
+        return (whole or found)[0]
+    for backup in found:
+        if backup.name == name:
+            return backup
+    raise Refused(f"there is no backup {name!r}; zorivest-rpc backup list shows them")
+
+
+def _found(data_dir: Path) -> list[Backup]:
+    from zorivest_rpc.embedded.backups import listed
+    from zorivest_rpc.embedded.paths import DataDir
+
+    return listed(DataDir(data_dir))
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 1024:.0f} KiB"
+
+
+def _print(value: Any, text: str, as_json: bool) -> None:
+    print(json.dumps(value) if as_json else text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    from zorivest_rpc.embedded.paths import default_data_dir
+
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--data-dir",
+        type=Path,
+        default=default_data_dir(os.environ),
+        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
+    )
+    shared.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser = argparse.ArgumentParser(
+        prog="zorivest-rpc backup",
+        description="Backups of the embedded journal, in backups/ of its directory. The backend makes one a day by "
+        "itself, one after many changes, and one before a newer version changes the tables.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("create", parents=[shared], help="make one now; only you delete it")
+    commands.add_parser("list", parents=[shared], help="those that can be restored, the newest first")
+    restore = commands.add_parser("restore", parents=[shared], help="put one in the journal's place, and keep that")
+    restore.add_argument("name", help="a name of the list, or latest")
+    restore.add_argument("--stop", action="store_true", help="end the running backend first")
+    restore.add_argument("--passphrase", action="store_true", help="open it with the passphrase, which is asked for")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
