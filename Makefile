@@ -49,6 +49,7 @@ bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
 	@$(BIN)/python -m tests.bench.product
 	@$(BIN)/python -m tests.bench.scale
+	@$(BIN)/python -m tests.bench.scale_imports
 
 bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 	@$(BIN)/python -m tests.bench.setup_peers

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.bench import scale_imports
 from tests.bench.bars import BARS, Bar, Figures, Verdict, judge, judge_all
 from tests.bench.catalog import ECHO_TEXT, tools, write_catalog
 from tests.bench.loadgen import Stdio, stdio_load
@@ -223,3 +224,23 @@ def test_a_report_replaces_only_what_stands_between_the_markers() -> None:
     assert again.endswith("\nafter\n")
     assert "first" not in again
     assert again.count(BEGIN) == again.count(END) == again.count("second") == 1
+
+
+def test_imports_that_cost_more_than_in_proportion_are_named() -> None:
+    figures = scale_imports.Figures()
+    for step, (few, many) in {"linear": (2.0, 20.0), "squared": (2.0, 200.0)}.items():
+        figures.seconds[step] = figures.busy[step] = {1000: few, 10_000: many}
+    figures.rest, figures.peak = {10_000: 100.0}, {1000: 100.0, 10_000: 110.0}
+    assert scale_imports.missed(figures, 1000, 10_000) == ["squared takes 100.0 times as long"]
+    figures.peak[10_000] = 500.0
+    assert any("KB of memory" in problem for problem in scale_imports.missed(figures, 1000, 10_000))
+    block = scale_imports.report(figures, 1000, 10_000, 1)
+    assert "| linear | 2.00 | 2.00 | 20.00 | 20.00 | 10.0 × | 500 |" in block
+    page = scale_imports.insert("# Title\n", block)
+    assert scale_imports.insert(page, block) == page
+
+
+def test_imports_are_really_measured(tmp_path: Path) -> None:
+    figures = scale_imports.measure(tmp_path, 100, 300, 1)
+    assert set(figures.busy) == set(scale_imports.STEPS)
+    assert all(set(found) == {100, 300} for found in figures.seconds.values())

@@ -19,13 +19,17 @@ import pytest
 from tests.docs.__main__ import ROOT
 from tests.docs.shell import Machine, blocks, machine
 from zorivest_rpc.call import Call
+from zorivest_rpc.embedded.brokers.sync import ADDRESSES
+from zorivest_rpc.embedded.market.providers import PROVIDERS
 from zorivest_rpc.protocol.jsonrpc import dumps
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"
-FIRST, OPERATIONS = (ROOT / "docs" / "guide" / f"{name}.md" for name in ("first-ten-minutes", "operations"))
+FIRST, OPERATIONS, IMPORTING, MARKET = (
+    ROOT / "docs" / "guide" / f"{name}.md" for name in ("first-ten-minutes", "operations", "importing", "market-data")
+)
 RUN_ELSEWHERE = {
     "connect-a-client.md": "tests/cli/test_guide.py",
     "embedded-backend.md": "tests/embedded/test_guide.py",
@@ -74,6 +78,36 @@ def test_the_operations_run_from_top_to_bottom(reader: Machine) -> None:
     assert not any(secret in said for secret in reader.secrets())
 
 
+def test_importing_runs_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(IMPORTING)
+    assert '"status": "PARTIAL"' in said
+    assert "is neither a buy nor a sale" in said
+    assert '"duplicates_skipped": 3' in said
+    assert '"transaction_count": 2' in said
+    assert '"broker_id": "local_folder"' in said
+    assert "configured\n" in said
+    assert "000000000000000000000000" not in said
+
+
+def test_market_data_runs_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(MARKET)
+    assert said.count("configured\n") == 2
+    assert "not tried: market.offline is set" in said
+    assert '"status": "removed"' in said
+    assert '"provider": "local"' in said
+    assert "no quote, as it should be" in said
+    assert '"status": "invalid"' in said
+    assert "not-a-real-key" not in said
+
+
+def test_the_addresses_that_the_guide_names_are_all_there_are() -> None:
+    page = MARKET.read_text()
+    named = set(re.findall(r"`([a-z_]+)`", page[page.index("The names are the") :])) - {"slug"}
+    providers = {provider.slug for provider in PROVIDERS}
+    hosts = {f"{provider.slug}_{host}" for provider in PROVIDERS for host in provider.hosts}
+    assert named == providers | hosts | {name for name, _ in ADDRESSES.values()}
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl, which this machine lacks")
 def test_the_readme_s_commands_run_from_top_to_bottom(reader: Machine) -> None:
     said = reader.run(README)
@@ -84,7 +118,7 @@ def test_the_readme_s_commands_run_from_top_to_bottom(reader: Machine) -> None:
 
 
 def test_no_page_of_the_guide_is_without_a_test() -> None:
-    assert {page.name for page in GUIDES} == {FIRST.name, OPERATIONS.name, *RUN_ELSEWHERE}
+    assert {page.name for page in GUIDES} == {FIRST.name, OPERATIONS.name, IMPORTING.name, MARKET.name, *RUN_ELSEWHERE}
     for name, test in RUN_ELSEWHERE.items():
         assert name in (ROOT / test).read_text()
 

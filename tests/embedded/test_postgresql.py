@@ -29,7 +29,7 @@ from zorivest_rpc.embedded import (
     mistake_log,
     plans,
     results,
-    round_trip_store,
+    round_trip_views,
     summary,
     tax_profiles,
     tax_reading,
@@ -82,7 +82,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Engi
 
 def trips(conn: Connection) -> Any:
     rows = conn.execute(select(round_trips).order_by(round_trips.c.id)).mappings().all()
-    return round_trip_store.shown(conn, rows, NOW)
+    return round_trip_views.shown(conn, rows, NOW)
 
 
 def listed(sort: str, search: str | None = None, period: str = "all") -> Callable[[Connection], Any]:
@@ -130,7 +130,9 @@ READ: dict[str, Callable[[Connection], Any]] = {
     "imports": lambda conn: [batch["imported"] for batch in import_store.batches(conn, PAGE)["items"]],
     "open lots": lambda conn: sorted(tax_reading.open_lots(conn), key=lambda lot: lot.lot_id),
     "closed lots": lambda conn: sorted(tax_reading.closed_lots(conn), key=lambda lot: lot.lot_id),
-    "wash sales": lambda conn: tax_reading.wash_chains(conn, tax_reading.wash_sales(conn, **YEARS)),
+    "wash sales": lambda conn: tax_reading.wash_sales(conn, **YEARS),
+    "ends of wash sales": lambda conn: tax_reading.chain_ends(conn, tax_reading.wash_sales(conn, **YEARS)),
+    "losses held back": tax_reading.held_back,
     "summary": lambda conn: {**summary._count(conn)["counters"]},
 }
 _CREATED = {"created_at"}  # the moment of the writing, which no two databases share

@@ -6,6 +6,7 @@ covered yet, is flagged and left out: whoever entered it knows whether it is the
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
@@ -19,7 +20,7 @@ from . import accounts as account_store
 from .book_tables import bank_transactions, import_batches
 from .columns import money
 from .errors import NotFound
-from .import_store import date_range, listed_errors, listed_notes, new_batch_id, record_batch, same_file
+from .import_store import date_range, listed_errors, listed_notes, new_batch_id, record_batch, roomy, same_file
 from .imports.dedup import SortedBank, bank_hash, sort_out_bank
 from .imports.drafts import BankDraft, BankImport, Note, Status
 from .inputs import Page
@@ -30,6 +31,7 @@ __all__ = ["BANK_TYPES", "enter", "ledger", "listed", "set_balance", "store"]
 BANK_TYPES = ("bank", "revolving", "installment")
 _TOLERANCE = Decimal("0.01")
 _LARGEST = Decimal(10**12)
+_AT_ONCE = 2000
 _lines = bank_transactions.c
 
 
@@ -48,7 +50,8 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
     if sorted_out.flagged:
         warnings.append(_flagged(sorted_out.flagged))
     batch_id = new_batch_id()
-    _write(conn, sorted_out.new, found.balance_source, batch_id)
+    with roomy(conn, len(sorted_out.new)):
+        _write(conn, sorted_out.new, found.balance_source, batch_id)
     if found.closing_balance is not None and abs(found.closing_balance) <= _LARGEST:
         moment = _end_of(found.closing_date or found.date_to)
         _record(conn, found.account_id, money(found.closing_balance), moment, actor, found.balance_source)
@@ -240,13 +243,18 @@ def _sort_out(conn: Connection, account_id: str, lines: Sequence[BankDraft]) -> 
     if not lines:
         return SortedBank(new=(), duplicates=(), flagged=())
     days = [line.date for line in lines]
-    held = conn.execute(
+    first, last = min(days), max(days)
+    references: set[str] = set()
+    hashes: tuple[list[str], list[str]] = ([], [])  # of lines without a reference of their own, and with one
+    for reference, is_unique, digest, day in conn.execute(
         select(_lines.reference_id, _lines.reference_is_unique, _lines.dedup_hash, _lines.date).where(
             _lines.account_id == account_id
         )
-    ).all()
-    references = {row.reference_id for row in held if row.reference_is_unique}
-    near = [row for row in held if min(days) <= row.date <= max(days)]
+    ):
+        if is_unique:
+            references.add(reference)
+        if first <= day <= last:
+            hashes[is_unique].append(digest)
     covered = conn.execute(
         select(import_batches.c.first_day, import_batches.c.last_day).where(
             import_batches.c.account_id == account_id,
@@ -260,7 +268,7 @@ def _sort_out(conn: Connection, account_id: str, lines: Sequence[BankDraft]) -> 
         sort_out_bank(
             [line for line in lines if line.reference_is_unique is is_unique],
             references=references,
-            hashes=[row.dedup_hash for row in near if not (is_unique and row.reference_is_unique)],
+            hashes=hashes[0] if is_unique else itertools.chain(*hashes),
             imported=ranges,
         )
         for is_unique in (True, False)
@@ -279,19 +287,20 @@ def _write(conn: Connection, lines: Sequence[BankDraft], source: str, batch_id: 
     now = datetime.now(UTC)
     same = ("account_id", "date", "post_date", "description", "amount", "currency", "reference_id")
     more = ("reference_is_unique", "running_balance", "notes", "dedup_hash")
-    conn.execute(
-        bank_transactions.insert(),
-        [
-            {
-                **{name: getattr(line, name) for name in same + more},
-                "category": line.category.value,
-                "source": source,
-                "import_batch_id": batch_id,
-                "created_at": now,
-            }
-            for line in lines
-        ],
-    )
+    for at in range(0, len(lines), _AT_ONCE):
+        conn.execute(
+            bank_transactions.insert(),
+            [
+                {
+                    **{name: getattr(line, name) for name in same + more},
+                    "category": line.category.value,
+                    "source": source,
+                    "import_batch_id": batch_id,
+                    "created_at": now,
+                }
+                for line in lines[at : at + _AT_ONCE]
+            ],
+        )
 
 
 def _normal(draft: BankDraft) -> BankDraft:

@@ -22,6 +22,7 @@ __all__ = ["Held", "find_held", "sort_out"]
 
 _AT_ONCE = 500
 _NEAR = timedelta(days=1)
+_FROM_FILES = frozenset({"import", "sync"})
 _held = trades.c
 _COLUMNS = (
     "exec_id", "account_id", "dedup_hash", "symbol", "action", "time", "quantity", "price", "commission", "fees",
@@ -54,8 +55,8 @@ def find_held(
     )
     found: dict[str, Held] = {}
     elsewhere: dict[str, int] = {}
-    for row in _rows(conn, span, [draft.exec_id for draft in drafts]):
-        if row["exec_id"] not in found and row["account_id"] != account_id:
+    for row in _rows(conn, span, [draft.exec_id for draft in drafts], found):
+        if row["account_id"] != account_id:
             elsewhere[row["account_id"]] = elsewhere.get(row["account_id"], 0) + 1
         trade = HeldTrade(
             exec_id=row["exec_id"],
@@ -67,15 +68,19 @@ def find_held(
             commission=row["commission"],
             fees=row["fees"],
         )
-        found[row["exec_id"]] = Held(trade, row["account_id"], row["action"], row["source"] == "import")
+        found[row["exec_id"]] = Held(trade, row["account_id"], row["action"], row["source"] in _FROM_FILES)
     return found, elsewhere
 
 
-def _rows(conn: Connection, span: Select[Any], ids: Sequence[str]) -> Iterator[Mapping[Any, Any]]:
+def _rows(
+    conn: Connection, span: Select[Any], ids: Sequence[str], found: Mapping[str, Held]
+) -> Iterator[Mapping[Any, Any]]:
+    """The rows of a span, then those with an id that was not among them; `found` grows while they are taken."""
     yield from conn.execute(span).mappings()
     columns = [_held[name] for name in _COLUMNS]
-    for at in range(0, len(ids), _AT_ONCE):
-        yield from conn.execute(select(*columns).where(_held.exec_id.in_(ids[at : at + _AT_ONCE]))).mappings()
+    rest = list(dict.fromkeys(name for name in ids if name not in found))
+    for at in range(0, len(rest), _AT_ONCE):
+        yield from conn.execute(select(*columns).where(_held.exec_id.in_(rest[at : at + _AT_ONCE]))).mappings()
 
 
 def sort_out(drafts: Sequence[TradeDraft], held: Mapping[str, Held], zone: ZoneInfo) -> SortedTrades:
@@ -112,7 +117,7 @@ def _by_day(found: SortedTrades, held: Mapping[str, Held], zone: ZoneInfo) -> So
             again.append(draft)
     if not again:
         return found
-    rows = {draft.row_number for draft in again}
+    rows = {draft.row_number for draft in again} - {None}
     return SortedTrades(
         new=tuple(new),
         duplicates=(*found.duplicates, *again),

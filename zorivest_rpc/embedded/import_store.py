@@ -5,8 +5,10 @@ from trades is in step when it ends. A draft equal to a held trade changes at mo
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from typing import Any
@@ -25,6 +27,7 @@ from .imports.collect import outcome
 from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .inputs import Page
+from .market.identifiers import known_here
 from .symbols import AssetClass, Instrument, parse_instrument
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "listed_notes",
     "new_batch_id",
     "record_batch",
+    "roomy",
     "same_file",
     "store",
 ]
@@ -41,6 +45,9 @@ __all__ = [
 _LONGEST_ID = 128
 _LARGEST = Decimal(10**10)
 _PREVIEW = 5
+_MANY = 2000
+_CACHE_KIB = 64 * 1024
+_STEP = 1000
 _MOST_ERRORS = Limits().max_errors
 
 
@@ -55,18 +62,21 @@ def store(
     source: str = "import",
     broker: str | None = None,
     zone: str = DEFAULT_ZONE,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Write what a file brings that the journal does not hold yet, and its batch; the answer to the caller.
 
     `broker` is the connection that brought it, where there is one; a file names its own. `zone` is the time zone in
-    which files without one are read."""
+    which files without one are read. `progress(done, total)` hears how much of it is in the journal."""
+    found = _with_tickers(conn, found)
     drafts, refused = _storable(found.trades)
     if drafts:
         account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
     batch_id = new_batch_id()
     held, elsewhere = find_held(conn, found.account_id, drafts)
     sorted_out = sort_out(drafts, held, ZoneInfo(zone))
-    trades.insert_many(conn, [_draft(draft, batch_id, source, broker) for draft in sorted_out.new])
+    with roomy(conn, len(sorted_out.new)):
+        trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     updated = _update_fees(conn, sorted_out, held, actor)
     warnings = [*found.warnings, *sorted_out.warnings]
     if elsewhere:
@@ -112,6 +122,23 @@ def store(
         actor=actor,
     )
     return answer
+
+
+@contextmanager
+def roomy(conn: Connection, rows: int) -> Iterator[None]:
+    """A page cache that holds the indexes while many rows are written, and the usual one afterwards.
+
+    The keys of trades are hashes, so each row touches pages all over an index; with the usual two megabytes every
+    one of them is read, decrypted and written again, and the cost of a row grows with the journal."""
+    usual = conn.exec_driver_sql("PRAGMA cache_size").scalar() if rows >= _MANY else None
+    if usual is None:
+        yield
+        return
+    conn.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    try:
+        yield
+    finally:
+        conn.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
 def new_batch_id() -> str:
@@ -176,6 +203,24 @@ def date_range(first: Any, last: Any) -> dict[str, Any] | None:
     return None if first is None or last is None else {"from": first.isoformat(), "to": last.isoformat()}
 
 
+def _with_tickers(conn: Connection, found: BrokerImport) -> BrokerImport:
+    """Securities that a file names by number under their tickers, where those are known without asking anybody."""
+    keys = list({draft.identifier for draft in found.trades if draft.identifier is not None})
+    if not keys:
+        return found
+    known = known_here(conn, keys, datetime.now(UTC))
+    named = tuple(
+        msgspec.structs.replace(draft, symbol=known[draft.identifier].ticker, dedup_hash="")
+        if draft.identifier in known
+        else draft
+        for draft in found.trades
+    )
+    notes = found.warnings
+    if len(known) == len(keys):
+        notes = tuple(note for note in notes if note.code != "unresolved_identifiers")
+    return msgspec.structs.replace(found, trades=named, warnings=notes)
+
+
 def _storable(drafts: Sequence[TradeDraft]) -> tuple[list[TradeDraft], list[RowError]]:
     """The drafts as the journal writes them: its symbols, its decimal places; and those no column holds."""
     good: list[TradeDraft] = []
@@ -212,8 +257,12 @@ def _normal(draft: TradeDraft) -> TradeDraft:
         "quantity": size,
         "price": price,
     }
+    is_same = bool(draft.dedup_hash) and (what.symbol, size, price) == (draft.symbol, draft.quantity, draft.price)
     own = draft.exec_id.strip()
     is_name = 0 < len(own) <= _LONGEST_ID and own.isprintable() and own not in (".", "..")
+    costs = (quantity(draft.multiplier), money(draft.commission), money(draft.fees))
+    if is_same and is_name and own == draft.exec_id and costs == (draft.multiplier, draft.commission, draft.fees):
+        return draft  # as most are; a copy of each would be most of an import's memory
     made = own if is_name else dedup.exec_id(broker=draft.broker, occurrence=draft.occurrence, **core)
     return msgspec.structs.replace(
         draft,
@@ -222,21 +271,36 @@ def _normal(draft: TradeDraft) -> TradeDraft:
         symbol=what.symbol,
         quantity=size,
         price=price,
-        multiplier=quantity(draft.multiplier),
-        commission=money(draft.commission),
-        fees=money(draft.fees),
-        dedup_hash=dedup.fingerprint(**core),
+        multiplier=costs[0],
+        commission=costs[1],
+        fees=costs[2],
+        dedup_hash=draft.dedup_hash if is_same else dedup.fingerprint(**core),
     )
 
 
 def _instrument(draft: TradeDraft) -> Instrument:
     """What the file traded, with the multiplier that it told."""
-    kind: AssetClass = draft.asset_class.value
+    return _named(draft.symbol, draft.asset_class.value, draft.multiplier)
+
+
+@functools.lru_cache(maxsize=4096)  # a file names few instruments and names them often
+def _named(symbol: str, kind: AssetClass, multiplier: Decimal) -> Instrument:
     try:
-        parsed = parse_instrument(draft.symbol, kind)
+        parsed = parse_instrument(symbol, kind)
     except ValueError:
-        return Instrument(draft.symbol, kind, draft.symbol, draft.multiplier)
-    return parsed._replace(multiplier=draft.multiplier)
+        return Instrument(symbol, kind, symbol, multiplier)
+    return parsed._replace(multiplier=multiplier)
+
+
+def _drafts(
+    new: Sequence[TradeDraft], batch_id: str, source: str, broker: str | None, progress: Callable[[int, int], None]
+) -> Iterator[trades.Draft]:
+    """Made one by one as they are written; the rows are half of the work, the matching of round trips is the rest."""
+    for number, draft in enumerate(new):
+        if number % _STEP == 0:
+            progress(number, 2 * len(new))
+        yield _draft(draft, batch_id, source, broker)
+    progress(1, 2)
 
 
 def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str | None = None) -> trades.Draft:

@@ -9,10 +9,10 @@ Rows are ordered by (time, exec_id) in SQL as `Execution.key` orders them in Pyt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
@@ -33,6 +33,7 @@ from .tables import corporate_actions, excursion_metrics, round_trip_legs, round
 
 __all__ = [
     "EXECUTION",
+    "Execution",
     "added",
     "added_many",
     "changed",
@@ -42,6 +43,9 @@ __all__ = [
     "split",
 ]
 
+T = TypeVar("T")
+
+_AT_ONCE = 2000
 _legs = round_trip_legs
 _NEXT_LOTS = (
     select(_legs)
@@ -284,15 +288,23 @@ def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, wit
 def _insert(conn: Connection, matching: Matching, executions: Mapping[str, Execution]) -> None:
     if not matching.episodes:
         return
-    conn.execute(_ADD_TRIPS, [_row(episode) for episode in matching.episodes])
+    for some in _some(matching.episodes):
+        conn.execute(_ADD_TRIPS, [_row(episode) for episode in some])
     open_lots = {(trip, lot.exec_id): lot for trip, lots in matching.lots.items() for lot in lots}
-    conn.execute(
-        _ADD_LEGS,
-        [
-            _leg(fill, executions[fill.exec_id].multiplier, open_lots.get((fill.round_trip_id, fill.exec_id)))
-            for fill in matching.fills
-        ],
-    )
+    for fills in _some(matching.fills):
+        conn.execute(
+            _ADD_LEGS,
+            [
+                _leg(fill, executions[fill.exec_id].multiplier, open_lots.get((fill.round_trip_id, fill.exec_id)))
+                for fill in fills
+            ],
+        )
+
+
+def _some(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Rows in portions: what is made ready for the database at once is memory."""
+    for at in range(0, len(items), _AT_ONCE):
+        yield items[at : at + _AT_ONCE]
 
 
 def _apply(conn: Connection, current: Episode | None, change: Change, execution: Execution) -> None:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
@@ -62,6 +63,7 @@ _COLUMNS = (
     "exec_id", "time", "instrument", "symbol", "asset_class", "action", "quantity", "price", "multiplier", "account_id",
     "commission", "fees", "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "created_at",
 )  # fmt: skip
+_AT_ONCE = 2000  # rows that are made ready for the database before any of them goes there
 _MATCHED = frozenset({"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees"})
 
 
@@ -159,9 +161,26 @@ def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, 
     """Record trades whose ids are new, in accounts that exist, and match each position once; the refused ones.
 
     The caller, who knows where they came from, writes one line into the audit log for all of them."""
+    executions: list[round_trip_store.Execution] = []
+    refused: list[tuple[Draft, Invalid]] = []
+    rest = iter(drafts)
+    try:
+        while some := list(islice(rest, _AT_ONCE)):
+            executions += _insert_some(conn, some, refused)
+        round_trip_store.added_many(conn, executions)
+    except StatementError as exc:
+        raise _too_large(exc) from None
+    for account_id in {execution.account_id for execution in executions}:
+        touch(conn, account_id)
+    return refused
+
+
+def _insert_some(
+    conn: Connection, drafts: Iterable[Draft], refused: list[tuple[Draft, Invalid]]
+) -> list[round_trip_store.Execution]:
+    """The rows of some trades and of what they cost; what the matching needs to know of them."""
     rows: list[dict[str, Any]] = []
     charges: list[dict[str, Any]] = []
-    refused: list[tuple[Draft, Invalid]] = []
     for draft in drafts:
         try:
             rows.append(_row(draft))
@@ -169,17 +188,11 @@ def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, 
             refused.append((draft, exc))
             continue
         charges += _ledger(rows[-1], draft.charges)
-    try:
-        if rows:
-            conn.execute(trades.insert(), rows)
-        if charges:
-            conn.execute(transaction_ledger.insert(), charges)
-        round_trip_store.added_many(conn, [round_trip_store.execution_of(row) for row in rows])
-    except StatementError as exc:
-        raise _too_large(exc) from None
-    for account_id in {row["account_id"] for row in rows}:
-        touch(conn, account_id)
-    return refused
+    if rows:
+        conn.execute(trades.insert(), rows)
+    if charges:
+        conn.execute(transaction_ledger.insert(), charges)
+    return [round_trip_store.execution_of(row) for row in rows]
 
 
 def itemise(conn: Connection, exec_id: str, charges: Iterable[Charge]) -> None:

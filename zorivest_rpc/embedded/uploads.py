@@ -10,7 +10,7 @@ from .errors import Invalid, Refusal
 from .imports.drafts import ImportRefused, Limits
 from .routing import Ask, Form, Upload
 
-__all__ = ["BODY", "Importer", "form_with_file", "read_file"]
+__all__ = ["BODY", "Importer", "Progress", "form_with_file", "read_file"]
 
 T_co = TypeVar("T_co", covariant=True)
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -34,6 +34,34 @@ class Importer(Protocol[H_contra, T_co]):
     ) -> T_co: ...
 
 
+class Progress:
+    """How far one import has come, for whoever knows the idempotency key of its request; forgotten when it ends.
+
+    Reading is the first half and writing the second, both in the unit in which the file is read."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._key = ask.request.headers.get("Idempotency-Key", "")[:64]
+        self._shown = ask.backend.reading
+        self._total = 1
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._shown.pop(self._key, None)
+
+    def read(self, done: int, total: int) -> None:
+        self._total = max(total, 1)
+        self._show(done)
+
+    def written(self, done: int, total: int) -> None:
+        self._show(self._total + self._total * done // max(total, 1))
+
+    def _show(self, done: int) -> None:
+        if self._key:
+            self._shown[self._key] = (min(done, 2 * self._total), 2 * self._total)
+
+
 async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
     """The form and its field `file`; 422 without one, 413 above the limit."""
     form = await ask.form(LIMITS.max_bytes)
@@ -42,16 +70,11 @@ async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
     return form, form.files["file"]
 
 
-async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra) -> T_co:
-    """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn.
-
-    How far it has come can be asked for under the request's own idempotency key, by whoever knows that."""
-    ending, reading = ask.backend.stop_requested, ask.backend.reading
-    key = ask.request.headers.get("Idempotency-Key", "")[:64]
-
-    def come(done: int, total: int) -> None:
-        if key:
-            reading[key] = (done, total)
+async def read_file(
+    ask: Ask, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra, progress: Progress
+) -> T_co:
+    """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn."""
+    ending = ask.backend.stop_requested
 
     def job() -> T_co:
         deadline = time.monotonic() + SECONDS
@@ -61,15 +84,12 @@ async def read_file(ask: Ask, importer: Importer[H_contra, T_co], upload: Upload
                 hints,
                 limits=LIMITS,
                 expired=lambda: ending.is_set() or time.monotonic() > deadline,
-                progress=come,
+                progress=progress.read,
             )
         except ImportRefused as exc:
             raise _refused(exc) from None
 
-    try:
-        return await ask.backend.work("files", job)
-    finally:
-        reading.pop(key, None)
+    return await ask.backend.work("files", job)
 
 
 def _refused(exc: ImportRefused) -> Refusal:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.brokers.conftest import trades_of
 from tests.embedded.conftest import Caller
+from zorivest_rpc.embedded.brokers import local_folder
 
 WEBULL = """Date,Time,Symbol,Side,Qty,Price,Amount,Commission,Fee
 03/09/2026,10:30:00,AAPL,Buy,100,188.50,18850.00,0.00,0.02
@@ -70,7 +72,7 @@ async def test_a_file_that_cannot_be_read_is_told_every_time_and_the_others_are_
             "WB-1/notes.csv",
         ]
         assert found["status"] == ("partial" if imported else "failed")
-    assert "import_bank_statement" in found["errors"][0]
+    assert "no <OFX> element" in found["errors"][0]
 
 
 async def test_links_hidden_files_and_files_outside_accounts_are_left(
@@ -125,3 +127,46 @@ async def test_a_file_cut_short_leaves_whole_trades_or_none(size: int, owner: Ca
     put(folder, "WB-1/cut.csv", WEBULL[: len(WEBULL) - size])
     await owner.expect(200, "POST", "/brokers/local_folder/sync")
     assert {trade["quantity"] for trade in await trades_of(owner)} <= {100, 40}
+
+
+async def test_statements_of_banks_go_to_the_ledger_of_their_account(owner: Caller, folder: Path) -> None:
+    put(folder, "CHK-1/march.csv", "Date,Description,Amount\n2026-03-09,Coffee,-3.50\n2026-03-10,Pay,100.00\n")
+    put(folder, "CHK-1/april.qif", "!Type:Bank\nD04/01/2026\nT-12.00\nPRent\n^\n")
+    put(folder, "WB-1/march.csv")
+    found = await owner.expect(200, "POST", "/brokers/local_folder/sync")
+    assert (found["status"], found["imported"], found["errors"]) == ("success", 5, [])
+    (bank,) = await owner.get("/banking/accounts")
+    assert (bank["account_id"], bank["transaction_count"]) == ("CHK-1", 3)
+    again = await owner.expect(200, "POST", "/brokers/local_folder/sync")
+    assert (again["imported"], again["batches"]) == (0, [])
+
+
+async def test_a_sparse_gigabyte_and_a_pipe_are_told_and_the_others_are_kept(owner: Caller, folder: Path) -> None:
+    put(folder, "WB-1/march.csv")
+    with (folder / "WB-1" / "huge.csv").open("wb") as huge:
+        huge.truncate(2**30)
+    os.mkfifo(folder / "WB-1" / "pipe.csv")
+    found = await owner.expect(200, "POST", "/brokers/local_folder/sync")
+    assert (found["status"], found["imported"]) == ("partial", 2)
+    assert sorted(error.split(":")[0] for error in found["errors"]) == ["WB-1/huge.csv", "WB-1/pipe.csv"]
+    assert await owner.expect(200, "POST", "/brokers/local_folder/sync")
+
+
+async def test_known_files_do_not_stand_in_the_way_of_new_ones(
+    owner: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_folder, "MOST_FILES", 2)
+    for number in range(5):
+        put(folder, f"WB-1/{number}.csv", WEBULL.replace("AAPL", f"SYM{number}"))
+    for imported in (4, 4, 2):
+        found = await owner.expect(200, "POST", "/brokers/local_folder/sync")
+        assert found["imported"] == imported
+    assert (found["status"], len(await trades_of(owner))) == ("success", 10)
+
+
+async def test_a_file_that_takes_too_long_is_told(owner: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_folder, "SECONDS", -1.0)
+    put(folder, "WB-1/march.csv")
+    found = await owner.expect(200, "POST", "/brokers/local_folder/sync")
+    assert (found["status"], found["imported"]) == ("failed", 0)
+    assert "longer than allowed" in found["errors"][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,27 @@ async def test_all_pages_are_read(owner: Caller, tradier: Upstream) -> None:
         ("1", "trade", "2026-01-01"),
         ("2", "trade", "2026-01-01"),
     ]
+
+
+async def test_the_last_day_of_a_period_is_the_last_that_is_asked_for(owner: Caller, tradier: Upstream) -> None:
+    body = {"start": "2026-03-01", "end": "2026-03-09"}
+    assert (await owner.expect(200, "POST", "/brokers/tradier_live/sync", body))["imported"] == 2
+    (query,) = [one.query for one in tradier.asked if one.path.endswith("history")]
+    assert (query["start"], query["end"]) == ("2026-03-01", "2026-03-09")
+
+
+async def test_a_fill_that_came_without_a_time_is_known_again_in_a_file_that_has_one(
+    owner: Caller, tradier: Upstream, folder: Path
+) -> None:
+    await owner.expect(200, "PUT", "/settings", {"import.timezone": "Asia/Tokyo"})
+    tradier.answers[f"{BASE}/history"] = {"history": {"event": event()}}
+    assert (await owner.expect(200, "POST", "/brokers/tradier_live/sync"))["imported"] == 1
+    rows = "Date,Time,Symbol,Side,Qty,Price,Amount,Commission,Fee\n03/09/2026,23:30:00,AAPL,Buy,10,188.5,1885,0.35,0\n"
+    place = folder / "VA000000" / "march.csv"
+    place.parent.mkdir(parents=True)
+    place.write_text(rows)
+    found = await owner.expect(200, "POST", "/brokers/local_folder/sync")
+    assert (found["imported"], found["duplicates_skipped"]) == (0, 1)
 
 
 async def test_positions_have_an_average_price_per_unit(owner: Caller, tradier: Upstream) -> None:

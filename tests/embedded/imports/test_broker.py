@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from decimal import Decimal as D
 from pathlib import Path
 
@@ -394,4 +393,3 @@ def test_facts_of_the_batch_are_told() -> None:
     assert result.symbols == ("F", "MSFT")
     assert [trade.symbol for trade in result.preview(1)] == ["F"]
     assert (len(result.file_sha256), result.encoding) == (64, "utf-8")
-    assert json.loads(result.trades[0].raw_data)["Side"] == "Buy"

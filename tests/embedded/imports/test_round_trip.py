@@ -21,17 +21,24 @@ from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, BrokerI
 HINTS = BrokerHints(account_id="A1")
 TIMED: dict[str, Callable[[Sequence[Fill]], bytes]] = {
     "ibkr_flex_xml": writers.flex_xml,
+    "ibkr_flex_csv": writers.flex_csv,
     "ibkr_activity_csv": writers.activity_csv,
     "thinkorswim": writers.thinkorswim,
     "webull": writers.webull,
+    "webull_orders": writers.webull_orders,
     "lightspeed": writers.lightspeed,
     "tastytrade": writers.tastytrade,
     "alpaca_activities": writers.alpaca,
     "tradier_history": writers.tradier,
     "generic": writers.generic,
 }
-DATED: dict[str, Callable[[Sequence[Fill]], bytes]] = {"etrade": writers.etrade, "schwab": writers.schwab}
-WITH_FEES = {"ibkr_flex_xml", "webull", "lightspeed", "tastytrade", "generic"}
+DATED: dict[str, Callable[[Sequence[Fill]], bytes]] = {
+    "etrade": writers.etrade,
+    "schwab": writers.schwab,
+    "robinhood": writers.robinhood,
+}
+WITHOUT_COSTS = {"webull_orders", "robinhood"}
+WITH_FEES = {"ibkr_flex_xml", "ibkr_flex_csv", "webull", "lightspeed", "tastytrade", "generic"}
 BANKS: dict[str, Callable[[Sequence[Line]], bytes]] = {
     "ofx 1": writers.ofx,
     "ofx 2": writers.ofx2,
@@ -94,7 +101,8 @@ def test_fills_survive_every_layout_that_has_times(layout: str, book: list[Fill]
     result = import_broker_file(TIMED[layout](book), HINTS)
     assert (result.status, result.detected_format, result.errors) == (Status.SUCCESS, layout, ())
     assert Counter(read(result)) == Counter(core(fill) for fill in book)
-    assert sum(trade.commission for trade in result.trades) == sum(fill.commission for fill in book)
+    if layout not in WITHOUT_COSTS:
+        assert sum(trade.commission for trade in result.trades) == sum(fill.commission for fill in book)
     if layout in WITH_FEES:
         assert sum(trade.fees for trade in result.trades) == sum(fill.fee for fill in book)
     for trade in result.trades:
@@ -110,7 +118,43 @@ def test_fills_survive_layouts_that_have_days_alone_and_keep_their_order(layout:
     expected = [(fill.at.date(), *core(fill)[1:]) for fill in book]
     found = [(row[0].astimezone(writers.NEW_YORK).date(), *row[1:]) for row in read(result)]  # type: ignore[attr-defined]
     assert found == expected
-    assert [trade.commission for trade in result.trades] == [fill.commission for fill in book]
+    if layout not in WITHOUT_COSTS:
+        assert [trade.commission for trade in result.trades] == [fill.commission for fill in book]
+
+
+trips = st.builds(
+    lambda entered, seconds, **more: writers.RoundTrip(entered, entered + dt.timedelta(seconds=seconds), **more),
+    moments,
+    st.integers(0, 3600),
+    root=st.sampled_from(["ES", "MNQ", "CL", "6E"]),
+    month=st.integers(1, 12),
+    year=st.integers(2021, 2027),
+    is_long=st.booleans(),
+    quantity=st.integers(1, 50),
+    entry=st.decimals("1", "6000", places=2),
+    exit=st.decimals("1", "6000", places=2),
+    commission=cents,
+    exchange_fee=cents,
+)
+
+
+@given(book=st.lists(trips, min_size=1, max_size=6))
+@settings(deadline=None, max_examples=25)
+def test_whole_round_trips_become_their_entries_and_exits(book: list[writers.RoundTrip]) -> None:
+    result = import_broker_file(writers.ninjatrader(book), BrokerHints(account_id="A1", day_first=False))
+    assert (result.status, result.detected_format, result.errors) == (Status.SUCCESS, "ninjatrader", ())
+    expected = Counter(
+        (moment.astimezone(dt.UTC), f"{trip.root} {trip.month:02d}-{trip.year % 100:02d}", side, trip.quantity, price)
+        for trip in book
+        for moment, side, price in (
+            (trip.entered, "BOT" if trip.is_long else "SLD", trip.entry),
+            (trip.left, "SLD" if trip.is_long else "BOT", trip.exit),
+        )
+    )
+    assert Counter(row[:5] for row in read(result)) == expected
+    assert sum(trade.commission for trade in result.trades) == sum(trip.commission for trip in book)
+    assert sum(trade.fees for trade in result.trades) == sum(trip.exchange_fee for trip in book)
+    assert {trade.asset_class.value for trade in result.trades} == {"FUTURE"}
 
 
 @given(book=books)

@@ -183,6 +183,74 @@ def webull(fills: Sequence[Fill]) -> bytes:
     return table(rows).encode()
 
 
+def webull_orders(fills: Sequence[Fill]) -> bytes:
+    header = ["Name", "Symbol", "Side", "Status", "Filled", "Total Qty", "Price", "Avg Price", "Time-in-Force"]
+    rows: list[list[object]] = [[*header, "Placed Time", "Filled Time"]]
+    for fill in fills:
+        moment = f"{fill.at:%m/%d/%Y %H:%M:%S} {fill.at.tzname()}"
+        start: list[object] = ["A name", fill.contract.occ.replace(" ", ""), fill.word("Buy", "Sell"), "Filled"]
+        rows.append([*start, fill.quantity, fill.quantity, f"@{fill.price}", fill.price, "DAY", moment, moment])
+    rows.append(["A name", "F", "Buy", "Cancelled", 0, 5, "@1.00", "", "DAY", "03/15/2024 10:00:00 EDT", ""])
+    return table(rows).encode()
+
+
+def flex_csv(fills: Sequence[Fill]) -> bytes:
+    header = ["ClientAccountID", "CurrencyPrimary", "AssetClass", "Symbol", "DateTime", "Quantity", "TradePrice"]
+    rows: list[list[object]] = [[*header, "IBCommission", "Taxes", "Buy/Sell", "Multiplier"]]
+    for fill in fills:
+        kind = "OPT" if fill.contract.expiry else "STK"
+        start: list[object] = ["A1", "USD", kind, fill.contract.occ, f"{fill.at:%Y%m%d;%H%M%S}", fill.signed]
+        rows.append([*start, fill.price, -fill.commission, -fill.fee, fill.word("BUY", "SELL"), fill.multiplier])
+    return table(rows, quoting=csv.QUOTE_ALL).encode()
+
+
+def robinhood(fills: Sequence[Fill]) -> bytes:
+    header = ["Activity Date", "Process Date", "Settle Date", "Instrument", "Description", "Trans Code", "Quantity"]
+    rows: list[list[object]] = [[*header, "Price", "Amount"]]
+    for fill in reversed(fills):
+        contract = fill.contract
+        text, code = "A name\nCUSIP: 037833100", fill.word("Buy", "Sell")
+        if contract.expiry:
+            day = f"{contract.expiry.month}/{contract.expiry.day}/{contract.expiry.year}"
+            right = "Call" if contract.right == "C" else "Put"
+            text, code = f"{contract.root} {day} {right} ${contract.strike:,.2f}", fill.word("BTO", "STC")
+        start: list[object] = [*[f"{fill.at.month}/{fill.at.day}/{fill.at.year}"] * 3, contract.root, text, code]
+        cash = fill.price * -fill.signed * fill.multiplier
+        amount = f"(${-cash:,.2f})" if cash < 0 else f"${cash:,.2f}"
+        rows.append([*start, fill.quantity, f"${fill.price:,.4f}", amount])
+    rows.append(["", "", "", "", "", "", "", "", ""])
+    rows.append(["", "", "", "", "", "", "", "", "The data provided is for informational purposes only."])
+    return table(rows, quoting=csv.QUOTE_ALL).encode()
+
+
+class RoundTrip(msgspec.Struct, frozen=True):
+    """A whole trade in futures as NinjaTrader lists it."""
+
+    entered: dt.datetime
+    left: dt.datetime
+    root: str
+    month: int
+    year: int
+    is_long: bool
+    quantity: int
+    entry: Decimal
+    exit: Decimal
+    commission: Decimal
+    exchange_fee: Decimal
+
+
+def ninjatrader(trips: Sequence[RoundTrip]) -> bytes:
+    header = ["Trade number", "Instrument", "Account", "Strategy", "Market pos.", "Qty", "Entry price", "Exit price"]
+    rows: list[list[object]] = [[*header, "Entry time", "Exit time", "Profit", "Commission", "Exchange Fee", ""]]
+    for number, trip in enumerate(trips, 1):
+        name = f"{trip.root} {MONTHS[trip.month - 1]}{trip.year % 100:02d}"
+        start: list[object] = [number, name, "A1", "", "Long" if trip.is_long else "Short", trip.quantity]
+        times = [f"{moment:%m/%d/%Y %I:%M:%S %p}" for moment in (trip.entered, trip.left)]
+        costs = [f"${trip.commission:.2f}", f"${trip.exchange_fee:.2f}", ""]
+        rows.append([*start, trip.entry, trip.exit, *times, "($1.00)", *costs])
+    return table(rows).encode()
+
+
 def lightspeed(fills: Sequence[Fill]) -> bytes:
     header = ["Date", "Time", "Symbol", "B/S", "Qty", "Price", "Route", "Commission", "ECN Fee", "SEC Fee"]
     rows: list[list[object]] = [list(header)]

@@ -133,7 +133,15 @@ EODHD_DAY = [
         "volume": 48000000,
     }
 ]
-NINJAS_QUOTE = {"ticker": "AAPL", "name": "Apple Inc.", "price": 190.5, "exchange": "NASDAQ", "updated": 1773154800}
+NINJAS_QUOTE = {
+    "ticker": "AAPL",
+    "name": "Apple Inc.",
+    "price": 190.5,
+    "exchange": "NASDAQ",
+    "updated": 1773154800,
+    "currency": "USD",
+    "volume": 51000000,
+}
 BENZINGA_NEWS = [
     {
         "id": 1,
@@ -163,7 +171,7 @@ SUBMISSIONS = {
         "files": [],
     },
 }
-SEC_API_FILINGS = {
+SEC_API_FILINGS: dict[str, Any] = {
     "total": {"value": 1, "relation": "eq"},
     "filings": [
         {
@@ -198,4 +206,33 @@ FIGI = {
     "compositeFIGI": "BBG000B9XRY4",
     "securityType": "Common Stock",
     "marketSector": "Equity",
+}
+FMP_STABLE_SEARCH = [
+    {
+        "symbol": "AAPL",
+        "name": "Apple Inc.",
+        "currency": "USD",
+        "exchangeFullName": "NASDAQ Global Select",
+        "exchange": "NASDAQ",
+    }
+]
+SHARADAR: dict[str, Any] = {
+    "datatable": {
+        "data": [
+            ["AAPL", "MRY", "2025-12-31", "2025-09-27", "2025-09-27", "2025-10-31", 416161000000, 7.46, None],
+            ["AAPL", "MRY", "2024-12-31", "2024-09-28", "2024-09-28", "2024-11-01", 391035000000, 6.08, 0.25],
+        ],
+        "columns": [
+            {"name": "ticker", "type": "String"},
+            {"name": "dimension", "type": "String"},
+            {"name": "calendardate", "type": "Date"},
+            {"name": "datekey", "type": "Date"},
+            {"name": "reportperiod", "type": "Date"},
+            {"name": "lastupdated", "type": "Date"},
+            {"name": "revenue", "type": "Integer"},
+            {"name": "epsdil", "type": "double"},
+            {"name": "dps", "type": "double"},
+        ],
+    },
+    "meta": {"next_cursor_id": None},
 }

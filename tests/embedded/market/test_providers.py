@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
+from tests.embedded.market.conftest import Time
 from tests.embedded.upstream import Sequence, Upstream, status
 from zorivest_rpc.embedded.market.providers import ORDER, PROVIDERS, find_provider
 
@@ -265,7 +267,7 @@ TESTS: dict[str, tuple[str, Any]] = {
     "finnhub": ("/finnhub/quote", shapes.FINNHUB_QUOTE),
     "fmp": ("/fmp/profile/AAPL", [{"symbol": "AAPL"}]),
     "eodhd": ("/eodhd/real-time/AAPL.US", shapes.EODHD_QUOTE),
-    "nasdaq_data_link": ("/nasdaq_data_link/datatables/ZACKS/FC", {"datatable": {"data": [], "columns": []}}),
+    "nasdaq_data_link": ("/nasdaq_data_link/datatables/SHARADAR/SF1.json", shapes.SHARADAR),
     "sec_api": ("/sec_api/mapping/ticker/AAPL", [{"ticker": "AAPL", "cik": "320193"}]),
     "api_ninjas": ("/api_ninjas/stockprice", shapes.NINJAS_QUOTE),
     "benzinga": ("/benzinga/news", shapes.BENZINGA_NEWS),
@@ -303,6 +305,52 @@ async def test_a_key_of_a_newer_plan_is_valid_for_fmp(market: Caller, upstream: 
     await connect("fmp")
     upstream.answers["/fmp/profile/AAPL"] = status(403, {"Error Message": "Legacy Endpoint: no longer supported"})
     assert (await market.expect(200, "POST", "/market-data/providers/fmp/test"))["success"]
+
+
+async def test_a_key_of_a_newer_plan_searches_at_the_newer_addresses(
+    market: Caller, upstream: Upstream, connect: Connect
+) -> None:
+    await only(market, connect, "fmp")
+    upstream.answers["/fmp/search"] = status(403, {"Error Message": "Legacy Endpoint : Due to Legacy endpoints ..."})
+    upstream.answers["/fmp_stable/search-symbol"] = []
+    upstream.answers["/fmp_stable/search-name"] = shapes.FMP_STABLE_SEARCH
+    (hit,) = await market.get("/market-data/search?query=apple")
+    assert (hit["symbol"], hit["exchange"], hit["currency"]) == ("AAPL", "NASDAQ", "USD")
+    assert upstream.paths() == ["/fmp/search", "/fmp_stable/search-symbol", "/fmp_stable/search-name"]
+    assert {asked.query["apikey"] for asked in upstream.asked} == {"key-of-fmp"}
+
+
+async def test_filings_of_sec_api_are_asked_for_fifty_at_a_time(
+    market: Caller, upstream: Upstream, connect: Connect
+) -> None:
+    await only(market, connect, "sec_api")
+    (one,) = shapes.SEC_API_FILINGS["filings"]
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        left = max(0, 70 - int(body["from"]))
+        rows = [{**one, "accessionNo": f"{place}"} for place in range(min(left, int(body["size"])))]
+        return web.json_response({"total": {"value": 70}, "filings": rows})
+
+    upstream.answers["/sec_api/"] = page
+    assert len(await market.get("/market-data/sec-filings?ticker=AAPL&limit=200")) == 70
+    assert [(asked.body["from"], asked.body["size"]) for asked in upstream.asked] == [("0", "50"), ("50", "50")]
+
+
+async def test_the_list_of_companies_is_fetched_from_edgar_once_a_day(
+    market: Caller, upstream: Upstream, time: Time
+) -> None:
+    upstream.answers |= {
+        "/sec_edgar/files/company_tickers.json": shapes.COMPANY_TICKERS,
+        "/sec_edgar_data/submissions/CIK0000320193.json": shapes.SUBMISSIONS,
+        "/sec_edgar_data/submissions/CIK0001067983.json": shapes.SUBMISSIONS,
+    }
+    await market.get("/market-data/sec-filings?ticker=AAPL")
+    await market.get("/market-data/sec-filings?ticker=BRK.B")
+    assert upstream.paths().count("/sec_edgar/files/company_tickers.json") == 1
+    time.passed += 86_401
+    await market.get("/market-data/sec-filings?ticker=AAPL")
+    assert upstream.paths().count("/sec_edgar/files/company_tickers.json") == 2
 
 
 def test_every_provider_in_an_order_has_what_the_order_needs() -> None:

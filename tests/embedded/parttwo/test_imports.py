@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import gzip
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import Any
@@ -213,10 +214,68 @@ async def test_every_truncation_of_a_small_file_is_an_answer_or_a_refusal(books:
     assert len(await books.trades()) == 2
 
 
-async def test_formulas_and_control_characters_stay_text(books: Books) -> None:
+FORMULAS = ("=cmd|' /C calc'!A0", "+SUM(A1:A9)", "@SUM(A1)", "-2+3+cmd|x", '=HYPERLINK("http://x")', "\t=1+1")
+
+
+async def test_a_formula_for_a_symbol_is_a_bad_row(books: Books) -> None:
     rows = b'Date,Symbol,Side,Quantity,Price,Notes\n2025-03-03,"=HYPERLINK(""x"")",BUY,1,1,=cmd()\n'
     answer = await books.csv(rows)
-    assert answer["imported"] == 0
+    assert (answer["imported"], answer["status"]) == (0, "FAILED")
+    assert not answer["errors"][0]["raw_line"].startswith("=")
+
+
+@pytest.mark.parametrize("cell", FORMULAS)
+async def test_whatever_is_taken_out_of_the_journal_again_holds_no_formula(books: Books, cell: str) -> None:
+    rows: list[list[object]] = [
+        ["Date", "Symbol", "Side", "Quantity", "Price", "Notes", "Order ID", "Fill #"],
+        ["2025-03-03 10:00", "SPY", "BUY", 1, 5, cell, cell, "1"],
+    ]
+    await books.csv(writers.table(rows).encode())
+    lines: list[list[object]] = [["Date", "Description", "Amount", "Memo"], ["2025-03-03", cell, "-5.00", cell]]
+    await books.bank(writers.table(lines).encode())
+    (trade,) = await books.trades()
+    (line,) = (await books.get("/banking/accounts/B1/transactions"))["items"]
+    assert cell.strip()[1:] in trade["notes"]
+    for value in (*trade.values(), *line.values()):
+        assert not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")), value
+
+
+async def test_a_refused_file_of_any_kind_leaves_the_journal_as_it_was(books: Books) -> None:
+    await books.csv(writers.webull(FILLS))
+    before, batches = await books.contents(), await books.get("/import/batches")
+    whole = writers.flex_xml(FILLS, with_ids=True)
+    bomb = b'<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><FlexQueryResponse><Trade symbol="&b;"/>'
+    hostile = [bomb, gzip.compress(bytes(10**7)), whole[: len(whole) // 2], b"Date,Symbol\x00\n", b"\xff\xfe\x00"]
+    for data in hostile:
+        for path in ("/import/csv", "/banking/import", "/import/pdf"):
+            await books.refused(422, "POST", path, data=form(data, account_id="A1"))
+    assert await books.contents() == before
+    assert await books.get("/import/batches") == batches
+
+
+async def test_how_far_an_import_has_come_is_told_while_it_is_read_and_written(
+    books: Books, backend: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    class Watched(dict[str, tuple[int, int]]):
+        def __setitem__(self, key: str, value: tuple[int, int]) -> None:
+            assert key == "a-key-of-mine"
+            seen.append(value)
+            super().__setitem__(key, value)
+
+    shown = Watched()
+    monkeypatch.setattr(backend, "reading", shown)
+    many = [fill(minute % 60, minute + 1, "500.25") for minute in range(3000)]
+    headers = {"Idempotency-Key": "a-key-of-mine"}
+    body = form(writers.webull(many), account_id="A1")
+    await books.expect(200, "POST", "/import/csv", data=body, headers=headers)
+    shares = [done / total for done, total in seen]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.5 < shares[-1] <= 1
+    assert {total for _, total in seen if total > 2} != set()
+    assert shown == {}
+    await books.expect(404, "GET", "/import/progress/a-key-of-mine")
 
 
 async def test_a_missing_file_and_a_missing_account_are_told(books: Books) -> None:
@@ -258,6 +317,19 @@ async def test_times_without_a_zone_are_read_in_the_import_zone(books: Books) ->
     await books.csv(writers.webull(FILLS[:1]))
     (trade,) = await books.trades()
     assert trade["time"] == "2025-03-03T09:00:00+00:00"
+
+
+async def test_a_security_named_by_number_is_stored_under_its_ticker_where_that_is_known(books: Books) -> None:
+    rows = b"Date,Symbol,Side,Quantity,Price\n2025-03-03 10:00,037833100,BUY,1,200\n"
+    answer = await books.csv(rows)
+    assert (answer["imported"], answer["symbols"]) == (1, ["AAPL"])
+    assert "unresolved_identifiers" not in {warning["code"] for warning in answer["warnings"]}
+    by_ticker = rows.replace(b"037833100", b"AAPL")
+    assert (await books.csv(by_ticker))["duplicates_skipped"] == 1
+    assert (await books.csv(rows))["duplicates_skipped"] == 1
+    unknown = await books.csv(rows.replace(b"037833100", b"99999999A").replace(b"200", b"300"), account_id="A2")
+    assert unknown["imported"] == 1
+    assert len(await books.trades()) == 2
 
 
 async def test_a_pdf_statement_meets_the_csv_of_the_same_trades(books: Books) -> None:

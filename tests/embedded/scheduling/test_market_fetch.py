@@ -10,7 +10,7 @@ from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
 from tests.embedded.upstream import Upstream, status
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.market.tables import market_ohlcv, market_quotes
+from zorivest_rpc.embedded.market.tables import market_fundamentals, market_ohlcv, market_quotes
 
 from .conftest import Create, step
 from .test_runs import run
@@ -43,6 +43,33 @@ async def test_a_quote_is_fetched_checked_and_stored_once(
     assert [(row.ticker, float(row.price), row.provider) for row in rows] == [("AAPL", 190.25, "Yahoo Finance")]
 
 
+async def test_a_step_that_wants_no_cache_asks_every_time(
+    create_approved: Create, market: Caller, upstream: Upstream
+) -> None:
+    upstream.answers[YAHOO] = shapes.CHART
+    wanted = {"provider": "auto", "data_type": "quote", "criteria": {"tickers": ["AAPL"]}, "use_cache": False}
+    policy = await create_approved(step("get", "fetch", wanted))
+    for count in (1, 2):
+        assert (await run(market, policy))["error"] is None
+        assert len(upstream.asked) == count
+
+
+async def test_fundamentals_are_fetched_and_stored(
+    create_approved: Create, market: Caller, upstream: Upstream, backend: Embedded
+) -> None:
+    await market.expect(200, "PUT", "/market-data/providers/nasdaq", {"api_key": "a-key"})
+    upstream.answers["/nasdaq_data_link/datatables/SHARADAR/SF1.json"] = shapes.SHARADAR
+    for name in ("auto", "nasdaq_data_link"):
+        policy = await create_approved(
+            fetch(name, "fundamentals", tickers=["AAPL"]), keep("market_fundamentals"), name=f"F {name}"
+        )
+        assert (await run(market, policy))["error"] is None
+    table = market_fundamentals.c
+    statement = select(table.period, table.value).where(table.metric == "revenue").order_by(table.period)
+    rows = await backend.database().read(lambda conn: conn.execute(statement).all())
+    assert [tuple(row) for row in rows] == [("2024-09-28 MRY", 391035000000), ("2025-09-27 MRY", 416161000000)]
+
+
 async def test_one_provider_can_be_asked_by_name(
     create_approved: Create,
     market: Caller,
@@ -71,7 +98,9 @@ async def test_what_cannot_be_answered_is_said_plainly(
         (fetch("auto", "quote"), "no tickers"),
         (fetch("auto", "quote", tickers=["???"]), "not a ticker"),
         (fetch("auto", "ohlcv", tickers=["AAPL"], interval="7s"), "not an interval"),
-        (fetch("auto", "fundamentals", tickers=["AAPL"]), "No provider serves fundamentals"),
+        (fetch("auto", "fundamentals", tickers=["AAPL"]), "Nasdaq Data Link would add a source"),
+        (fetch("yahoo", "fundamentals", tickers=["AAPL"]), "has no fundamentals"),
+        (fetch("auto", "fundamentals", tickers=["AAPL"], dimension="X"), "not a dimension"),
     ]
     for number, (asking, words) in enumerate(cases):
         done = await run(market, await create_approved(asking, name=f"P{number}"))

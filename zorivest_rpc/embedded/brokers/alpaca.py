@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..imports.drafts import AssetClass, Side, TradeDraft
-from ..imports.rows import RowRefused, as_json
+from ..imports.rows import RowRefused
 from ..market.failures import Failure, Kind
 from ..market.shapes import mapped, moment, number, plain
 from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
@@ -109,7 +109,6 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         currency=wanted.currency,
         exec_id=plain(row.get("id"), 128) or "",
         order_id=plain(row.get("order_id"), 128),
-        raw_data=as_json((key, str(value)) for key, value in row.items()),
     )
 
 

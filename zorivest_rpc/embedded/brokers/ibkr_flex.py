@@ -6,6 +6,7 @@ the address that was configured and to no other."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from xml.etree.ElementTree import ParseError
 
 from defusedxml.common import DefusedXmlException
@@ -14,14 +15,14 @@ from defusedxml.ElementTree import fromstring
 from ..imports.broker import import_broker_file
 from ..imports.drafts import BrokerHints, ImportRefused
 from ..market.failures import Failure, Kind
-from .pulled import BrokerLink, Pulled, Source, Wanted
+from .pulled import SECONDS, BrokerLink, Pulled, Source, Wanted, within
 
 __all__ = ["pull"]
 
 PATIENCE = 45.0
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 8.0
 _WAITING = frozenset({"1001", "1004", "1005", "1006", "1007", "1008", "1009", "1019", "1021"})
-_BAD_TOKEN = frozenset({"1010", "1011", "1012", "1013", "1015"})
+_BAD_TOKEN = frozenset({"1012", "1015"})  # expired, invalid; the others say in their own words what is wrong
 _TOO_MANY = frozenset({"1018"})
 
 
@@ -31,7 +32,7 @@ async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
     data = await _statement(link, reference)
     hints = BrokerHints(account_id=link.account_id, broker="ibkr", timezone=wanted.timezone, currency=wanted.currency)
     try:
-        found = await asyncio.to_thread(import_broker_file, data, hints)
+        found = await asyncio.to_thread(import_broker_file, data, hints, expired=within(SECONDS))
     except ImportRefused as exc:
         raise Failure(link.reach.name, Kind.BAD_ANSWER, f"its statement cannot be read: {exc.what}") from None
     return Pulled((Source(found),), link.account_id, cursor=found.date_to)
@@ -39,10 +40,16 @@ async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
 
 async def _request(link: BrokerLink, wanted: Wanted) -> str:
     params = {"q": link.options["query_id"], "v": "3"}
-    if wanted.start is not None and wanted.end is not None:
-        params |= {"fd": wanted.start.strftime("%Y%m%d"), "td": wanted.end.strftime("%Y%m%d")}
-    answer = await link.outbound.ask(link.reach, link.base, "/SendRequest", params=params)
-    told = _fields(link, answer.body)
+    if wanted.start is not None and wanted.last_day is not None:
+        params |= {"fd": wanted.start.strftime("%Y%m%d"), "td": wanted.last_day.strftime("%Y%m%d")}
+    told: dict[str, str] = {}
+
+    async def request() -> bool:
+        nonlocal told
+        told = _fields(link, (await link.outbound.ask(link.reach, link.base, "/SendRequest", params=params)).body)
+        return told.get("ErrorCode") not in _WAITING
+
+    await _until(link, request)
     if told.get("Status") != "Success":
         raise _refused(link, told)
     reference = told.get("ReferenceCode", "")
@@ -52,15 +59,27 @@ async def _request(link: BrokerLink, wanted: Wanted) -> str:
 
 
 async def _statement(link: BrokerLink, reference: str) -> bytes:
-    ends, wait = link.outbound.clock() + PATIENCE, _FIRST_WAIT
-    while True:
+    body = b""
+
+    async def fetch() -> bool:
+        nonlocal body
         params = {"q": reference, "v": "3"}
         body = (await link.outbound.ask(link.reach, link.base, "/GetStatement", params=params)).body
         if b"<FlexStatementResponse" not in body[:1000]:
-            return body
+            return True
         told = _fields(link, body)
         if told.get("ErrorCode") not in _WAITING:
             raise _refused(link, told)
+        return False
+
+    await _until(link, fetch)
+    return body
+
+
+async def _until(link: BrokerLink, done: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again, less and less often, while the service says that it is not ready."""
+    ends, wait = link.outbound.clock() + PATIENCE, _FIRST_WAIT
+    while not await done():
         if link.outbound.clock() + wait > ends:
             raise Failure(link.reach.name, Kind.TIMEOUT, "the statement is not ready yet; sync again in a minute")
         await link.outbound.sleep(wait)

@@ -1,4 +1,6 @@
-"""Files as a broker: everything new below `imports/<account_id>/`, read by the same importers as an upload."""
+"""Files as a broker: everything new below `imports/<account_id>/`, read by the same importers as an upload.
+
+What a file is follows from its content: trades of a broker, a PDF of them, or the statement of a bank."""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..imports.bank import import_bank_file
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
-from ..imports.drafts import BrokerHints, ImportRefused, Limits
+from ..imports.drafts import BankHints, BankImport, BrokerHints, BrokerImport, ImportRefused, Limits
 from ..imports.source import read_source
-from .pulled import Pulled, Source, Wanted
+from .pulled import SECONDS, Pulled, Source, Wanted, within
 
 __all__ = ["pull"]
 
@@ -26,27 +29,41 @@ def pull(folder: Path, wanted: Wanted, known: Callable[[str, str], bool]) -> Pul
     sources: list[Source] = []
     problems: list[str] = []
     limits = Limits()
-    for number, (account_id, path) in enumerate(_files(folder)):
+    rows = 0
+    for account_id, path in _files(folder):
         name = path.relative_to(folder).as_posix()
-        if number >= MOST_FILES:
-            problems.append(f"There are more than {MOST_FILES} files; the rest was left for the next sync.")
+        if len(sources) + len(problems) >= MOST_FILES or rows >= limits.max_rows:
+            problems.append("There is more than one sync takes; sync again for the rest.")
             break
         try:
             data = read_source(path, limits)
             if known(hashlib.sha256(data).hexdigest(), account_id):
                 continue
-            if path.suffix.lower() in _BANK:
-                raise ImportRefused(
-                    "bank_statement", "This is a bank statement.", next="Use import_bank_statement for it."
-                )
-            read = import_broker_pdf if data.startswith(b"%PDF-") else import_broker_file
-            hints = BrokerHints(
-                account_id=account_id, file_name=path.name, timezone=wanted.timezone, currency=wanted.currency
-            )
-            sources.append(Source(read(data, hints, limits=limits), name))
+            found = _read(data, account_id, path, wanted, limits)
+            sources.append(Source(found, name))
+            rows += found.total_rows
         except ImportRefused as exc:
             problems.append(f"{name}: {exc}")
     return Pulled(tuple(sources), problems=tuple(problems))
+
+
+def _read(data: bytes, account_id: str, path: Path, wanted: Wanted, limits: Limits) -> BrokerImport | BankImport:
+    expired = within(SECONDS)
+    trades = BrokerHints(account_id=account_id, file_name=path.name, timezone=wanted.timezone, currency=wanted.currency)
+    lines = BankHints(account_id=account_id, file_name=path.name, currency=wanted.currency)
+    if data.startswith(b"%PDF-"):
+        return import_broker_pdf(data, trades, limits=limits, expired=expired)
+    if path.suffix.lower() in _BANK:
+        return import_bank_file(data, lines, limits=limits, expired=expired)
+    try:
+        return import_broker_file(data, trades, limits=limits, expired=expired)
+    except ImportRefused as exc:
+        if exc.code != "unknown_broker_format":
+            raise
+        try:
+            return import_bank_file(data, lines, limits=limits, expired=expired)
+        except ImportRefused:
+            raise exc from None
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

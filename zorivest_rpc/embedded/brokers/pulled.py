@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from ..imports.collect import Found, TradeCollector
-from ..imports.drafts import BrokerHints, BrokerImport, Limits, TradeDraft
+from ..imports.drafts import BankImport, BrokerHints, BrokerImport, Limits, TradeDraft
 from ..imports.rows import RowRefused
 from ..imports.symbols import Symbol, parse_symbol
 from ..imports.values import BadValue
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 
-__all__ = ["BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of"]
+__all__ = ["SECONDS", "BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of", "within"]
+
+
+SECONDS = 120.0
+"""How long one file or statement may be read."""
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """Whether that time has passed, counted from now."""
+    ends = time.monotonic() + seconds
+    return lambda: time.monotonic() > ends
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -29,6 +40,11 @@ class Wanted(msgspec.Struct, frozen=True):
     timezone: str
     currency: str = "USD"
 
+    @property
+    def last_day(self) -> date | None:
+        """The last day that is wanted; `end` itself is not."""
+        return None if self.end is None else (self.end - timedelta(microseconds=1)).date()
+
 
 class Position(msgspec.Struct, frozen=True):
     symbol: str
@@ -38,9 +54,9 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One batch of fills and where it came from; a file has a name."""
+    """One batch of fills, or one statement of a bank, and where it came from; a file has a name."""
 
-    found: BrokerImport
+    found: BrokerImport | BankImport
     file_name: str = ""
 
 
@@ -54,6 +70,37 @@ class Pulled(msgspec.Struct, frozen=True):
     positions: tuple[Position, ...] = ()
     problems: tuple[str, ...] = ()
     cursor: datetime | None = None
+
+    def within(self, start: datetime | None, end: datetime | None) -> Pulled:
+        """Without fills outside a period that was asked for; some brokers know days only, and some their own period."""
+        if start is None and end is None:
+            return self
+        sources = tuple(
+            msgspec.structs.replace(source, found=_within(source.found, start, end))
+            if isinstance(source.found, BrokerImport)
+            else source
+            for source in self.sources
+        )
+        return msgspec.structs.replace(self, sources=sources)
+
+
+def _within(found: BrokerImport, start: datetime | None, end: datetime | None) -> BrokerImport:
+    kept = tuple(
+        draft
+        for draft in found.trades
+        if (start is None or draft.exec_time >= start) and (end is None or draft.exec_time < end)
+    )
+    if len(kept) == len(found.trades):
+        return found
+    return msgspec.structs.replace(
+        found,
+        trades=kept,
+        parsed_rows=found.parsed_rows - (len(found.trades) - len(kept)),
+        skipped_rows=found.skipped_rows + len(found.trades) - len(kept),
+        date_from=kept[0].exec_time if kept else None,
+        date_to=kept[-1].exec_time if kept else None,
+        symbols=tuple(sorted({draft.symbol for draft in kept})),
+    )
 
 
 class BrokerLink(msgspec.Struct, frozen=True):

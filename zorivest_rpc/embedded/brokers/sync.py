@@ -13,11 +13,12 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from .. import accounts as account_store
-from .. import audit, import_store
+from .. import audit, bank_store, import_store
 from ..columns import money
 from ..crypto import FieldCipher
 from ..db import Database
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
+from ..imports.drafts import BankImport
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 from ..settings import Settings
@@ -109,18 +110,21 @@ class Brokers:
         broker = known_broker(broker_id)
         config = await self._usable(broker)
         started = self._outbound.now()
-        if start is None and config.cursor is not None:
-            start = datetime.fromisoformat(config.cursor) - OVERLAP
-        wanted = Wanted(start, end, await self._settings.value("import.timezone"))
+        since = start
+        if since is None and config.cursor is not None:
+            since = datetime.fromisoformat(config.cursor) - OVERLAP
+        wanted = Wanted(since, end, await self._settings.value("import.timezone"))
         try:
-            pulled = await self._pull(broker, config, wanted)
+            pulled = (await self._pull(broker, config, wanted)).within(start, end)
         except Failure as failure:
             log.warning("sync of %s: %s", broker.broker_id, failure)
             await self._db.write(lambda conn: write(conn, broker, {"last_status": "failed"}, started))
             raise _refusal(failure) from None
         auto_create = bool(await self._settings.value("accounts.auto_create"))
         written = await self._db.write(
-            lambda conn: _keep(conn, broker, pulled, actor=actor, now=started, auto_create=auto_create)
+            lambda conn: _keep(
+                conn, broker, pulled, actor=actor, now=started, auto_create=auto_create, zone=wanted.timezone
+            )
         )
         return await self._told(broker, pulled, written, started)
 
@@ -248,7 +252,7 @@ def _refusal(failure: Failure) -> Refusal:
 
 
 def _keep(
-    conn: Connection, broker: Broker, pulled: Pulled, *, actor: str, now: datetime, auto_create: bool
+    conn: Connection, broker: Broker, pulled: Pulled, *, actor: str, now: datetime, auto_create: bool, zone: str
 ) -> list[Written]:
     """Every batch whole or not at all."""
     owner = None if broker is LOCAL_FOLDER else broker.broker_id
@@ -257,16 +261,13 @@ def _keep(
         name = source.file_name or source.found.account_id
         try:
             with conn.begin_nested():
-                answer = import_store.store(
-                    conn,
-                    source.found,
-                    kind="sync",
-                    file_name=source.file_name,
-                    actor=actor,
-                    auto_create=auto_create,
-                    source="sync",
-                    broker=owner,
-                )
+                who: Any = {"file_name": source.file_name, "actor": actor, "auto_create": auto_create}
+                if isinstance(source.found, BankImport):
+                    answer = bank_store.store(conn, source.found, **who)
+                else:
+                    answer = import_store.store(
+                        conn, source.found, kind="sync", source="sync", broker=owner, zone=zone, **who
+                    )
         except Refusal as refusal:  # an account that cannot be written to
             written.append(Written(errors=(f"{name}: {refusal}",)))
         else:
@@ -292,7 +293,8 @@ def _written(answer: Mapping[str, Any]) -> Written:
     ]
     # the same fills come again with every sync that overlaps the last one
     warnings = [warning["message"] for warning in answer["warnings"] if warning["code"] != "same_file"]
-    return Written(answer["batch_id"], answer["imported"], answer["duplicates_skipped"], tuple(errors), tuple(warnings))
+    repeated = answer["duplicates"] if "duplicates" in answer else answer["duplicates_skipped"]
+    return Written(answer["batch_id"], answer["imported"], repeated, tuple(errors), tuple(warnings))
 
 
 def _held_positions(conn: Connection) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ..imports.collect import costs
 from ..imports.drafts import Side, TradeDraft
-from ..imports.rows import RowRefused, as_json
+from ..imports.rows import RowRefused
 from ..imports.values import BadValue, parse_moment, zone
 from ..market.failures import Failure, Kind
 from ..market.providers.tradier import rows_of
@@ -79,8 +79,8 @@ async def _trades(link: BrokerLink, account: str, wanted: Wanted) -> list[dict[s
     params = {"type": "trade", "limit": str(PAGE)}
     if wanted.start is not None:
         params["start"] = wanted.start.date().isoformat()
-    if wanted.end is not None:
-        params["end"] = wanted.end.date().isoformat()
+    if wanted.last_day is not None:
+        params["end"] = wanted.last_day.isoformat()
     found: list[dict[str, Any]] = []
     for page in range(1, MOST_PAGES + 1):
         answer = await link.get(f"/v1/accounts/{account}/history", {**params, "page": str(page)})
@@ -124,7 +124,6 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         commission=commission,
         fees=fees,
         ledger=ledger,
-        raw_data=as_json((key, str(value)) for key, value in trade.items()),
     )
 
 

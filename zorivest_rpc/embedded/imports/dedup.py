@@ -139,7 +139,8 @@ def _equal(draft: TradeDraft, free: defaultdict[str, list[HeldTrade]]) -> HeldTr
 def _lookalike(draft: TradeDraft, times: list[tuple[dt.datetime, str]], by_id: dict[str, HeldTrade]) -> str | None:
     span = dt.timedelta(seconds=LOOKALIKE_SECONDS)
     start = bisect.bisect_left(times, (draft.exec_time - span, ""))
-    for moment, key in times[start:]:
+    for place in range(start, len(times)):  # a slice would copy the rest for every draft
+        moment, key = times[place]
         if moment > draft.exec_time + span:
             return None
         other = by_id[key]

@@ -120,7 +120,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one file may ask of us; a step is a call inside the PDF parser, of which a full page takes a million."""
 
     max_bytes: int = 50 * 1024 * 1024
-    max_rows: int = 500_000
+    max_rows: int = 250_000
     max_errors: int = 200
     max_pages: int = 300
     max_page_steps: int = 30_000_000
@@ -189,8 +189,7 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One execution as understood.
 
     `exec_id` is the broker's own id, or one made from the content when `is_synthesised`. `dedup_hash` depends on the
-    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`.
-    `raw_data` is the row as a JSON object of harmless texts."""
+    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`."""
 
     row_number: int | None
     broker: str
@@ -221,7 +220,6 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mae: Decimal | None = None
     mfe: Decimal | None = None
     identifier: tuple[str, str] | None = None
-    raw_data: str = ""
 
 
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):

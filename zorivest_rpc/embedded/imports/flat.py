@@ -18,6 +18,8 @@ from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_
 __all__ = ["read_flat", "read_record"]
 
 _OPTION_EVENTS = re.compile(r"expir|assign|exercis", re.IGNORECASE)
+_SENTENCE = 3  # blanks
+_PRICE = re.compile(r"@ *\$?(\d[\d,]*(?:\.\d+)?)")
 _PHRASE = re.compile(r"(?:you )?(bought|sold|buy|sell|bot|sld|reinvestment)\b", re.IGNORECASE)
 _FOOTER = re.compile(r"(?:transactions? |grand )?total\b|date downloaded|disclosure|\*\*\*", re.IGNORECASE)
 
@@ -40,8 +42,9 @@ def read_flat(
 
 
 def _is_footer(row: Row) -> bool:
-    first = next(cell for cell in row.cells if cell)
-    return _FOOTER.match(first) is not None
+    """A total, or a sentence that stands alone in its row."""
+    first, *others = [cell for cell in row.cells if cell]
+    return _FOOTER.match(first) is not None or (not others and first.count(" ") >= _SENTENCE)
 
 
 def read_record(record: Record, layout: Layout, broker: str, into: TradeCollector) -> TradeDraft | None:
@@ -56,7 +59,7 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
     if not quantity:
         raise RowRefused("quantity", "is zero")
     moment, time_known = record.moment()
-    symbol = _symbol(record, moment.date())
+    symbol = _symbol(record, layout, moment.date())
     price = _price(record, layout, symbol)
     currency = _currency(record)
     paid = _commission(record, layout)
@@ -84,7 +87,6 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         order_id=_id(record, "order_id") or None,
         notes=plain_text(record.text("notes")),
         identifier=_identifier(record),
-        raw_data=record.raw(),
     )
 
 
@@ -127,10 +129,15 @@ def _has_no_fill(record: Record) -> bool:
     return not (record.decimal("quantity") and record.decimal("price") is not None)
 
 
-def _symbol(record: Record, near: dt.date) -> Symbol:
+def _symbol(record: Record, layout: Layout, near: dt.date) -> Symbol:
     asset = _asset(record)
     text = record.needed("symbol")
     try:
+        if squash(record.text("side")) in layout.option_sides:
+            contract = parse_symbol(record.text(layout.contract), AssetClass.OPTION, near)
+            if contract.strike is None:
+                raise BadValue("is an option, but the row does not say which")
+            return contract
         strike, expiry, right = record.decimal("strike"), record.date("expiry"), record.text("right")
         if strike is not None and expiry and right.lower() not in BLANKS:
             return option(text, expiry, right, strike)
@@ -146,6 +153,10 @@ def _asset(record: Record) -> AssetClass | None:
 def _price(record: Record, layout: Layout, symbol: Symbol) -> Decimal:
     if layout.price_times_multiplier and record.text("price").lower() in BLANKS and record.text("average"):
         average = record.needed_decimal("average")  # money per contract, signed by the cash flow
+        if not average and (stated := _PRICE.search(record.text("notes"))):  # no money flows for a future
+            return Decimal(stated[1].replace(",", ""))
+        if not average and symbol.asset_class is AssetClass.FUTURE:
+            raise RowRefused("price", "is missing")
         return abs(average) / (record.decimal("multiplier") or symbol.multiplier)
     price = record.needed_decimal("price")
     if price < 0:

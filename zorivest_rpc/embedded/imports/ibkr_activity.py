@@ -159,5 +159,4 @@ def _fill(record: Record, multipliers: dict[str, Decimal], into: TradeCollector)
         fees=fees,
         ledger=ledger,
         realized_pnl=record.decimal("profit"),
-        raw_data=record.raw(),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import FeeType, ImportRefused, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
-from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused, as_json
+from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import option, parse_symbol
 from zorivest_rpc.embedded.imports.values import (
@@ -141,7 +141,6 @@ class _Flex:
             base_amount=price * abs(quantity) * multiplier * rate if rate else None,
             realized_pnl=self._number(attributes, "fifoPnlRealized"),
             notes=plain_text(attributes.get("ibOrderRef", "")),
-            raw_data=as_json(attributes.items()),
         )
 
     def _number(self, attributes: Mapping[str, str], name: str) -> Decimal | None:

@@ -23,6 +23,7 @@ BROKERS = (
     "alpaca",
     "tradier",
     "schwab",
+    "robinhood",
     "generic",
 )
 
@@ -44,7 +45,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     `keep` names a role and the words (squashed) whose rows are trades; others are skipped. `fees` maps roles to ledger
     kinds; a role in `signed` keeps its sign (positive is a cost, negative a rebate), all others cost their amount.
     With `skip_unknown_side` a row whose action is not a trade is skipped instead of refused; `newest_first` orders the
-    rows of a file that covers one day only."""
+    rows of a file that covers one day only. `contract` is the role whose text names an option where the symbol gives
+    its underlying alone; a side in `option_sides` (squashed) says that it must."""
 
     broker: str
     name: str
@@ -56,6 +58,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     skip_unknown_side: bool = False
     price_times_multiplier: bool = False
     newest_first: bool = False
+    contract: str = ""
+    option_sides: frozenset[str] = frozenset()
 
     def fits(self, headers: frozenset[str]) -> bool:
         return all(any(name in headers for name in part.split("|")) for part in self.fingerprint)
@@ -219,6 +223,23 @@ LAYOUTS = (
             "account": "accountid|account",
         },
         keep=("kind", frozenset({"fill", ""})),
+    ),
+    Layout(
+        broker="robinhood",
+        name="robinhood",
+        fingerprint=("activitydate", "instrument", "description", "transcode", "quantity", "price", "amount"),
+        columns={
+            "date": "activitydate",
+            "symbol": "instrument",
+            "notes": "description",
+            "side": "transcode",
+            "quantity": "quantity",
+            "price": "price",
+        },
+        skip_unknown_side=True,
+        newest_first=True,
+        contract="notes",
+        option_sides=frozenset({"bto", "sto", "btc", "stc"}),
     ),
     Layout(
         broker="tradier",

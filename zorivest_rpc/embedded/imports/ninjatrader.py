@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import FeeType, Side, TradeDraft
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, usable
 from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_side, plain_text
@@ -28,8 +28,20 @@ COLUMNS = {
     "exit_time": "exittime",
     "profit": "profit",
     "commission": "commission",
+    "clearing_fee": "clearingfee",
+    "exchange_fee": "exchangefee",
+    "ip_fee": "ipfee",
+    "nfa_fee": "nfafee",
     "mae": "mae",
     "mfe": "mfe",
+}
+
+
+FEES = {
+    "clearing_fee": FeeType.CLEARING,
+    "exchange_fee": FeeType.EXCHANGE,
+    "ip_fee": FeeType.PLATFORM,
+    "nfa_fee": FeeType.REGULATORY,
 }
 
 
@@ -50,8 +62,9 @@ def _round_trip(record: Record, into: TradeCollector) -> tuple[TradeDraft, Trade
     quantity = record.needed_decimal("quantity")
     if quantity <= 0:
         raise RowRefused("quantity", "is not positive")
-    paid = abs(record.decimal("commission") or Decimal(0))
-    half = paid / 2
+    paid = {role: abs(record.decimal(role) or Decimal(0)) for role in ("commission", *FEES)}
+    half = {role: amount / 2 for role, amount in paid.items()}
+    rest = {role: amount - half[role] for role, amount in paid.items()}
     entered, left = record.moment_of("entry_time"), record.moment_of("exit_time")
     if left < entered:
         raise RowRefused("exit_time", "is before the entry")
@@ -64,7 +77,7 @@ def _round_trip(record: Record, into: TradeCollector) -> tuple[TradeDraft, Trade
         moment=left,
         price_role="exit_price",
         quantity=quantity,
-        paid=paid - half,
+        paid=rest,
     )
     return entry, leave
 
@@ -77,7 +90,7 @@ def _fill(
     moment: dt.datetime,
     price_role: str,
     quantity: Decimal,
-    paid: Decimal,
+    paid: dict[str, Decimal],
 ) -> TradeDraft:
     is_exit = price_role == "exit_price"
     try:
@@ -87,7 +100,8 @@ def _fill(
     price = record.needed_decimal(price_role)
     if price < 0:
         raise RowRefused(price_role, "is negative")
-    commission, fees, ledger = costs(paid, [], record.reading.currency)
+    extras = [(kind, paid[role], role.replace("_", " ")) for role, kind in FEES.items()]
+    commission, fees, ledger = costs(paid["commission"], extras, record.reading.currency)
     number = plain_text(record.text("number"), 20)
     return TradeDraft(
         row_number=record.row.number,
@@ -110,5 +124,4 @@ def _fill(
         strategy=plain_text(record.text("strategy"), 80),
         mae=record.decimal("mae") if is_exit else None,
         mfe=record.decimal("mfe") if is_exit else None,
-        raw_data=record.raw(),
     )

@@ -23,7 +23,6 @@ __all__ = [
     "Record",
     "Row",
     "RowRefused",
-    "as_json",
     "check_dialect",
     "read_rows",
     "shown",
@@ -259,12 +258,3 @@ class Record:
             return parse_moment(value, self.reading.zone, self.reading.day_first)
         except (BadValue, OverflowError) as exc:
             raise RowRefused(role, str(exc)) from None
-
-    def raw(self) -> str:
-        """The row by its headers."""
-        return as_json(zip(self.columns.headers, self.row.cells, strict=False))
-
-
-def as_json(pairs: Iterable[tuple[str, str]]) -> str:
-    """Named texts as one JSON object, each made harmless."""
-    return msgspec.json.encode({name: plain_text(text, 200) for name, text in pairs if name and text}).decode()

@@ -131,7 +131,6 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
         ledger=ledger,
         order_id=plain_text(record.text("order_id"), 80) or None,
         notes=plain_text(" ".join(filter(None, (record.text("spread"), record.text("effect"))))),
-        raw_data=record.raw(),
     )
 
 

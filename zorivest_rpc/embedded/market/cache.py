@@ -14,7 +14,7 @@ from .tables import fetch_cache
 
 __all__ = ["TTL", "Cached", "recall", "remember", "ttl_of"]
 
-TTL = {"quote": 60, "bars": 3600, "news": 1800, "search": 86_400, "filings": 1800}
+TTL = {"quote": 60, "bars": 3600, "news": 1800, "search": 86_400, "filings": 1800, "fundamentals": 86_400}
 CLOSED_FACTOR = 4
 _OPEN, _CLOSE = time(9, 30), time(16, 0)
 _NEW_YORK = ZoneInfo("America/New_York")

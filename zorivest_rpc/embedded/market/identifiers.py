@@ -21,7 +21,7 @@ from .providers import finnhub, openfigi
 from .shapes import plain
 from .tables import identifier_cache
 
-__all__ = ["Asked", "Match", "resolve"]
+__all__ = ["Asked", "Match", "known_here", "resolve"]
 
 KEPT = timedelta(days=90)
 MOST_FINNHUB = 20
@@ -62,10 +62,7 @@ async def resolve(db: Database, market: Market, asked: Sequence[Asked], now: dat
         if fresh:
             await db.write(lambda conn: _keep(conn, fresh, now))
             found.update(fresh)
-    for key in missing:
-        entry = by_identifier(*key)
-        if key not in found and entry is not None:
-            found[key] = Match(entry.symbol, "directory", _CONFIDENCE["directory"], entry.name, entry.exchange)
+    _from_directory(missing, found)
     why = "; ".join(reasons) or "no source knows it"
     results = [
         _result(item, key, wrong, found.get(key) if key else None, why)
@@ -73,6 +70,20 @@ async def resolve(db: Database, market: Market, asked: Sequence[Asked], now: dat
     ]
     resolved = sum(result["status"] == "resolved" for result in results)
     return {"results": results, "resolved": resolved, "unresolved": len(results) - resolved}
+
+
+def known_here(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Match]:
+    """What identifiers stand for without asking anybody: those asked for before, and those of the directory."""
+    found = _known(conn, keys, now)
+    _from_directory(keys, found)
+    return found
+
+
+def _from_directory(keys: Sequence[Key], found: dict[Key, Match]) -> None:
+    for key in keys:
+        entry = by_identifier(*key)
+        if key not in found and entry is not None:
+            found[key] = Match(entry.symbol, "directory", _CONFIDENCE["directory"], entry.name, entry.exchange)
 
 
 def _checked(item: Asked) -> tuple[Key | None, str | None]:

@@ -1,5 +1,6 @@
 """The market as this backend sees it: a question in, the first good answer of the providers or the last known one out.
 
+The same question asked by several at the same time is asked once.
 Fresh answers come from the cache. Otherwise providers are asked in order until one answers, within one overall time. If
 none does, the last answer is given as stale with its age, and without one the failure says what was tried."""
 
@@ -26,7 +27,8 @@ from .failures import Failure, Kind
 from .outbound import Outbound
 from .provider import BarsAsk, Link, Provider
 from .providers import ORDER, PROVIDERS, find_provider
-from .shapes import Bar, Filing, Hit, News, Quote, ticker_of
+from .providers.nasdaq import DIMENSIONS
+from .shapes import Bar, Filing, Fundamental, Hit, News, Quote, ticker_of
 
 __all__ = ["Market", "known_provider"]
 
@@ -35,7 +37,7 @@ log = logging.getLogger("zorivest.marketdata")
 PATIENCE = 20.0
 """Seconds for one question, however many providers it takes."""
 
-STALE_DAYS = {"quote": 7, "news": 30, "search": 365, "filings": 365}
+STALE_DAYS = {"quote": 7, "news": 30, "search": 365, "filings": 365, "fundamentals": 365}
 DEFAULT_SPANS = {
     **dict.fromkeys(("1m", "5m", "15m", "30m", "1h"), timedelta(days=5)),
     "1d": timedelta(days=365),
@@ -62,16 +64,28 @@ class Market:
         self._cipher = cipher
         self._outbound = outbound
 
-    async def quote(self, ticker: str) -> dict[str, Any]:
+    async def quote(self, ticker: str, *, use_cache: bool = True) -> dict[str, Any]:
         instrument = _instrument(ticker)
-        told = await self._answer("quote", instrument.symbol, Quote, instrument.symbol, instrument)
+        told = await self._answer("quote", instrument.symbol, Quote, instrument.symbol, instrument, use_cache=use_cache)
         return shown(told.value, stale=told.stale, age=told.age)
 
-    async def news(self, ticker: str | None, count: int) -> list[dict[str, Any]]:
+    async def news(self, ticker: str | None, count: int, *, use_cache: bool = True) -> list[dict[str, Any]]:
         instrument = _instrument(ticker) if ticker else None
         subject = instrument.symbol if instrument else ""
-        told = await self._answer("news", f"{subject or '*'}|{count}", list[News], subject, instrument, count)
+        key = f"{subject or '*'}|{count}"
+        told = await self._answer("news", key, list[News], subject, instrument, count, use_cache=use_cache)
         return _all_shown(told, count)
+
+    async def fundamentals(self, ticker: str, dimension: str, *, use_cache: bool = True) -> list[dict[str, Any]]:
+        """Figures of a company's reports, every one with the period it is of."""
+        symbol, kind = _instrument(ticker).underlying, dimension.upper()
+        if kind not in DIMENSIONS:
+            raise Invalid({"dimension": [f"must be one of {', '.join(DIMENSIONS)}"]})
+        key = f"{symbol}|{kind}"
+        told = await self._answer("fundamentals", key, list[Fundamental], symbol, symbol, kind, use_cache=use_cache)
+        return [
+            {**msgspec.structs.asdict(item), "stale": told.stale, "age_seconds": int(told.age)} for item in told.value
+        ]
 
     async def filings(self, ticker: str, forms: frozenset[str], limit: int) -> list[dict[str, Any]]:
         symbol = _instrument(ticker).underlying
@@ -89,7 +103,14 @@ class Market:
         return _all_shown(told, MOST_SEARCH)
 
     async def bars(
-        self, ticker: str, interval: str, start: datetime | None, end: datetime | None, limit: int
+        self,
+        ticker: str,
+        interval: str,
+        start: datetime | None,
+        end: datetime | None,
+        limit: int,
+        *,
+        use_cache: bool = True,
     ) -> dict[str, Any]:
         """Bars of a span, fetched and stored, or the stored ones when nobody can be asked; the last `limit` of them."""
         instrument = _instrument(ticker)
@@ -97,7 +118,8 @@ class Market:
         since = start or until - DEFAULT_SPANS[interval]
         if since >= until:
             raise Invalid({"start_date": ["must be before end_date"]})
-        told = await self._bars(instrument, interval, since, until, "now" if end is None else until.isoformat())
+        name = "now" if end is None else until.isoformat()
+        told = await self._bars(instrument, interval, since, until, name, use_cache=use_cache)
         return {
             "ticker": instrument.symbol,
             "interval": interval,
@@ -165,16 +187,34 @@ class Market:
             return False, _TEST_WORDS.get(failure.kind, failure.detail)
         return (True, "connection successful") if proven else (False, "connected, unexpected response")
 
-    async def _bars(self, instrument: Instrument, interval: str, start: datetime, end: datetime, until: str) -> Told:
+    async def _bars(
+        self,
+        instrument: Instrument,
+        interval: str,
+        start: datetime,
+        end: datetime,
+        until: str,
+        *,
+        use_cache: bool = True,
+    ) -> Told:
+        """Stored bars while they are fresh, else fetched ones, else the stored ones as stale; once for all who ask."""
+        key = f"{instrument.symbol}|{interval}|{start.isoformat(timespec='minutes')}|{until}"
+        question = (id(self._db), "bars", key, use_cache)
+        return await self._outbound.shared(
+            question, lambda: self._bars_now(instrument, interval, start, end, key, use_cache)
+        )
+
+    async def _bars_now(
+        self, instrument: Instrument, interval: str, start: datetime, end: datetime, key: str, use_cache: bool
+    ) -> Told:
         symbol = instrument.symbol
-        key = f"{symbol}|{interval}|{start.isoformat(timespec='minutes')}|{until}"
         now = self._outbound.now()
 
         def read(conn: Connection) -> list[Bar]:
             return select_bars(conn, symbol, interval, start, end)
 
         known = await self._db.read(lambda conn: cache.recall(conn, "bars", key))
-        if known is not None and known.fresh(now):
+        if use_cache and known is not None and known.fresh(now):
             return Told(await self._db.read(read), False, known.age(now))
         provider, found, failures = await self._first("bars", BarsAsk(instrument, interval, start, end))
         if provider is not None:
@@ -191,11 +231,22 @@ class Market:
             return Told(held, True, max(0.0, (now - held[-1].timestamp).total_seconds()))
         raise refusal("bars", failures, subject=symbol)
 
-    async def _answer(self, data_type: str, key: str, shape: Any, subject: str, *args: Any) -> Told:
-        """Fresh from the cache, else from the first provider that answers, else stale from the cache."""
+    async def _answer(
+        self, data_type: str, key: str, shape: Any, subject: str, *args: Any, use_cache: bool = True
+    ) -> Told:
+        """Fresh from the cache, else from the first provider that answers, else stale from the cache; once for all who
+        ask at the same time."""
+        question = (id(self._db), data_type, key, use_cache)
+        return await self._outbound.shared(
+            question, lambda: self._answer_now(data_type, key, shape, subject, args, use_cache)
+        )
+
+    async def _answer_now(
+        self, data_type: str, key: str, shape: Any, subject: str, args: tuple[Any, ...], use_cache: bool
+    ) -> Told:
         now = self._outbound.now()
         known = await self._db.read(lambda conn: cache.recall(conn, data_type, key))
-        if known is not None and known.fresh(now):
+        if use_cache and known is not None and known.fresh(now):
             return Told(msgspec.json.decode(known.payload, type=shape), False, known.age(now))
         provider, value, failures = await self._first(data_type, *args)
         if provider is not None:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus, urlsplit
 
 import aiohttp
@@ -41,6 +41,7 @@ NO_SECRETS: tuple[str, ...] = ()
 
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Decimal)
 _NONE: Mapping[str, str] = MappingProxyType({})
+T = TypeVar("T")
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -85,16 +86,48 @@ class Outbound:
         self.largest = largest
         self.limiter = Limiter(clock, sleep)
         self.tests = asyncio.Semaphore(TESTS_AT_ONCE)
+        self._kept: dict[str, tuple[float, Any]] = {}
+        self._flights: dict[Any, asyncio.Future[Any]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._session_loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     def address(self, name: str, default: str) -> str:
         return self.addresses.get(name, default)
+
+    async def shared(self, question: Any, job: Callable[[], Awaitable[T]]) -> T:
+        """The result of `job`, once for all who ask the same at the same time.
+
+        One who gives up leaves the job to the others; a failure is told to all of them and not remembered."""
+        flight = self._flights.get(question)
+        if flight is None:
+            flight = self._flights[question] = asyncio.ensure_future(job())
+            flight.add_done_callback(lambda done: self._landed(question, done))
+        found: T = await asyncio.shield(flight)
+        return found
+
+    def _landed(self, question: Any, flight: asyncio.Future[Any]) -> None:
+        self._flights.pop(question, None)
+        if not flight.cancelled():
+            flight.exception()  # those who asked were told; nobody may be left to tell
+
+    async def kept(self, name: str, seconds: float, fetch: Callable[[], Awaitable[T]]) -> T:
+        """Something large that changes seldom, fetched again when it is older than `seconds`."""
+        known = self._kept.get(name)
+        if known is not None and self.clock() - known[0] < seconds:
+            value: T = known[1]
+            return value
+        value = await self.shared(("kept", name), fetch)
+        self._kept[name] = (self.clock(), value)
+        return value
 
     async def json(
         self,

@@ -12,7 +12,7 @@ import msgspec
 from ..symbols import Instrument
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
-from .shapes import Bar, Filing, Hit, News, Quote
+from .shapes import Bar, Filing, Fundamental, Hit, News, Quote
 
 __all__ = ["BarsAsk", "Link", "Proof", "Provider"]
 
@@ -91,6 +91,7 @@ class Provider:
     search: Callable[[Link, str], Awaitable[list[Hit]]] | None = None
     filings: Callable[[Link, str, frozenset[str], int], Awaitable[list[Filing]]] | None = None
     bars: Callable[[Link, BarsAsk], Awaitable[list[Bar]]] | None = None
+    fundamentals: Callable[[Link, str, str], Awaitable[list[Fundamental]]] | None = None
 
     def answers_to(self, name: str) -> bool:
         """Whether a caller's word means this provider: its name, its slug, or another name it had."""

@@ -21,6 +21,7 @@ __all__ = [
     "INTERVALS",
     "Bar",
     "Filing",
+    "Fundamental",
     "Hit",
     "News",
     "Quote",
@@ -96,6 +97,16 @@ class Filing(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
 
 
+class Fundamental(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of a company's reports; `period` is the day it ends and what it covers."""
+
+    ticker: str
+    metric: str
+    period: str
+    value: Decimal
+    provider: str
+
+
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
     """One price bar; `timestamp` is its beginning."""
 
@@ -127,13 +138,13 @@ def occ(instrument: Instrument) -> str:
     return f"{root}{contract.expiry:%y%m%d}{contract.right}{int(contract.strike * 1000):08d}"
 
 
-def number(value: Any) -> Decimal | None:
-    """A finite number with the places the database holds; None for anything else."""
+def number(value: Any, most: Decimal | None = _LARGEST) -> Decimal | None:
+    """A finite number below `most` with the places the database holds; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         return None
     try:
         found = Decimal(str(value).strip().removesuffix("%").replace(",", ""))
-        if not found.is_finite() or abs(found) >= _LARGEST:
+        if not found.is_finite() or (most is not None and abs(found) >= most):
             return None
         return found.quantize(_UNIT).normalize() + 0
     except (InvalidOperation, ValueError):

@@ -16,7 +16,7 @@ from ..imports.drafts import BankCategory, BankDraft, BankHints
 from ..imports.statement import category_of
 from ..inputs import identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, form_with_file, read_file
+from ..uploads import BODY, Progress, form_with_file, read_file
 
 __all__ = ["ROUTES"]
 
@@ -35,12 +35,12 @@ async def import_statement(ask: Ask) -> web.StreamResponse:
     fields.done()
     auto_create = await ask.backend.settings().value("accounts.auto_create")
     hints = BankHints(account_id=account_id, format=wanted, file_name=upload.filename)
-    found = await read_file(ask, import_bank_file, upload, hints)
-    return reply(
-        await ask.db.write(
+    with Progress(ask) as progress:
+        found = await read_file(ask, import_bank_file, upload, hints, progress)
+        answer = await ask.db.write(
             lambda conn: bank_store.store(conn, found, file_name=upload.filename, actor=actor, auto_create=auto_create)
         )
-    )
+    return reply(answer)
 
 
 async def list_accounts(ask: Ask) -> web.StreamResponse:

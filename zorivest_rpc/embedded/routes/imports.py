@@ -12,7 +12,7 @@ from ..imports.broker_pdf import import_broker_pdf
 from ..imports.drafts import BrokerHints, BrokerImport
 from ..inputs import identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, Importer, form_with_file, read_file
+from ..uploads import BODY, Importer, Progress, form_with_file, read_file
 
 __all__ = ["ROUTES"]
 
@@ -42,14 +42,21 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
         file_name=upload.filename,
         timezone=zone,
     )
-    found = await read_file(ask, importer, upload, hints)
-    return reply(
-        await ask.db.write(
+    with Progress(ask) as progress:
+        found = await read_file(ask, importer, upload, hints, progress)
+        answer = await ask.db.write(
             lambda conn: import_store.store(
-                conn, found, kind=kind, file_name=upload.filename, actor=actor, auto_create=auto_create, zone=zone
+                conn,
+                found,
+                kind=kind,
+                file_name=upload.filename,
+                actor=actor,
+                auto_create=auto_create,
+                zone=zone,
+                progress=progress.written,
             )
         )
-    )
+    return reply(answer)
 
 
 async def list_batches(ask: Ask) -> web.StreamResponse:
@@ -63,11 +70,13 @@ async def list_batches(ask: Ask) -> web.StreamResponse:
 
 
 async def progress(ask: Ask) -> web.StreamResponse:
-    """How far the import with this idempotency key has come; 404 when none of it is being read."""
+    """How far the import with this idempotency key has come; 404 when there is none under way."""
     found = ask.backend.reading.get(ask.path["key"])
     if found is None:
         raise NotFound("no_such_import", "No import with this key is being read.")
-    return reply({"done": found[0], "total": found[1]})
+    done, total = found
+    words = f"{100 * done // max(total, 1)} % of the import done"
+    return reply({"done": done, "total": total, "message": words})
 
 
 ROUTES = (

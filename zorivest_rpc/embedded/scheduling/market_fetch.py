@@ -1,7 +1,8 @@
 """Fetch steps answered by the market: what is stored, what the providers in their order say, or one provider by name.
 
-`local` reads the database, `auto` asks as the market data routes do (fresh from the cache, then provider after
-provider, then the last known answer as stale), any other name is that provider alone, without a cache."""
+`local` reads the database, `auto` asks as the market data routes do (fresh from the cache unless the step says
+`use_cache: false`, then provider after provider, then the last known answer as stale), any other name is that provider
+alone, without a cache."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from ..errors import Refusal
 from ..market.failures import Failure
 from ..market.market import DEFAULT_SPANS, Market, known_provider
 from ..market.provider import BarsAsk, Provider
+from ..market.providers.nasdaq import DIMENSIONS
 from ..market.shapes import INTERVALS, ticker_of
 from .step import Fetched, Fetcher, FetchRequest, StepFailed
 from .stored_market import LOCAL, stored_market
@@ -35,8 +37,6 @@ def market_fetch(db: Database, market: Callable[[], Market]) -> Fetcher:
     async def fetch(request: FetchRequest) -> Fetched:
         if request.provider == LOCAL:
             return await stored(request)
-        if request.data_type == "fundamentals":
-            raise StepFailed('No provider serves fundamentals; "local" has those that are stored.', retry=False)
         try:
             if request.provider == AUTO:
                 return await _from_all(market(), request)
@@ -53,12 +53,14 @@ async def _from_all(market: Market, request: FetchRequest) -> Fetched:
     records: list[dict[str, Any]] = []
     for ticker in _tickers(request):
         if request.data_type == "quote":
-            records.append(await market.quote(_named(ticker)))
+            records.append(await market.quote(_named(ticker), use_cache=request.use_cache))
         elif request.data_type == "news":
-            records += await market.news(ticker, _MOST_NEWS)
+            records += await market.news(ticker, _MOST_NEWS, use_cache=request.use_cache)
+        elif request.data_type == "fundamentals":
+            records += await market.fundamentals(_named(ticker), _dimension(request), use_cache=request.use_cache)
         else:
             interval, since, until = _span(request)
-            found = await market.bars(_named(ticker), interval, since, until, _MOST_BARS)
+            found = await market.bars(_named(ticker), interval, since, until, _MOST_BARS, use_cache=request.use_cache)
             own = {"ticker": found["ticker"], "interval": interval, "stale": found["stale"]}
             records += [{**own, **bar} for bar in found["bars"]]
     status = "stale" if any(record.get("stale") for record in records) else "fresh"
@@ -78,6 +80,11 @@ async def _from_one(market: Market, provider: Provider, request: FetchRequest) -
             if provider.quote is None:
                 raise StepFailed(f"{provider.name} has no quotes.", retry=False)
             records.append(msgspec.structs.asdict(await provider.quote(link, instrument)))
+        elif request.data_type == "fundamentals" and instrument is not None:
+            if provider.fundamentals is None:
+                raise StepFailed(f"{provider.name} has no fundamentals.", retry=False)
+            found_figures = await provider.fundamentals(link, instrument.underlying, _dimension(request))
+            records += [msgspec.structs.asdict(item) for item in found_figures]
         elif instrument is not None:
             if provider.bars is None:
                 raise StepFailed(f"{provider.name} has no bars.", retry=False)
@@ -103,6 +110,14 @@ def _named(ticker: str | None) -> str:
     except ValueError as exc:
         raise StepFailed(f"{exc}.", retry=False) from None
     return ticker or ""
+
+
+def _dimension(request: FetchRequest) -> str:
+    """Which reports: of years as last restated, unless the criteria say otherwise."""
+    kind = str(request.criteria.get("dimension") or "MRY").upper()
+    if kind not in DIMENSIONS:
+        raise StepFailed(f'"{kind}" is not a dimension; use one of {", ".join(DIMENSIONS)}.', retry=False)
+    return kind
 
 
 def _span(request: FetchRequest) -> tuple[str, datetime, datetime]:

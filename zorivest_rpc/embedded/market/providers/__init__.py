@@ -54,6 +54,7 @@ ORDER: dict[str, tuple[Provider, ...]] = {
     "search": (yahoo.PROVIDER, fmp.PROVIDER, alpha_vantage.PROVIDER),
     "filings": (sec_api.PROVIDER, edgar.PROVIDER),
     "bars": (yahoo.PROVIDER, alpaca.PROVIDER, eodhd.PROVIDER, polygon.PROVIDER, tradier.PROVIDER),
+    "fundamentals": (nasdaq.PROVIDER,),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import Quote, mapped, moment, number, plain
+from ..shapes import Quote, mapped, moment, number, plain, whole
 
 __all__ = ["PROVIDER"]
 
@@ -24,6 +24,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
         price=price,
         provider=link.name,
         timestamp=moment(answer.get("updated")),
+        volume=whole(answer.get("volume")),
         currency=plain(answer.get("currency"), 8),
     )
 

@@ -14,19 +14,29 @@ from ..shapes import Filing, day, listed, mapped, plain
 __all__ = ["PROVIDER"]
 
 _ARCHIVE = "https://www.sec.gov/Archives/edgar/data"
+_A_DAY = 86_400.0
 _COLUMNS = ("accessionNumber", "filingDate", "reportDate", "form", "primaryDocument")
 
 
 async def _cik(link: Link, ticker: str) -> int:
+    numbers = await link.outbound.kept("edgar tickers", _A_DAY, lambda: _numbers(link))
+    word = ticker.replace(".", "-").replace("/", "-")
+    if word not in numbers:
+        raise link.unknown(ticker)
+    return numbers[word]
+
+
+async def _numbers(link: Link) -> dict[str, int]:
+    """The number of every company with a ticker; a large file that changes seldom."""
     answer = await link.get("/files/company_tickers.json")
     if not isinstance(answer, dict):
         raise link.odd()
-    word = ticker.replace(".", "-").replace("/", "-")
-    for item in answer.values():
-        row = mapped(item)
-        if row.get("ticker") == word and isinstance(row.get("cik_str"), int):
-            return int(row["cik_str"])
-    raise link.unknown(ticker)
+    rows = map(mapped, answer.values())
+    return {
+        row["ticker"]: row["cik_str"]
+        for row in rows
+        if isinstance(row.get("ticker"), str) and isinstance(row.get("cik_str"), int)
+    }
 
 
 async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) -> list[Filing]:

@@ -1,4 +1,6 @@
-"""Financial Modeling Prep: search by name or symbol."""
+"""Financial Modeling Prep: search by name or symbol.
+
+Keys made before September 2025 use the old addresses; newer ones are refused there and use the ones called stable."""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ __all__ = ["PROVIDER"]
 
 
 async def search(link: Link, query: str) -> list[Hit]:
-    answer = await link.get("/search", {"query": query, "limit": "20"})
+    params = {"query": query, "limit": "20"}
+    try:
+        answer = await link.get("/search", params)
+    except Failure as failure:
+        if not _is_legacy(failure):
+            raise
+        answer = await link.get("/search-symbol", params, host="stable")
+        if answer == []:
+            answer = await link.get("/search-name", params, host="stable")
     if not isinstance(answer, list):
         if said := mapped(answer).get("Error Message"):
             raise link.failure(Kind.BAD_KEY, "it refuses this request", said)
@@ -19,7 +29,7 @@ async def search(link: Link, query: str) -> list[Hit]:
         Hit(
             symbol=symbol,
             name=plain(item.get("name"), 200) or symbol,
-            exchange=plain(item.get("exchangeShortName") or item.get("stockExchange"), 64),
+            exchange=plain(item.get("exchangeShortName") or item.get("exchange") or item.get("stockExchange"), 64),
             currency=plain(item.get("currency"), 8),
             provider=link.name,
         )
@@ -28,12 +38,16 @@ async def search(link: Link, query: str) -> list[Hit]:
     ]
 
 
+def _is_legacy(failure: Failure) -> bool:
+    return failure.kind is Kind.FORBIDDEN and "legacy" in failure.detail.lower()
+
+
 async def _test(link: Link) -> bool:
     """A profile; a 403 that speaks of a legacy endpoint comes from a valid key of a newer plan."""
     try:
         answer = await link.get("/profile/AAPL")
     except Failure as failure:
-        if failure.kind is Kind.FORBIDDEN and "legacy" in failure.detail.lower():
+        if _is_legacy(failure):
             return True
         raise
     if said := mapped(answer).get("Error Message"):
@@ -45,6 +59,7 @@ PROVIDER = Provider(
     name="Financial Modeling Prep",
     slug="fmp",
     base="https://financialmodelingprep.com/api/v3",
+    hosts={"stable": "https://financialmodelingprep.com/stable"},
     signup_url="https://site.financialmodelingprep.com/register",
     rate_limit=250,
     data_types=("search",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ..failures import Kind
 from ..provider import Link, Provider
@@ -10,6 +11,7 @@ from ..shapes import Filing, day, listed, mapped, plain
 
 __all__ = ["PROVIDER"]
 
+_PAGE = 50  # the service gives no more at once
 _WORD = re.compile(r"[A-Z0-9.\-/ ]{1,20}")
 
 
@@ -20,10 +22,17 @@ async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) ->
     query = f'ticker:"{ticker}"'
     if wanted:
         query += " AND formType:(" + " OR ".join(f'"{form}"' for form in wanted) + ")"
-    body = {"query": query, "from": "0", "size": str(limit), "sort": [{"filedAt": {"order": "desc"}}]}
-    answer = await link.post("/", body)
-    if not isinstance(answer, dict) or "filings" not in answer:
-        raise link.odd()
+    rows: list[Any] = []
+    while len(rows) < limit:
+        size = min(limit - len(rows), _PAGE)
+        body = {"query": query, "from": str(len(rows)), "size": str(size), "sort": [{"filedAt": {"order": "desc"}}]}
+        answer = await link.post("/", body)
+        if not isinstance(answer, dict) or "filings" not in answer:
+            raise link.odd()
+        page = listed(answer, "filings")
+        rows += page
+        if len(page) < size:
+            break
     found = [
         Filing(
             ticker=plain(item.get("ticker"), 32) or ticker,
@@ -36,7 +45,7 @@ async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) ->
             url=plain(item.get("linkToFilingDetails") or item.get("linkToHtml"), 2000),
             provider=link.name,
         )
-        for item in map(mapped, listed(answer, "filings"))
+        for item in map(mapped, rows)
         if (cik := plain(item.get("cik"), 10))
     ]
     if not found and not wanted:
