@@ -32,6 +32,13 @@ T = TypeVar("T")
 
 READERS = 4
 BUSY_SECONDS = 10.0
+SETTINGS = (
+    "journal_mode=WAL",
+    "synchronous=NORMAL",
+    "foreign_keys=ON",
+    "trusted_schema=OFF",
+    "cache_size=-32768",  # KiB of a connection: a page that is read again need not be deciphered again
+)
 
 
 def cipher_driver() -> ModuleType | None:
@@ -71,7 +78,7 @@ class Database:
                 if pragma is not None:
                     conn.execute(pragma)
                 conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # a wrong key shows here
-                for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "trusted_schema=OFF"):
+                for setting in SETTINGS:
                     conn.execute(f"PRAGMA {setting}")
             except BaseException:
                 conn.close()
