@@ -208,6 +208,15 @@ async def test_closing_closes_every_connection(server: Misbehaving, make: Make) 
         await server.all_gone.wait()
 
 
+async def test_a_closed_backend_opens_no_pool_again(server: Misbehaving, make: Make) -> None:
+    backend = make(server.url)
+    await backend.close()
+    with pytest.raises(BackendUnreachable) as failed:
+        await backend.ask("GET", "/x")
+    assert failed.value.code == "stopping"
+    assert server.open == 0
+
+
 # --- the breaker
 
 

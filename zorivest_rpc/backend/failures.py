@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown
 
-__all__ = ["known_to_be_down", "no_answer", "not_found_anywhere", "not_json", "too_large", "unreachable", "why"]
+__all__ = [
+    "ended",
+    "known_to_be_down",
+    "no_answer",
+    "not_found_anywhere",
+    "not_json",
+    "too_large",
+    "unreachable",
+    "why",
+]
 
 
 def unreachable(base: str, exc: Exception) -> BackendUnreachable:
@@ -21,6 +30,14 @@ def known_to_be_down(base: str, waits: float) -> BackendUnreachable:
         f"{max(1, round(waits))} s.",
         code="backend_down",
         next="Wait, or start the backend.",
+    )
+
+
+def ended(base: str) -> BackendUnreachable:
+    return BackendUnreachable(
+        f"This server is stopping and sends nothing more to {base}; nothing was sent.",
+        code="stopping",
+        next="Connect again when the server runs.",
     )
 
 

@@ -27,6 +27,7 @@ from zorivest_rpc.backend.breaker import Breaker
 from zorivest_rpc.backend.coalesce import Coalesced
 from zorivest_rpc.backend.encode import encode_form, encode_query
 from zorivest_rpc.backend.failures import (
+    ended,
     known_to_be_down,
     no_answer,
     not_found_anywhere,
@@ -131,6 +132,7 @@ class HttpBackend:
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
         self._http: aiohttp.ClientSession | None = None
+        self._closed = False
         self._unsent: tuple[type[Exception], ...] = ()  # aiohttp's failures before anything was sent
         self._foreign: tuple[type[Exception], ...] = ()  # all its failures
         self._urls: dict[str, URL] = {}  # of the paths without values
@@ -164,6 +166,8 @@ class HttpBackend:
             self._sessions.reject(self._sessions.current)
 
     async def close(self) -> None:
+        """For good: a request that comes later, or was only on its way to the pool, is not sent."""
+        self._closed = True
         await self._find.close()
         if self._sessions is not None:
             await self._sessions.close()
@@ -261,7 +265,7 @@ class HttpBackend:
                 answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable:
                 self._breaker.failed()
-                if attempt == attempts:
+                if attempt == attempts or self._closed:
                     self._moved()
                     raise
                 url = await self._url(path) if self._moved() else url
@@ -402,6 +406,8 @@ class HttpBackend:
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
+        if self._closed:
+            raise ended(self._base)
         self._unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
         self._foreign = (aiohttp.ClientError, OSError)  # a time-out of the socket is an OSError
         limits = self._limits
