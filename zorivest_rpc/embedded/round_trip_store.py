@@ -9,10 +9,10 @@ Rows are ordered by (time, exec_id) in SQL as `Execution.key` orders them in Pyt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
@@ -42,8 +42,6 @@ __all__ = [
     "removed",
     "split",
 ]
-
-T = TypeVar("T")
 
 _AT_ONCE = 2000
 _legs = round_trip_legs
@@ -159,16 +157,18 @@ def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
     positions: dict[tuple[str, str], list[Execution]] = {}
     for execution in sorted(executions, key=lambda item: item.key):
         positions.setdefault((execution.account_id, execution.symbol), []).append(execution)
+    waiting = _Waiting(conn)
     for (account, symbol), new in positions.items():
         latest = _latest(conn, account, symbol)
         splits = _splits(conn, account, symbol)
         if latest is None:
-            _insert(conn, replay(new, splits=splits), {item.exec_id: item for item in new})
+            waiting.add(replay(new, splits=splits), {item.exec_id: item for item in new})
         elif latest.last_key >= new[0].key or _is_split_after(splits, new[0]):
             added(conn, new[0])  # replays from there on, and with it all that came after
         else:
             for execution in new:
                 added(conn, execution)
+    waiting.write()
 
 
 def removed(conn: Connection, execution: Execution) -> None:
@@ -286,25 +286,38 @@ def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, wit
 
 
 def _insert(conn: Connection, matching: Matching, executions: Mapping[str, Execution]) -> None:
-    if not matching.episodes:
-        return
-    for some in _some(matching.episodes):
-        conn.execute(_ADD_TRIPS, [_row(episode) for episode in some])
-    open_lots = {(trip, lot.exec_id): lot for trip, lots in matching.lots.items() for lot in lots}
-    for fills in _some(matching.fills):
-        conn.execute(
-            _ADD_LEGS,
-            [
-                _leg(fill, executions[fill.exec_id].multiplier, open_lots.get((fill.round_trip_id, fill.exec_id)))
-                for fill in fills
-            ],
-        )
+    waiting = _Waiting(conn)
+    waiting.add(matching, executions)
+    waiting.write()
 
 
-def _some(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Rows in portions: what is made ready for the database at once is memory."""
-    for at in range(0, len(items), _AT_ONCE):
-        yield items[at : at + _AT_ONCE]
+class _Waiting:
+    """Round trips on their way into the database in portions: one statement for many positions, and never more rows
+    made ready at once than a portion has."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._trips: list[dict[str, Any]] = []
+        self._legs: list[dict[str, Any]] = []
+
+    def add(self, matching: Matching, executions: Mapping[str, Execution]) -> None:
+        open_lots = {(trip, lot.exec_id): lot for trip, lots in matching.lots.items() for lot in lots}
+        for episode in matching.episodes:
+            self._trips.append(_row(episode))
+            if len(self._trips) >= _AT_ONCE:
+                self.write()
+        for fill in matching.fills:
+            lot = open_lots.get((fill.round_trip_id, fill.exec_id))
+            self._legs.append(_leg(fill, executions[fill.exec_id].multiplier, lot))
+            if len(self._legs) >= _AT_ONCE:
+                self.write()
+
+    def write(self) -> None:
+        """What waits; trips come before their legs."""
+        for statement, rows in ((_ADD_TRIPS, self._trips), (_ADD_LEGS, self._legs)):
+            if rows:
+                self._conn.execute(statement, rows)
+                rows.clear()
 
 
 def _apply(conn: Connection, current: Episode | None, change: Change, execution: Execution) -> None:
