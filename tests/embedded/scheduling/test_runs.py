@@ -179,7 +179,7 @@ async def test_a_failing_step_ends_the_run_unless_it_may_fail(create_approved: C
     bad = step("bad", "fetch", {"provider": "auto", "data_type": "fundamentals"})
     strict = await run(admin, await create_approved(bad, query("SELECT 1"), name="Strict"))
     assert strict["status"] == "failed"
-    assert 'Step "bad" failed: No provider serves fundamentals' in strict["error"]
+    assert 'Step "bad" failed: The criteria name no tickers' in strict["error"]
     assert [one["status"] for one in strict["steps"]] == ["failed", "skipped"]
     for name, change in (("A", {"on_error": "log_and_continue"}), ("B", {"required": False})):
         lenient = await run(admin, await create_approved({**bad, **change}, query("SELECT 1"), name=name))
