@@ -200,7 +200,7 @@ def test_a_refused_key_is_kept_and_the_refusal_told(home: Home) -> None:
     home.upstream.answers["/finnhub/quote"] = status(401, {"error": f"Invalid API key {KEY}"})
     ran = home.run("connect", "provider", "finnhub", said=f"{KEY}\n")
     assert ran.code == 1
-    assert ran.out.splitlines() == ["Finnhub: stored", "Finnhub: the test failed, invalid API key"]
+    assert ran.out.splitlines() == ["Finnhub: stored", "Finnhub: the test did not succeed: invalid API key"]
     assert "finnhub           failing" in home.run("connect").out
     assert home.run("disconnect", "provider", "finnhub").code == 0
 
@@ -251,7 +251,7 @@ def test_edgar_takes_a_contact_address_and_yahoo_nothing(home: Home) -> None:
     code, shown = home.at_a_terminal("connect", "provider", "edgar", "--no-test", typed=["you@example.com"])
     assert (code, "Contact address: you@example.com" in shown) == (0, True), shown
     assert home.listed()["sec_edgar"]["connected"] is True
-    assert home.run("disconnect", "provider", "yahoo").out == "Yahoo Finance: switched off\n"
+    assert home.run("disconnect", "provider", "yahoo").out == "Yahoo Finance: it is switched off\n"
     assert home.listed()["yahoo"]["connected"] is False
     assert home.run("connect", "provider", "yahoo", "--no-test").out == "Yahoo Finance: switched on\n"
     assert home.listed()["yahoo"]["connected"] is True
@@ -277,6 +277,9 @@ def test_of_mail_only_the_password_is_piped_when_the_rest_are_options(home: Home
     given = {"preset": "gmx", "username": "a@gmx.net", "password": PASSWORD}
     ran = home.run("connect", "mail", "--stdin-json", "--json", said=json.dumps(given))
     assert json.loads(ran.out)["server"]["from_email"] == "a@gmx.net"
+    longer = ("--host", f"{'long.' * 12}example.com", "--username", "", "--from", "me@example.com")
+    assert home.run("connect", "mail", *longer).code == 0
+    assert max(map(len, home.run("connect").out.splitlines())) <= 80
     ran = home.run("connect", "mail", "--preset", "gmial", said=PASSWORD)
     assert (ran.code, "did you mean gmail?" in ran.err) == (1, True)
 

@@ -17,6 +17,7 @@ from zorivest_rpc.errors import ConfigError, ZorivestError
 __all__ = ["main"]
 
 _MAIL_OPTIONS = ("preset", "host", "port", "security", "username", "from_email")
+_LONGEST_NAME = 16  # so that the table keeps to its width whatever a server is called
 _PROVIDER_OPTIONS = ("rate_limit", "timeout")
 
 
@@ -54,7 +55,9 @@ def _table(listed: Any) -> str:
     ]
     server = listed["mail"]["server"]
     takes = ", ".join(["server", *(one["label"] for one in listed["mail"]["credentials"])])
-    rows.append(("mail", server["host"] if server else "", "yes" if server else "no", takes))
+    name = (server["preset"] or server["host"]) if server else ""
+    short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    rows.append(("mail", short, "yes" if server else "no", takes))
     return table(rows, ("kind", "name", "connected", "takes")) + "\n\nIn [ ]: may be left out."
 
 
@@ -89,7 +92,8 @@ def _connect(backend: Admin, entry: Any, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(done))
     elif done["test"] is not None:
-        print(f"{who}: {'tested' if done['test']['success'] else 'the test failed'}, {done['test']['message']}")
+        found = "tested," if done["test"]["success"] else "the test did not succeed:"
+        print(f"{who}: {found} {done['test']['message']}")
     elif kind == "broker":
         print(f"{who}: not tested; zorivest-rpc tools call sync_broker broker_id={entry['name']} fetches its trades")
     return 0 if done["test"] is None or done["test"]["success"] else 1

@@ -24,15 +24,17 @@ def main(argv: list[str]) -> int:
             status, text = "not_connected", "mail: was not connected"
         else:
             backend.ask("DELETE", "/scheduling/email" if kind == "mail" else place(kind, entry, "key"))
-            named = kind != "mail" and not entry["credentials"]
-            status, text = "disconnected", f"{who}: {'switched off' if named else 'what was entered is deleted'}"
+            done = ["what was entered is deleted"] if entry["credentials"] else []
+            if kind == "provider" or not done:
+                done.append("it is switched off")
+            status, text = "disconnected", f"{who}: {', and '.join(done)}"
     except ConfigError:
         raise
     except ZorivestError as exc:
         print(f"zorivest-rpc disconnect: {exc}", file=sys.stderr)
         return 1
-    done = {"status": status, "kind": kind, "name": None if kind == "mail" else entry["name"]}
-    print(json.dumps(done) if arguments.json else text)
+    told = {"status": status, "kind": kind, "name": None if kind == "mail" else entry["name"]}
+    print(json.dumps(told) if arguments.json else text)
     return 0
 
 
