@@ -1,6 +1,4 @@
-"""The rest of the demo: forty lines of a bank account, and two policies, one waiting for approval and one that ran.
-
-The approved policy is paused: it shows what a run leaves behind and never starts by itself."""
+"""The rest of the demo: forty lines of a bank account, and two policies that wait for approval, one of them tried."""
 
 from __future__ import annotations
 
@@ -21,15 +19,15 @@ from .imports.dedup import bank_hash
 from .scheduling.document import content_hash, normal_form
 from .scheduling.tables import pipeline_runs, policies, report_deliveries, reports
 
-__all__ = ["APPROVED", "POLICY_IDS", "Line", "bank_lines", "load_bank", "load_policies", "remove_books"]
+__all__ = ["POLICY_IDS", "RESULTS", "Line", "bank_lines", "load_bank", "load_policies", "remove_books"]
 
 BATCH = "demo-bank-statement"
 LINES = 40
 
 _SPACE = uuid.UUID("6f1a3c1e-1df1-4b0e-9d4d-2f1b5f0c7a11")
-APPROVED = str(uuid.uuid5(_SPACE, "approved"))
-WAITING = str(uuid.uuid5(_SPACE, "waiting"))
-POLICY_IDS = (APPROVED, WAITING)
+RESULTS = str(uuid.uuid5(_SPACE, "results"))
+MISTAKES = str(uuid.uuid5(_SPACE, "mistakes"))
+POLICY_IDS = (RESULTS, MISTAKES)
 
 
 class Line(NamedTuple):
@@ -129,14 +127,14 @@ def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
         "FROM mistake_entries GROUP BY category ORDER BY cost DESC"
     )
     yield (
-        APPROVED,
+        RESULTS,
         {
             "name": "Demo: results by instrument",
             "metadata": {
                 "author": SOURCE,
-                "description": "What was earned where, as a page. Approved, paused, run once.",
+                "description": "What was earned where, as a page. Tried once, not approved yet.",
             },
-            "trigger": {"cron_expression": "0 18 * * 5", "enabled": False},
+            "trigger": {"cron_expression": "0 18 * * 5"},
             "steps": [
                 _report(
                     "Results by instrument",
@@ -152,7 +150,7 @@ def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
         },
     )
     yield (
-        WAITING,
+        MISTAKES,
         {
             "name": "Demo: what my mistakes cost",
             "metadata": {
@@ -194,7 +192,6 @@ def load_policies(conn: Connection, now: datetime) -> list[str]:
             continue
         normal = normal_form(document, "UTC")
         digest = content_hash(normal)
-        approval = {"approved_hash": digest, "approved_at": now, "approved_by": SOURCE, "handled_until": now}
         conn.execute(
             policies.insert().values(
                 id=policy_id,
@@ -204,7 +201,6 @@ def load_policies(conn: Connection, now: datetime) -> list[str]:
                 content_hash=digest,
                 enabled=normal["trigger"]["enabled"],
                 created_at=now,
-                **(approval if policy_id == APPROVED else {}),
             )
         )
         written.append(policy_id)

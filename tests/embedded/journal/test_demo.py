@@ -24,6 +24,7 @@ from zorivest_rpc.embedded.demo import main
 from zorivest_rpc.embedded.demo_books import bank_lines
 from zorivest_rpc.embedded.demo_data import SYNTHETIC, tell
 from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.tables import metadata
 
 from .conftest import Journal
@@ -129,17 +130,13 @@ async def test_the_bank_and_the_schedule_have_something_to_show_too(journal: Jou
     (batch,) = (await journal.get("/import/batches"))["items"]
     assert (batch["imported"], batch["kind"]) == (40, "bank")
     found = (await journal.get("/scheduling/policies"))["policies"]
-    assert {(policy["approved"], policy["enabled"], policy["next_run"]) for policy in found} == {
-        (True, False, None),
-        (False, True, None),
-    }
-    approved, waiting = sorted(found, key=lambda policy: not policy["approved"])
-    (run,) = await journal.get(f"/scheduling/policies/{approved['id']}/runs")
-    assert (run["status"], run["trigger_type"], run["dry_run"]) == ("success", "manual", False)
-    again = await journal.expect(200, "POST", f"/scheduling/policies/{approved['id']}/run")
-    assert again["status"] == "success"
-    await journal.refused(400, "POST", f"/scheduling/policies/{waiting['id']}/run")
-    preview = await journal.expect(200, "POST", f"/scheduling/policies/{waiting['id']}/run", {"dry_run": True})
+    assert [(policy["approved"], policy["next_run"]) for policy in found] == [(False, None)] * 2
+    tried, other = sorted(found, key=lambda policy: "results" not in policy["name"])
+    (run,) = await journal.get(f"/scheduling/policies/{tried['id']}/runs")
+    assert (run["status"], run["trigger_type"], run["dry_run"]) == ("success", "manual", True)
+    for policy in found:
+        await journal.refused(400, "POST", f"/scheduling/policies/{policy['id']}/run")
+    preview = await journal.expect(200, "POST", f"/scheduling/policies/{other['id']}/run", {"dry_run": True})
     assert "revenge_trade" in preview["preview"]
     assert (await journal.get("/health"))["scheduler"]["active_policies"] == 0  # the demo keeps no process alive
     lots = await journal.get("/tax/lots", params={"status": "all"})
@@ -183,7 +180,9 @@ def test_the_bank_lines_add_up_on_any_day() -> None:
         assert [line.day for line in lines] == sorted(line.day for line in lines)
 
 
-async def test_what_was_derived_from_the_demo_goes_with_it(journal: Journal, backend: Embedded) -> None:
+async def test_what_was_derived_from_the_demo_goes_with_it(
+    journal: Journal, backend: Embedded, directory: DataDir
+) -> None:
     """Every table, after every part of the backend has looked at the demo and kept something of it."""
     before = await rows(backend, everything=True)
     await journal.expect(201, "POST", "/demo")
@@ -194,7 +193,9 @@ async def test_what_was_derived_from_the_demo_goes_with_it(journal: Journal, bac
     await journal.expect(200, "POST", f"/analytics/excursion/{story.drafts[3].exec_id}")
     await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": story.drafts[3].exec_id})
     for policy in (await journal.get("/scheduling/policies"))["policies"]:
-        await journal.expect(200, "POST", f"/scheduling/policies/{policy['id']}/run", {"dry_run": True})
+        path, token = f"/scheduling/policies/{policy['id']}", (directory.root / "approval.token").read_text().strip()
+        await journal.caller.expect(200, "POST", f"{path}/approve", headers={"X-Approval-Token": token})
+        await journal.expect(200, "POST", f"{path}/run")
     assert {name for name, found in (await rows(backend, everything=True)).items() if found != before[name]} >= {
         *("trades", "tax_lots", "tax_wash_matches", "excursion_metrics", "bank_transactions"),
         *("import_batches", "policies", "pipeline_runs", "pipeline_steps", "reports", "report_versions"),
