@@ -45,6 +45,7 @@ class Home:
             "ZORIVEST_DATA_DIR": str(directory),
             "ZORIVEST_KEYRING": "off",
             "ZORIVEST_BACKEND_PORT": "0",
+            "PYTHONIOENCODING": "utf-8:strict",
         }
 
     def run(self, *words: str, said: str = "", **environ: str) -> Ran:
@@ -70,7 +71,8 @@ class Home:
             env=self.environ,
             input=said,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
             timeout=60,
             check=False,
             start_new_session=True,
@@ -291,6 +293,11 @@ def test_an_empty_key_is_refused_and_nothing_is_stored(home: Home, said: str) ->
     assert "API key" in ran.err
     assert "nothing was stored" in ran.err
     assert home.listed()["benzinga"]["connected"] is False
+
+
+def test_what_is_no_text_is_refused(home: Home) -> None:
+    ran = home.piped("connect", "provider", "benzinga", said="\udcff\udcfe\n")
+    assert (ran.code, ran.err) == (1, "zorivest-rpc connect: the API key is not text; nothing was stored\n")
 
 
 def test_a_key_that_no_header_can_carry_is_refused_without_being_repeated(home: Home) -> None:

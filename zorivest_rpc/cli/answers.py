@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from zorivest_rpc.cli.admin import Refused, typed_secret
@@ -32,10 +33,11 @@ class Typed:
     def get(self, name: str, label: str, *, secret: bool = False, required: bool = True, default: str = "") -> str:
         hint = f" [{default}]" if default else "" if required else " (Enter for none)"
         prompt = f"{label[:1].upper()}{label[1:]}{hint}: "
-        if secret:
-            return _checked(typed_secret(prompt, f"the {label}"), label, required)
-        print(prompt, end="", file=sys.stderr, flush=True)
-        return _checked(sys.stdin.readline(), label, required and not default) or default
+        with _readable(label):
+            if secret:
+                return _checked(typed_secret(prompt, f"the {label}"), label, required)
+            print(prompt, end="", file=sys.stderr, flush=True)
+            return _checked(sys.stdin.readline(), label, required and not default) or default
 
 
 class Piped:
@@ -44,7 +46,8 @@ class Piped:
     def get(self, name: str, label: str, *, secret: bool = False, required: bool = True, default: str = "") -> str:
         if default:
             return default
-        line = sys.stdin.readline() if sys.stdin is not None else ""
+        with _readable(label):
+            line = sys.stdin.readline() if sys.stdin is not None else ""
         if not line and required:
             raise Refused(f"standard input ended before the {label}; nothing was stored")
         return _checked(line, label, required)
@@ -71,6 +74,14 @@ class Object:
         if name not in self._given and required and not default:
             raise Refused(f"the JSON object has no {name}; nothing was stored")
         return _checked(self._given.get(name, default), label, required)
+
+
+@contextmanager
+def _readable(label: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise Refused(f"the {label} is not text; nothing was stored") from None
 
 
 def _checked(line: str, label: str, required: bool) -> str:

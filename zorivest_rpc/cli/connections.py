@@ -67,8 +67,7 @@ def chosen(listed: Any, kind: str, name: str) -> Any:
     entries = listed[_LISTS[kind]]
     wanted = _folded(name)
     for entry in entries:
-        names = (entry["name"], *entry["aliases"])
-        if wanted in map(_folded, names):
+        if wanted in map(_folded, (entry["name"], *entry["aliases"])):
             if entry.get("files_only"):
                 raise Refused(
                     f"{entry['display_name']} has no connection; its trades are imported from files (import_broker_csv)"
