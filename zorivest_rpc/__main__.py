@@ -18,6 +18,8 @@ COMMANDS = {
     "backend": "run the embedded backend in the foreground",
     "demo": "load | remove the demo data of the embedded backend",
     "approve": "approve a scheduled policy, as only a person at a terminal can",
+    "connect": "provider NAME | broker NAME | mail: enter its key, and test it",
+    "disconnect": "provider NAME | broker NAME | mail: delete what was entered",
     "keys": "list | create | revoke API keys of the embedded backend; passphrase",
     "backup": "create | list | restore backups of the embedded journal",
     "version": "version, Python, revisions served",
@@ -46,7 +48,7 @@ def _run(words: list[str]) -> int:
     if words and words[0] in ("-h", "--help", "help"):
         print("usage: zorivest-rpc [command] [options]\n")
         for name, does in COMMANDS.items():
-            print(f"  {name:9} {does}")
+            print(f"  {name:10} {does}")
         print("\nzorivest-rpc COMMAND --help lists its options.")
         return 0
     if command not in COMMANDS:

@@ -85,13 +85,14 @@ def test_importing_runs_from_top_to_bottom(reader: Machine) -> None:
     assert '"duplicates_skipped": 3' in said
     assert '"transaction_count": 2' in said
     assert '"broker_id": "local_folder"' in said
-    assert "configured\n" in said
+    assert "Interactive Brokers Pro: stored\n" in said
     assert "000000000000000000000000" not in said
 
 
 def test_market_data_runs_from_top_to_bottom(reader: Machine) -> None:
     said = reader.run(MARKET)
-    assert said.count("configured\n") == 2
+    assert "provider  nasdaq_data_link  no " in said
+    assert "Finnhub: stored\nSEC EDGAR: stored\n" in said
     assert "not tried: market.offline is set" in said
     assert '"status": "removed"' in said
     assert '"provider": "local"' in said

@@ -70,7 +70,7 @@ class Admin:
         return json.loads(data) if data else None
 
 
-def typed_secret(prompt: str) -> str:
+def typed_secret(prompt: str, what: str = "a passphrase") -> str:
     """What a person types at the terminal, not shown; refused where there is no terminal to hide it on."""
     from getpass import GetPassWarning, getpass
 
@@ -79,7 +79,7 @@ def typed_secret(prompt: str) -> str:
         try:
             return getpass(prompt)
         except (GetPassWarning, EOFError):
-            raise Refused("a passphrase is typed at a terminal, and there is none here") from None
+            raise Refused(f"{what} is typed at a terminal, and there is none here") from None
 
 
 def _has_passphrase(data_dir: Path) -> bool:
@@ -96,4 +96,6 @@ def _detail(data: bytes, status: int) -> str:
         detail = json.loads(data)["detail"]
     except (ValueError, KeyError, TypeError):
         return f"the backend answered {status}"
+    if isinstance(detail, dict) and isinstance(errors := detail.get("errors"), dict):
+        return "; ".join(f"{field}: {', '.join(wrong)}" for field, wrong in errors.items())
     return detail if isinstance(detail, str) else json.dumps(detail)

@@ -65,7 +65,7 @@ class AccountReview:
             id = str(entry.get("broker_id", ""))
             stale = self._is_stale(entry.get("last_sync"), days)
             if entry.get("configured") is False:
-                where = "in the desktop app" if self._kit.desktop else f"with PUT /brokers/{id} of the backend"
+                where = "in the desktop app" if self._kit.desktop else f"with zorivest-rpc connect broker {id}"
                 action = f'Broker "{id}" is not configured; connect it {where} before a sync.'
             elif stale:
                 action = f'Call sync_broker with broker_id "{id}".'

@@ -16,7 +16,7 @@ from tests.docs.shell import SECONDS, blocks, machine
 
 GUIDE = ROOT / "docs" / "guide" / "scheduling.md"
 PASSWORD = "an-app-password"
-ANSWERS = {b'Type "approve" to let it run: ': b"approve\n", b"Mail password: ": PASSWORD.encode() + b"\n"}
+ANSWERS = {b'Type "approve" to let it run: ': b"approve\n", b"Password: ": PASSWORD.encode() + b"\n"}
 
 
 def at_a_terminal(script: str, home: Path, environ: dict[str, str]) -> tuple[int, str]:
@@ -59,6 +59,5 @@ def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     reports = [path.suffix for path in (reader.home / ".local/share/zorivest/reports").iterdir()]
     assert sorted(reports) == [".html", ".pdf"]
     assert '"status": "success"' in said
-    assert "'preset': 'gmail'" in said
-    assert "'has_password': True" in said
+    assert "mail: stored; from me@gmail.com through smtp.gmail.com:587 (starttls)" in said
     assert PASSWORD not in said

@@ -13,7 +13,7 @@ from ..tables import accounts
 from .registry import BROKERS, LOCAL_FOLDER, Broker
 from .tables import broker_configs
 
-__all__ = ["Config", "brokers_configured", "listed", "read_one", "write"]
+__all__ = ["Config", "brokers_configured", "listed", "read_all", "read_one", "write"]
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -60,6 +60,12 @@ def _read(row: Any) -> Config:
     )
 
 
+def read_all(conn: Connection) -> list[tuple[Broker, Config]]:
+    """Every broker with what was entered for it."""
+    rows = {row.broker_id: _read(row) for row in conn.execute(select(broker_configs))}
+    return [(broker, rows.get(broker.broker_id, Config())) for broker in BROKERS]
+
+
 def write(conn: Connection, broker: Broker, values: Mapping[str, Any], now: datetime) -> None:
     place = broker_configs.c.broker_id == broker.broker_id
     if not conn.execute(broker_configs.update().where(place).values(**values, updated_at=now)).rowcount:
@@ -69,7 +75,6 @@ def write(conn: Connection, broker: Broker, values: Mapping[str, Any], now: date
 
 
 def listed(conn: Connection) -> list[dict[str, Any]]:
-    configs = {row.broker_id: _read(row) for row in conn.execute(select(broker_configs))}
     owned: dict[str, list[str]] = {}
     for broker_id, account_id in conn.execute(
         select(accounts.c.broker_id, accounts.c.account_id)
@@ -78,8 +83,7 @@ def listed(conn: Connection) -> list[dict[str, Any]]:
     ):
         owned.setdefault(broker_id, []).append(account_id)
     found = []
-    for broker in BROKERS:
-        config = configs.get(broker.broker_id, Config())
+    for broker, config in read_all(conn):
         named = [config.account_id] if config.account_id else []
         found.append(
             {

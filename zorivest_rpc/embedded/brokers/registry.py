@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..credentials import Credential
+
 __all__ = ["BROKERS", "LOCAL_FOLDER", "Broker", "find_broker"]
 
 Environment = Literal["live", "paper", "local"]
@@ -25,26 +27,43 @@ class Broker:
     environment: Environment = "local"
     adapter: Adapter | None = None
     supports: tuple[str, ...] = FILES
-    needs: tuple[str, ...] = ()  # what has to be entered before it can be synced
+    credentials: tuple[Credential, ...] = ()  # what a person enters, in this order
     settlement_days: int = 1
     pdt_rule: bool = True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What has to be entered before it can be synced."""
+        return tuple(credential.name for credential in self.credentials if credential.required)
+
+
+_ALPACA = (Credential("api_key", "API key ID"), Credential("api_secret", "API secret key"))
+_TRADIER = (
+    Credential("api_key", "access token"),
+    Credential("account_id", "account", secret=False, required=False),
+)
+_FLEX = (
+    Credential("api_key", "Flex token"),
+    Credential("query_id", "Flex query number", secret=False),
+    Credential("account_id", "account", secret=False),
+)
 
 
 BROKERS: tuple[Broker, ...] = (
     Broker(
         *("ibkr_pro", "Interactive Brokers Pro", "dma", "live", "ibkr_flex"),
         supports=("sync", *FILES),
-        needs=("api_key", "query_id", "account_id"),
+        credentials=_FLEX,
     ),
     Broker(
         *("ibkr_lite", "Interactive Brokers Lite", "pfof", "live", "ibkr_flex"),
         supports=("sync", *FILES),
-        needs=("api_key", "query_id", "account_id"),
+        credentials=_FLEX,
     ),
-    Broker("alpaca_paper", "Alpaca (paper)", "pfof", "paper", "alpaca", SYNC, ("api_key", "api_secret")),
-    Broker("alpaca_live", "Alpaca", "pfof", "live", "alpaca", SYNC, ("api_key", "api_secret")),
-    Broker("tradier_sandbox", "Tradier (sandbox)", "pfof", "paper", "tradier", SYNC, ("api_key",)),
-    Broker("tradier_live", "Tradier", "pfof", "live", "tradier", SYNC, ("api_key",)),
+    Broker("alpaca_paper", "Alpaca (paper)", "pfof", "paper", "alpaca", SYNC, _ALPACA),
+    Broker("alpaca_live", "Alpaca", "pfof", "live", "alpaca", SYNC, _ALPACA),
+    Broker("tradier_sandbox", "Tradier (sandbox)", "pfof", "paper", "tradier", SYNC, _TRADIER),
+    Broker("tradier_live", "Tradier", "pfof", "live", "tradier", SYNC, _TRADIER),
     Broker("schwab", "Charles Schwab", "hybrid"),
     Broker("webull", "Webull", "pfof"),
     Broker("tastytrade", "tastytrade", "pfof"),

@@ -89,6 +89,19 @@ class Brokers:
 
         await self._db.write(job)
 
+    async def disconnect(self, broker_id: str, actor: str) -> dict[str, Any]:
+        """Delete what was entered for good; what has nothing to delete is switched off."""
+        broker, now = known_broker(broker_id), self._outbound.now()
+        gone: dict[str, Any] = {"encrypted_api_key": None, "encrypted_api_secret": None, "account_id": None}
+        gone |= {"options": {}, "cursor": None, "last_status": None, "is_enabled": bool(broker.credentials)}
+
+        def job(conn: Connection) -> None:
+            write(conn, broker, gone, now)
+            audit.record(conn, actor, "broker.disconnect", "broker", broker.broker_id)
+
+        await self._db.write(job)
+        return {"status": "removed", "broker_id": broker.broker_id}
+
     async def positions(self, broker_id: str) -> list[dict[str, Any]]:
         broker = known_broker(broker_id)
         config = await self._usable(broker)
@@ -165,12 +178,14 @@ class Brokers:
             )
         config = await self._db.read(lambda conn: read_one(conn, broker))
         if not config.is_enabled:
-            raise Conflict("broker_not_configured", f"{broker.name} is switched off; a person can switch it on.")
+            raise Conflict(
+                "broker_not_configured", f"{broker.name} is switched off; a person switches it on: {_connect(broker)}."
+            )
         if missing := config.missing(broker):
             raise Conflict(
                 "broker_not_configured",
-                f"{broker.name} is not set up: {', '.join(missing)} missing. A person enters it; files can be imported "
-                "without it.",
+                f"{broker.name} is not set up: {', '.join(missing)} missing. A person enters it: {_connect(broker)}; "
+                "files can be imported without it.",
                 missing=missing,
             )
         return config
@@ -182,7 +197,9 @@ class Brokers:
             key = self._cipher.decrypt(config.encrypted_key or "")
             secret = self._cipher.decrypt(config.encrypted_secret or "")
         except ValueError:
-            raise Failure(broker.name, Kind.NO_KEY, "its stored key cannot be decrypted; enter it again") from None
+            raise Failure(
+                broker.name, Kind.NO_KEY, "its stored key cannot be decrypted; enter it again: " + _connect(broker)
+            ) from None
         address, default = ADDRESSES[broker.broker_id]
         headers, params = _credentials(broker, key, secret)
         assert broker.adapter is not None
@@ -225,6 +242,10 @@ def known_broker(broker_id: str) -> Broker:
     if broker is None:
         raise NotFound("broker", broker_id[:100], "list_brokers gives the ids.")
     return broker
+
+
+def _connect(broker: Broker) -> str:
+    return f"zorivest-rpc connect broker {broker.broker_id}"
 
 
 def _credentials(broker: Broker, key: str, secret: str) -> tuple[dict[str, str], dict[str, str]]:

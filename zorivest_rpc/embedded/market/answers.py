@@ -14,6 +14,7 @@ from .failures import Failure, Kind
 __all__ = ["refusal", "shown"]
 
 PLACES = Decimal("0.000001")
+_CONNECT = "zorivest-rpc connect provider NAME"
 _UNASKED = frozenset({Kind.NO_KEY, Kind.DISABLED, Kind.UNSUPPORTED})
 _NETWORK = frozenset({Kind.UNREACHABLE, Kind.TIMEOUT, Kind.OUT_OF_TIME})
 
@@ -66,11 +67,11 @@ def _hint(failures: Sequence[Failure]) -> str:
     if Kind.UNREACHABLE in kinds or Kind.TIMEOUT in kinds:
         hints.append("A network connection to a provider would answer this; test_market_provider checks one.")
     if Kind.BAD_KEY in kinds or Kind.FORBIDDEN in kinds:
-        hints.append("A provider does not accept its key; a person can enter a new one.")
+        hints.append(f"A provider does not accept its key; a person enters a new one: {_CONNECT}.")
     if Kind.RATE_LIMITED in kinds:
         hints.append("Ask again later, or add another provider.")
     if keyless := [failure.provider for failure in failures if failure.kind is Kind.NO_KEY]:
-        hints.append(f"An API key for one of {', '.join(keyless)} would add a source; a person enters it.")
+        hints.append(f"An API key for one of {', '.join(keyless)} would add a source; a person enters it: {_CONNECT}.")
     if disabled := [failure.provider for failure in failures if failure.kind is Kind.DISABLED]:
         hints.append(f"Switched off: {', '.join(disabled)}.")
     return " ".join(hints)

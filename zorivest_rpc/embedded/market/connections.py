@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT = 30
+_ENTER_AGAIN = "its stored key cannot be decrypted; enter it again: zorivest-rpc connect provider {slug}"
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -47,6 +48,12 @@ class Setup(msgspec.Struct, frozen=True):
     @property
     def has_key(self) -> bool:
         return bool(self.encrypted_key)
+
+    @property
+    def missing(self) -> list[str]:
+        """What a person would still enter to connect it."""
+        given = {"api_key": self.encrypted_key, "api_secret": self.encrypted_secret}
+        return [one.name for one in self.provider.credentials if one.required and not given[one.name]]
 
     @property
     def usable(self) -> bool:
@@ -144,7 +151,7 @@ def link_to(setup: Setup, outbound: Outbound, cipher: FieldCipher, patience: flo
         key = cipher.decrypt(setup.encrypted_key or "")
         secret = cipher.decrypt(setup.encrypted_secret or "")
     except ValueError:
-        raise Failure(provider.name, Kind.NO_KEY, "its stored key cannot be decrypted; enter it again") from None
+        raise Failure(provider.name, Kind.NO_KEY, _ENTER_AGAIN.format(slug=provider.slug)) from None
     if provider.needs_secret and not secret:
         raise Failure(provider.name, Kind.NO_KEY, "no API secret configured; it needs a key and a secret")
     timeout = float(setup.timeout) if patience is None else min(float(setup.timeout), patience)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ..credentials import API_KEY, Credential
 from ..symbols import Instrument
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
@@ -80,7 +81,7 @@ class Provider:
     data_types: tuple[str, ...]
     test: Proof
     requires_key: bool = True
-    needs_secret: bool = False
+    credentials: tuple[Credential, ...] = (API_KEY,)  # what a person enters, in this order
     per_second: int | None = None
     headers: Callable[[str, str], dict[str, str]] = lambda key, secret: {}
     params: Callable[[str], dict[str, str]] = lambda key: {}
@@ -92,6 +93,10 @@ class Provider:
     filings: Callable[[Link, str, frozenset[str], int], Awaitable[list[Filing]]] | None = None
     bars: Callable[[Link, BarsAsk], Awaitable[list[Bar]]] | None = None
     fundamentals: Callable[[Link, str, str], Awaitable[list[Fundamental]]] | None = None
+
+    @property
+    def needs_secret(self) -> bool:
+        return any(credential.name == "api_secret" for credential in self.credentials)
 
     def answers_to(self, name: str) -> bool:
         """Whether a caller's word means this provider: its name, its slug, or another name it had."""

@@ -13,6 +13,7 @@ from . import (
     bars,
     brokers,
     confirmation,
+    connections,
     corporate_actions,
     costs,
     demo,
@@ -64,4 +65,5 @@ AREAS = (
     market_data.ROUTES,
     identifiers.ROUTES,
     brokers.ROUTES,
+    connections.ROUTES,
 )

@@ -69,9 +69,14 @@ async def configure(ask: Ask) -> web.StreamResponse:
     return reply({"status": "configured"})
 
 
+async def disconnect(ask: Ask) -> web.StreamResponse:
+    return reply(await _brokers(ask).disconnect(ask.path["broker_id"], ask.session.actor))
+
+
 ROUTES = (
     Route("GET", "/brokers", READ, list_all),
     Route("POST", "/brokers/{broker_id}/sync", WRITE, sync, _SMALL),
     Route("GET", "/brokers/{broker_id}/positions", READ, positions),
     Route("PUT", "/brokers/{broker_id}", ADMIN, configure, _SMALL),
+    Route("DELETE", "/brokers/{broker_id}/key", ADMIN, disconnect),
 )

@@ -16,12 +16,16 @@ from typing import Any
 import aiosmtplib
 from sqlalchemy import Connection, select
 
+from ..credentials import Credential
 from ..crypto import FieldCipher
 from ..fields import Fields
 from .tables import email_provider
 
 __all__ = [
     "ADDRESS",
+    "CREDENTIALS",
+    "PORTS",
+    "PRESETS",
     "MailServer",
     "MailUncertain",
     "NotSent",
@@ -35,7 +39,7 @@ __all__ = [
 
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?$"
 SECURITY = ("starttls", "ssl", "none")
-_PORTS = {"starttls": 587, "ssl": 465, "none": 25}
+PORTS = {"starttls": 587, "ssl": 465, "none": 25}
 PRESETS = {
     "fastmail": ("smtp.fastmail.com", "ssl"),
     "gmail": ("smtp.gmail.com", "starttls"),
@@ -46,6 +50,11 @@ PRESETS = {
     "yahoo": ("smtp.mail.yahoo.com", "ssl"),
 }
 """Host and security of well-known services; what else is given counts more."""
+CREDENTIALS = (
+    Credential("username", "username", secret=False, required=False),
+    Credential("password", "password", required=False),
+    Credential("from_email", "from address", secret=False),
+)
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _SECONDS = 30.0
 
@@ -93,7 +102,7 @@ def read_fields(body: dict[str, Any], cipher: FieldCipher) -> MailServer:
     usual_host, usual_security = PRESETS.get(preset or "", (None, "starttls"))
     host = (fields.text("host", usual_host, least=1, most=253) or "").strip()
     security = fields.choice("security", SECURITY, usual_security)
-    port = fields.integer("port", _PORTS[security], least=1, most=65_535)
+    port = fields.integer("port", PORTS[security], least=1, most=65_535)
     username = fields.text("username", "", most=320)
     password = fields.text("password", "", most=1000)
     from_email = fields.text("from_email", least=3, most=320)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote as escaped
 
+from ...credentials import Credential
 from ..failures import Failure, Kind
 from ..provider import BarsAsk, Link, Provider
 from ..shapes import Bar, listed, make_bar, mapped, moment
@@ -73,7 +74,7 @@ PROVIDER = Provider(
     signup_url="https://app.alpaca.markets/signup",
     rate_limit=200,
     data_types=("ohlcv",),
-    needs_secret=True,
+    credentials=(Credential("api_key", "API key ID"), Credential("api_secret", "API secret key")),
     headers=lambda key, secret: {"APCA-API-KEY-ID": key, "APCA-API-SECRET-KEY": secret},
     test=_test,
     bars=bars,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...credentials import Credential
 from ..provider import Link, Provider
 from ..shapes import Filing, day, listed, mapped, plain
 
@@ -95,6 +96,7 @@ PROVIDER = Provider(
     per_second=8,
     data_types=("filings",),
     requires_key=False,
+    credentials=(Credential("api_key", "contact address", secret=False),),
     headers=_headers,
     aliases=("edgar", "sec"),
     test=_test,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...credentials import Credential
 from ..provider import Link, Provider
 from ..shapes import listed, mapped
 
@@ -45,6 +46,7 @@ PROVIDER = Provider(
     rate_limit=25,
     data_types=("identifiers",),
     requires_key=False,
+    credentials=(Credential("api_key", "API key", required=False),),
     headers=lambda key, secret: {"X-OPENFIGI-APIKEY": key} if key else {},
     test=_test,
 )

@@ -144,6 +144,7 @@ PROVIDER = Provider(
     rate_limit=100,
     data_types=("quote", "ohlcv", "news", "search"),
     requires_key=False,
+    credentials=(),
     # without a browser's name Yahoo answers 429 to everybody
     headers=lambda key, secret: {"User-Agent": "Mozilla/5.0 (compatible; zorivest-rpc)"},
     aliases=("yahoo_finance",),

@@ -99,7 +99,11 @@ def _digest(text: str) -> str:
 async def _mail(recipients: list[str], message: _Message, context: Context) -> list[_Delivery]:
     server = await context.db.read(mail.load)
     if server is None:
-        raise StepFailed("E-mail is not set up: no mail server is configured. local_file needs none.", retry=False)
+        raise StepFailed(
+            "E-mail is not set up: no mail server is configured. A person enters one: zorivest-rpc connect mail; "
+            "local_file needs none.",
+            retry=False,
+        )
     done = []
     for recipient in dict.fromkeys(recipients):
         done.append(await _mail_one(server, recipient, message, context))  # noqa: PERF401 one after the other
