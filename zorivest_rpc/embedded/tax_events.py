@@ -19,21 +19,21 @@ from .tax.book import Event, event_order
 from .tax.model import Execution, OptionDelivery, StockSplit
 from .tax_reading import parts
 
-__all__ = ["Actions", "Place", "histories", "not_before", "portions", "sizes"]
+__all__ = ["COLUMNS", "Actions", "Place", "histories", "not_before", "portions", "sizes"]
 
 Place = tuple[datetime, str]
-Reader = Callable[[Mapping[Any, Any]], Execution]
+Reader = Callable[[Sequence[Any]], Execution]
 
 _AT_ONCE = 2_000  # fills
 _GROUPS = 500  # underlyings
 _DELIVERIES = ("exercise", "assignment")
 _actions = corporate_actions.c
 _trades = trades.c
-_EXECUTION = (
+COLUMNS = (
     "exec_id", "time", "account_id", "symbol", "action", "quantity", "price", "commission", "fees", "multiplier",
     "asset_class", "order_id", "underlying",
 )  # fmt: skip
-_FILLS = select(*(_trades[name] for name in _EXECUTION))
+_FILLS = select(*(_trades[name] for name in COLUMNS))
 
 
 def not_before(place: Place) -> ColumnElement[bool]:
@@ -119,8 +119,8 @@ def _together(conn: Connection, read: Reader, groups: Sequence[str]) -> Callable
         return lambda group: _fills(conn, read, group)
     found: dict[str, list[Execution]] = {}
     query = _FILLS.where(_trades.underlying.in_(groups)).order_by(_trades.time, _trades.exec_id)
-    for row in conn.execute(query).mappings():
-        found.setdefault(row["underlying"], []).append(read(row))
+    for row in conn.execute(query):
+        found.setdefault(row[-1], []).append(read(row))
     return lambda group: iter(found.pop(group, ()))
 
 
@@ -134,20 +134,20 @@ def _later(
     query = _FILLS.join(tax_pending, tax_pending.c.exec_id == _trades.exec_id).where(
         tax_pending.c.underlying.in_(groups)
     )
-    for row in conn.execute(query.order_by(_trades.time, _trades.exec_id)).mappings():
-        found.setdefault(row["underlying"], []).append(read(row))
+    for row in conn.execute(query.order_by(_trades.time, _trades.exec_id)):
+        found.setdefault(row[-1], []).append(read(row))
     return lambda group: iter(found.pop(group, ()))
 
 
 def _fills(conn: Connection, read: Reader, group: str, since: Place | None = None) -> Iterator[Execution]:
     ordered = _FILLS.where(_trades.underlying == group).order_by(_trades.time, _trades.exec_id).limit(_AT_ONCE)
     query = ordered if since is None else ordered.where(not_before(since))
-    while rows := conn.execute(query).mappings().all():
+    while rows := conn.execute(query).all():
         yield from map(read, rows)
         if len(rows) < _AT_ONCE:
             return
         last = rows[-1]
-        query = ordered.where(not_before((last["time"], last["exec_id"])), _trades.exec_id != last["exec_id"])
+        query = ordered.where(not_before((last.time, last.exec_id)), _trades.exec_id != last.exec_id)
 
 
 def _joined(fills: Iterator[Execution], deliveries: Mapping[str, Any]) -> Iterator[Event]:

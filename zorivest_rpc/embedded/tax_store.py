@@ -40,6 +40,7 @@ _CANNOT = {
     CostBasisMethod.AVG_COST: "Average cost was used for everything that was sold; it is allowed for fund shares and "
     "reinvested dividends only (Reg. §1.1012-1(e)).",
 }
+_SIDES = {side.value: side for side in Side}
 _ASSET_CLASSES = {kind.value: kind for kind in AssetClass}
 
 
@@ -72,21 +73,22 @@ class Rules(NamedTuple):
     def book(self) -> LotBook:
         return LotBook(accounts=self.accounts, policy=self.policy, method=self.method)
 
-    def execution(self, row: Mapping[Any, Any]) -> Execution:
-        """A row of `trades` as the lots see it."""
+    def execution(self, row: Sequence[Any]) -> Execution:
+        """A row of `trades` as the lots see it, its values in the order of `tax_events.COLUMNS`."""
+        exec_id, time, account, symbol, action, quantity, price, commission, fees, multiplier, kind, order_id = row[:12]
         return Execution(
-            exec_id=row["exec_id"],
-            time=row["time"],
-            account_id=row["account_id"],
-            symbol=row["symbol"],
-            side=Side(row["action"]),
-            quantity=row["quantity"],
-            price=row["price"],
-            commission=row["commission"] + row["fees"],
-            multiplier=row["multiplier"],
-            asset_class=_ASSET_CLASSES.get(row["asset_class"], AssetClass.EQUITY),
-            order_id=row["order_id"],
-            method=self.methods.get(trade_date(row["time"]).year),
+            exec_id=exec_id,
+            time=time,
+            account_id=account,
+            symbol=symbol,
+            side=_SIDES[action],
+            quantity=quantity,
+            price=price,
+            commission=commission + fees,
+            multiplier=multiplier,
+            asset_class=_ASSET_CLASSES.get(kind, AssetClass.EQUITY),
+            order_id=order_id,
+            method=self.methods.get(trade_date(time).year) if self.methods else None,
         )
 
 

@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 
 from .book_tables import tax_lots, tax_wash_matches
+from .bulk import Insert
 from .columns import money
 from .tax.book import Event, LotBook
 from .tax.dates import trade_date
@@ -26,6 +27,12 @@ __all__ = ["Counts", "Making", "Writing"]
 _ROWS = 2_000  # lots written at a time
 _IN_MEMORY = 4_000  # lots of one underlying that a book may hold before it gives away what nothing can change
 _lots = tax_lots.c
+_LOT = (
+    "lot_id", "account_id", "underlying", "ticker", "direction", "open_date", "close_date", "is_closed", "is_chained",
+    "quantity", "cost_basis", "proceeds", "wash_sale_adjustment", "realized_gain_loss", "source_hash", "lot",
+    "materialized_at",
+)  # fmt: skip
+_MATCH = ("underlying", "chain_id", "loss_lot_id", "loss_account_id", "loss_date", "disallowed", "match")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Lot).decode
 
@@ -84,6 +91,8 @@ class Writing:
         self._is_first = is_first
         self._waiting: list[tuple[Making, list[Lot], list[WashMatch]]] = []
         self._size = 0
+        self._add_lots = Insert(conn, tax_lots, _LOT)
+        self._add_matches = Insert(conn, tax_wash_matches, _MATCH)
 
     def follow(self, making: Making, events: Iterable[Event]) -> None:
         """Lead a book through events; only what can still change stays in memory."""
@@ -130,8 +139,9 @@ class Writing:
             washed += [(making.group, match) for match in matches]
         self._mark(conflicted, "conflict")
         self._drop([lot.lot_id for _, lot in write if lot.lot_id in stored])
-        self._insert(tax_lots, [_lot_row(group, lot, self._now) for group, lot in write])
-        self._insert(tax_wash_matches, [_match_row(group, match) for group, match in washed])
+        for at in range(0, len(write), _ROWS):
+            self._add_lots(_lot_row(group, lot, self._now) for group, lot in write[at : at + _ROWS])
+        self._add_matches(_match_row(group, match) for group, match in washed)
 
     def abandon(self, made: Sequence[Making]) -> None:
         """What is stored of underlyings and was not made any more: dropped, or kept with a mark where a person
@@ -142,9 +152,8 @@ class Writing:
         left: dict[str, str] = {}
         for part in parts(books):
             query = select(_lots.lot_id, _lots.underlying).where(_lots.underlying.in_(part))
-            for name, group in self._conn.execute(query):
-                if not books[group].has_made(name) and not any(book.has_made(name) for book in books.values()):
-                    left[name] = group
+            left |= {name: group for name, group in self._conn.execute(query) if not books[group].has_made(name)}
+        left = {name: group for name, group in left.items() if not any(book.has_made(name) for book in books.values())}
         stored = self._stored(list(left))
         by_group: dict[str, list[StoredLot]] = {}
         for name, group in left.items():
@@ -169,10 +178,6 @@ class Writing:
         )
         return {entry.lot.lot_id: entry for entry in found}
 
-    def _insert(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        for at in range(0, len(rows), _ROWS):
-            self._conn.execute(table.insert(), rows[at : at + _ROWS])
-
     def _drop(self, names: Iterable[str]) -> None:
         for part in parts(names):
             self._conn.execute(tax_lots.delete().where(_lots.lot_id.in_(part)))
@@ -182,36 +187,36 @@ class Writing:
             self._conn.execute(tax_lots.update().where(_lots.lot_id.in_(part)).values(sync_status=status))
 
 
-def _lot_row(group: str, lot: Lot, now: datetime) -> dict[str, Any]:
+def _lot_row(group: str, lot: Lot, now: datetime) -> list[Any]:
     is_closed = lot.is_closed
-    return {
-        "lot_id": lot.lot_id,
-        "account_id": lot.account_id,
-        "underlying": group,
-        "ticker": lot.ticker,
-        "direction": lot.direction.value,
-        "open_date": lot.open_date,
-        "close_date": lot.close_date,
-        "is_closed": is_closed,
-        "is_chained": bool(lot.chain_ids),
-        "quantity": lot.quantity,
-        "cost_basis": lot.cost_basis,
-        "proceeds": lot.proceeds,
-        "wash_sale_adjustment": lot.wash_sale_adjustment,
-        "realized_gain_loss": lot.recognized if is_closed else None,
-        "source_hash": lot.source_hash,
-        "lot": _encode(lot).decode(),
-        "materialized_at": now,
-    }
+    return [
+        lot.lot_id,
+        lot.account_id,
+        group,
+        lot.ticker,
+        lot.direction.value,
+        lot.open_date,
+        lot.close_date,
+        is_closed,
+        bool(lot.chain_ids),
+        lot.quantity,
+        lot.cost_basis,
+        lot.proceeds,
+        lot.wash_sale_adjustment,
+        lot.recognized if is_closed else None,
+        lot.source_hash,
+        _encode(lot).decode(),
+        now,
+    ]
 
 
-def _match_row(group: str, match: WashMatch) -> dict[str, Any]:
-    return {
-        "underlying": group,
-        "chain_id": match.chain_id,
-        "loss_lot_id": match.loss_lot_id,
-        "loss_account_id": match.loss_account_id,
-        "loss_date": match.loss_date,
-        "disallowed": money(match.disallowed),
-        "match": _encode(match).decode(),
-    }
+def _match_row(group: str, match: WashMatch) -> list[Any]:
+    return [
+        group,
+        match.chain_id,
+        match.loss_lot_id,
+        match.loss_account_id,
+        match.loss_date,
+        money(match.disallowed),
+        _encode(match).decode(),
+    ]
