@@ -89,12 +89,15 @@ def sizes(conn: Connection, groups: Iterable[str]) -> dict[str, int]:
 
 
 def histories(
-    conn: Connection, read: Reader, groups: Sequence[str], since: Mapping[str, Place] | None = None
+    conn: Connection,
+    read: Reader,
+    groups: Sequence[str],
+    actions: Actions,
+    since: Mapping[str, Place] | None = None,
 ) -> Iterator[tuple[str, Iterator[Event]]]:
     """Everything that happened to each underlying of a portion, from its place on; a large one is read in pieces.
 
     Each history must be read to its end before the next one is asked for."""
-    actions = Actions(conn, groups)
     fills = _together(conn, read, groups) if since is None else _later(conn, read, groups, since)
     for group in groups:
         start = None if since is None else since[group]

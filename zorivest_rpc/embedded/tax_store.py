@@ -174,7 +174,7 @@ def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: W
     for portion in tax_events.portions(tax_events.sizes(conn, groups)):
         conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying.in_(portion)))
         made: list[Making] = []
-        for group, events in tax_events.histories(conn, rules.execution, portion):
+        for group, events in tax_events.histories(conn, rules.execution, portion, tax_events.Actions(conn, portion)):
             made.append(Making(group, rules.book()))
             writing.follow(made[-1], events)
         writing.flush()
@@ -200,7 +200,7 @@ def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: W
             continue
         known = _known(conn, fit)
         made: list[Making] = []
-        for group, events in tax_events.histories(conn, rules.execution, list(fit), fit):
+        for group, events in tax_events.histories(conn, rules.execution, list(fit), actions, fit):
             book, lots = rules.book(), known.pop(group, [])
             book.restore(lots, actions.splits(group))
             made.append(Making(group, book, frozenset(lot.lot_id for lot in lots)))
@@ -248,7 +248,7 @@ def _firsts(conn: Connection, portion: Sequence[str]) -> dict[str, tax_events.Pl
 def _overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion: Sequence[str]) -> set[str]:
     """Underlyings whose lots were changed by a person or have already seen a trade that comes after a pending one."""
     first = _ranked(portion).c
-    later = or_(_trades.time > first.time, and_(_trades.time == first.time, _trades.exec_id > first.exec_id))
+    later = and_(_trades.time >= first.time, or_(_trades.time > first.time, _trades.exec_id > first.exec_id))
     seen = ~exists().where(_pending.exec_id == _trades.exec_id)
     overtaken = select(_trades.underlying).where(first.place == 1, _trades.underlying == first.underlying, later, seen)
     edited = select(_lots.underlying).where(_lots.underlying.in_(portion), EDITED)

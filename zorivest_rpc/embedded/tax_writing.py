@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from .book_tables import tax_lots, tax_wash_matches
-from .bulk import Insert
+from .bulk import insert_into
 from .columns import money
 from .tax.book import Event, LotBook
 from .tax.dates import trade_date
@@ -91,8 +91,8 @@ class Writing:
         self._is_first = is_first
         self._waiting: list[tuple[Making, list[Lot], list[WashMatch]]] = []
         self._size = 0
-        self._add_lots = Insert(conn, tax_lots, _LOT)
-        self._add_matches = Insert(conn, tax_wash_matches, _MATCH)
+        self._add_lots = insert_into(conn.dialect, tax_lots, _LOT)
+        self._add_matches = insert_into(conn.dialect, tax_wash_matches, _MATCH)
 
     def follow(self, making: Making, events: Iterable[Event]) -> None:
         """Lead a book through events; only what can still change stays in memory."""
@@ -140,8 +140,8 @@ class Writing:
         self._mark(conflicted, "conflict")
         self._drop([lot.lot_id for _, lot in write if lot.lot_id in stored])
         for at in range(0, len(write), _ROWS):
-            self._add_lots(_lot_row(group, lot, self._now) for group, lot in write[at : at + _ROWS])
-        self._add_matches(_match_row(group, match) for group, match in washed)
+            self._add_lots(self._conn, (_lot_row(group, lot, self._now) for group, lot in write[at : at + _ROWS]))
+        self._add_matches(self._conn, (_match_row(group, match) for group, match in washed))
 
     def abandon(self, made: Sequence[Making]) -> None:
         """What is stored of underlyings and was not made any more: dropped, or kept with a mark where a person
