@@ -130,6 +130,17 @@ async def test_a_slow_read_ends_in_time_and_its_connection_is_closed(server: Mis
         await server.all_gone.wait()
 
 
+async def test_a_question_asked_with_post_that_takes_too_long_may_be_asked_again(
+    server: Misbehaving, make: Make
+) -> None:
+    server.otherwise = never
+    with pytest.raises(BackendUnreachable, match=r"within 0\.2 s\)\. Try again") as failed:
+        await make(server.url, limits=SHORT).ask("POST", "/tax/wash-sales", repeatable=True)
+    assert (failed.value.code, failed.value.next) == ("backend_timeout", "Try again.")
+    async with asyncio.timeout(5):
+        await server.all_gone.wait()
+
+
 async def test_an_unlock_that_never_ends_does_not_hold_the_next_call(server: Misbehaving, make: Make) -> None:
     server.routes["/auth/unlock"] = never
     backend = make(server.url, "zrv_sk_a", limits=SHORT)

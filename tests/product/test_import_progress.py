@@ -8,9 +8,7 @@ from tests.product.conftest import Connect
 
 
 async def test_progress_of_a_long_import_reaches_the_client(connect: Connect, tmp_path: Path) -> None:
-    rows = [
-        f"2026-03-02 10:{n // 60 % 60:02}:{n % 60:02},BUY,T{n % 300:03},1,{10 + n % 7}.00,0.00" for n in range(12_000)
-    ]
+    rows = [f"2026-03-02 10:{n // 60 % 60:02}:{n % 60:02},BUY,T{n:05},1,{10 + n % 7}.00,0.00" for n in range(12_000)]
     file = tmp_path / "many.csv"
     file.write_text("Date,Action,Symbol,Quantity,Price,Commission\n" + "\n".join(rows) + "\n")
     client = await connect("claude-code", "--import-root", str(tmp_path))

@@ -1,33 +1,39 @@
-"""The journal of one underlying as tax lots see it: its fills, share splits and delivered options, in order.
+"""The journal of an underlying as tax lots see it: its fills, share splits and delivered options, in order.
 
 A fill at zero that closes delivered contracts and the fill at the strike that moves the shares are one event, at the
-place of the later of the two: the premium goes into the shares. An option that expires is an ordinary fill at zero."""
+place of the later of the two: the premium goes into the shares. An option that expires is an ordinary fill at zero.
+Small underlyings are read many at a time, so that a journal costs what its fills cost, however many symbols it has."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
+from .book_tables import tax_pending
 from .tables import corporate_actions, trades
 from .tax.book import Event, event_order
 from .tax.model import Execution, OptionDelivery, StockSplit
+from .tax_reading import parts
 
-__all__ = ["Place", "events", "not_before", "splits"]
+__all__ = ["COLUMNS", "Actions", "Place", "histories", "not_before", "portions", "sizes"]
 
 Place = tuple[datetime, str]
-Reader = Callable[[Mapping[Any, Any]], Execution]
+Reader = Callable[[Sequence[Any]], Execution]
 
-_AT_ONCE = 2_000
+_AT_ONCE = 2_000  # fills
+_GROUPS = 500  # underlyings
+_DELIVERIES = ("exercise", "assignment")
 _actions = corporate_actions.c
 _trades = trades.c
-_EXECUTION = (
+COLUMNS = (
     "exec_id", "time", "account_id", "symbol", "action", "quantity", "price", "commission", "fees", "multiplier",
-    "asset_class", "order_id",
+    "asset_class", "order_id", "underlying",
 )  # fmt: skip
+_FILLS = select(*(_trades[name] for name in COLUMNS))
 
 
 def not_before(place: Place) -> ColumnElement[bool]:
@@ -36,53 +42,115 @@ def not_before(place: Place) -> ColumnElement[bool]:
     return and_(_trades.time >= time, or_(_trades.time > time, _trades.exec_id >= exec_id))
 
 
-def splits(conn: Connection, group: str) -> list[StockSplit]:
-    """The share splits of an underlying; each comes before the fills of its moment."""
-    query = select(corporate_actions).where(_actions.underlying == group, _actions.kind == "split")
-    return [
-        StockSplit(
-            exec_id=f" split-{row.id:010d}",
-            time=row.effective_at,
-            symbol=row.symbol,
-            to=row.numerator,
-            of=row.denominator,
-            account_id=row.account_id,
-        )
-        for row in conn.execute(query.order_by(_actions.effective_at, _actions.id))
-    ]
+class Actions:
+    """The splits and deliveries of several underlyings, read at once."""
+
+    def __init__(self, conn: Connection, groups: Sequence[str]) -> None:
+        self._splits: dict[str, list[StockSplit]] = {}
+        self._deliveries: dict[str, dict[str, Any]] = {}
+        query = select(corporate_actions).where(_actions.underlying.in_(groups))
+        for row in conn.execute(query.order_by(_actions.effective_at, _actions.id)):
+            if row.kind == "split":
+                self._splits.setdefault(row.underlying, []).append(_split(row))
+            elif row.kind in _DELIVERIES and row.closing_trade_id is not None and row.related_trade_id is not None:
+                known = self._deliveries.setdefault(row.underlying, {})
+                known[row.closing_trade_id] = known[row.related_trade_id] = row
+
+    def splits(self, group: str) -> list[StockSplit]:
+        """The share splits of an underlying; each comes before the fills of its moment."""
+        return self._splits.get(group, [])
+
+    def deliveries(self, group: str) -> Mapping[str, Any]:
+        """The exercises and assignments of an underlying by both of their fills."""
+        return self._deliveries.get(group, {})
 
 
-def events(conn: Connection, read: Reader, group: str, since: Place | None = None) -> Iterator[Event]:
-    """Everything that happened to an underlying, from a place on; fills are read in portions."""
-    fills = _joined(_fills(conn, read, group, since), _deliveries(conn, group))
-    later = [split for split in splits(conn, group) if since is None or event_order(split) >= since]
-    return heapq.merge(fills, later, key=event_order)
+def portions(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Underlyings in order, together as long as all that is to be read of them can be read at once."""
+    portion: list[str] = []
+    total = 0
+    for group in sorted(sizes):
+        if portion and (total + sizes[group] > _AT_ONCE or len(portion) == _GROUPS):
+            yield portion
+            portion, total = [], 0
+        portion.append(group)
+        total += sizes[group]
+    if portion:
+        yield portion
 
 
-def _fills(conn: Connection, read: Reader, group: str, since: Place | None) -> Iterator[Execution]:
-    ordered = (
-        select(*(_trades[name] for name in _EXECUTION))
-        .where(_trades.underlying == group)
-        .order_by(_trades.time, _trades.exec_id)
-        .limit(_AT_ONCE)
+def sizes(conn: Connection, groups: Iterable[str]) -> dict[str, int]:
+    """How many fills each underlying has."""
+    found = dict.fromkeys(groups, 0)
+    for part in parts(list(found)):
+        query = select(_trades.underlying, func.count()).where(_trades.underlying.in_(part))
+        found.update((group, count) for group, count in conn.execute(query.group_by(_trades.underlying)))
+    return found
+
+
+def histories(
+    conn: Connection,
+    read: Reader,
+    groups: Sequence[str],
+    actions: Actions,
+    since: Mapping[str, Place] | None = None,
+) -> Iterator[tuple[str, Iterator[Event]]]:
+    """Everything that happened to each underlying of a portion, from its place on; a large one is read in pieces.
+
+    Each history must be read to its end before the next one is asked for."""
+    fills = _together(conn, read, groups) if since is None else _later(conn, read, groups, since)
+    for group in groups:
+        start = None if since is None else since[group]
+        later = [split for split in actions.splits(group) if start is None or event_order(split) >= start]
+        own = _joined(fills(group), actions.deliveries(group))
+        yield group, heapq.merge(own, later, key=event_order) if later else own
+
+
+def _split(row: Any) -> StockSplit:
+    return StockSplit(
+        exec_id=f" split-{row.id:010d}",
+        time=row.effective_at,
+        symbol=row.symbol,
+        to=row.numerator,
+        of=row.denominator,
+        account_id=row.account_id,
     )
+
+
+def _together(conn: Connection, read: Reader, groups: Sequence[str]) -> Callable[[str], Iterator[Execution]]:
+    if len(groups) == 1:
+        return lambda group: _fills(conn, read, group)
+    found: dict[str, list[Execution]] = {}
+    query = _FILLS.where(_trades.underlying.in_(groups)).order_by(_trades.time, _trades.exec_id)
+    for row in conn.execute(query):
+        found.setdefault(row[-1], []).append(read(row))
+    return lambda group: iter(found.pop(group, ()))
+
+
+def _later(
+    conn: Connection, read: Reader, groups: Sequence[str], since: Mapping[str, Place]
+) -> Callable[[str], Iterator[Execution]]:
+    """From its place on an underlying has only fills that wait to be seen, which is what is read here for all."""
+    if len(groups) == 1:
+        return lambda group: _fills(conn, read, group, since[group])
+    found: dict[str, list[Execution]] = {}
+    query = _FILLS.join(tax_pending, tax_pending.c.exec_id == _trades.exec_id).where(
+        tax_pending.c.underlying.in_(groups)
+    )
+    for row in conn.execute(query.order_by(_trades.time, _trades.exec_id)):
+        found.setdefault(row[-1], []).append(read(row))
+    return lambda group: iter(found.pop(group, ()))
+
+
+def _fills(conn: Connection, read: Reader, group: str, since: Place | None = None) -> Iterator[Execution]:
+    ordered = _FILLS.where(_trades.underlying == group).order_by(_trades.time, _trades.exec_id).limit(_AT_ONCE)
     query = ordered if since is None else ordered.where(not_before(since))
-    while rows := conn.execute(query).mappings().all():
+    while rows := conn.execute(query).all():
         yield from map(read, rows)
+        if len(rows) < _AT_ONCE:
+            return
         last = rows[-1]
-        query = ordered.where(not_before((last["time"], last["exec_id"])), _trades.exec_id != last["exec_id"])
-
-
-def _deliveries(conn: Connection, group: str) -> dict[str, Any]:
-    """The exercises and assignments of an underlying by both of their fills."""
-    query = select(corporate_actions).where(
-        _actions.underlying == group,
-        _actions.kind.in_(("exercise", "assignment")),
-        _actions.closing_trade_id.is_not(None),
-        _actions.related_trade_id.is_not(None),
-    )
-    rows = conn.execute(query).all()
-    return {exec_id: row for row in rows for exec_id in (row.closing_trade_id, row.related_trade_id)}
+        query = ordered.where(not_before((last.time, last.exec_id)), _trades.exec_id != last.exec_id)
 
 
 def _joined(fills: Iterator[Execution], deliveries: Mapping[str, Any]) -> Iterator[Event]:

@@ -8,32 +8,31 @@ Rule 3: a lot that a person changed is never overwritten silently; the setting `
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
-from sqlalchemy import Connection, exists, or_, select
+from sqlalchemy import Connection, Subquery, and_, exists, func, or_, select
 
 from . import tax_events
 from .book_tables import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
-from .columns import money
 from .tables import accounts, trades
-from .tax.book import Event, LotBook
+from .tax.book import LotBook
 from .tax.dates import trade_date
 from .tax.lot import Lot
 from .tax.model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
-from .tax.sync import ConflictStrategy, StoredLot, SyncPlan, reconcile
-from .tax.wash import WINDOW, WashMatch
+from .tax.sync import ConflictStrategy
+from .tax.wash import WINDOW
 from .tax_profiles import Profiles
-from .tax_reading import CLOSED, EDITED, OPEN, load, parts
+from .tax_reading import CLOSED, EDITED, OPEN, parts
+from .tax_writing import Counts, Making, Writing
 
 __all__ = ["Rules", "is_due", "is_empty", "rules_of", "sync"]
 
-_ROWS = 2_000  # lots written at a time
-_IN_MEMORY = 4_000  # lots of one underlying that a book may hold before it gives away what nothing can change
 _lots = tax_lots.c
+_pending = tax_pending.c
 _trades = trades.c
 _CANNOT = {
     CostBasisMethod.SPEC_ID: "Sales in the journal do not say which lots they identify, so the oldest were used "
@@ -41,6 +40,7 @@ _CANNOT = {
     CostBasisMethod.AVG_COST: "Average cost was used for everything that was sold; it is allowed for fund shares and "
     "reinvested dividends only (Reg. §1.1012-1(e)).",
 }
+_SIDES = {side.value: side for side in Side}
 _ASSET_CLASSES = {kind.value: kind for kind in AssetClass}
 
 
@@ -73,21 +73,22 @@ class Rules(NamedTuple):
     def book(self) -> LotBook:
         return LotBook(accounts=self.accounts, policy=self.policy, method=self.method)
 
-    def execution(self, row: Mapping[Any, Any]) -> Execution:
-        """A row of `trades` as the lots see it."""
+    def execution(self, row: Sequence[Any]) -> Execution:
+        """A row of `trades` as the lots see it, its values in the order of `tax_events.COLUMNS`."""
+        exec_id, time, account, symbol, action, quantity, price, commission, fees, multiplier, kind, order_id = row[:12]
         return Execution(
-            exec_id=row["exec_id"],
-            time=row["time"],
-            account_id=row["account_id"],
-            symbol=row["symbol"],
-            side=Side(row["action"]),
-            quantity=row["quantity"],
-            price=row["price"],
-            commission=row["commission"] + row["fees"],
-            multiplier=row["multiplier"],
-            asset_class=_ASSET_CLASSES.get(row["asset_class"], AssetClass.EQUITY),
-            order_id=row["order_id"],
-            method=self.methods.get(trade_date(row["time"]).year),
+            exec_id=exec_id,
+            time=time,
+            account_id=account,
+            symbol=symbol,
+            side=_SIDES[action],
+            quantity=quantity,
+            price=price,
+            commission=commission + fees,
+            multiplier=multiplier,
+            asset_class=_ASSET_CLASSES.get(kind, AssetClass.EQUITY),
+            order_id=order_id,
+            method=self.methods.get(trade_date(time).year) if self.methods else None,
         )
 
 
@@ -144,37 +145,17 @@ def sync(
         limited = everything and account_id is not None and _made_under(conn) == rules.digest
         stale |= _underlyings(conn, account_id if limited else None)
     pending = set(conn.execute(select(tax_pending.c.underlying).distinct()).scalars())
-    total = _Counts()
+    total = Counts()
     is_first = conn.execute(select(_lots.lot_id).limit(1)).first() is None
-    for group in sorted(stale | pending):
-        if is_first or group in stale or not _advance(conn, rules, group, now, total):
-            _rebuild(conn, rules, group, strategy, now, total, is_first=is_first)
+    if is_first:
+        stale |= pending
+    stale.update(_advance(conn, rules, pending - stale, Writing(conn, now), total))
+    _rebuild(conn, rules, stale, Writing(conn, now, strategy, is_first=is_first), total)
     conn.execute(tax_pending.delete())
     conn.execute(tax_stale.delete())
     conn.execute(tax_state.delete())
     conn.execute(tax_state.insert().values(id=1, rules=rules.digest, synced_at=now))
     return total.answer()
-
-
-class _Counts:
-    """What a sync did, added up over underlyings."""
-
-    def __init__(self) -> None:
-        self.numbers = dict.fromkeys(("created", "updated", "skipped", "conflicts", "orphaned", "closed"), 0)
-        self.details: list[dict[str, Any]] = []
-
-    def add(self, plan: SyncPlan) -> None:
-        for name in self.numbers:
-            self.numbers[name] += getattr(plan, name)
-        self.details += [msgspec.structs.asdict(detail) for detail in plan.conflict_details]
-
-    def merge(self, other: _Counts) -> None:
-        for name, number in other.numbers.items():
-            self.numbers[name] += number
-        self.details += other.details
-
-    def answer(self) -> dict[str, Any]:
-        return {**self.numbers, "conflict_details": self.details}
 
 
 def _made_under(conn: Connection) -> str | None:
@@ -188,179 +169,99 @@ def _underlyings(conn: Connection, account_id: str | None) -> set[str]:
     return {*conn.execute(traded).scalars(), *conn.execute(held).scalars()}
 
 
-class _Taken(Exception):
-    """A new lot would get the id of an older one that the book does not know."""
+def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing, total: Counts) -> None:
+    """Make the lots of underlyings from their whole history."""
+    for portion in tax_events.portions(tax_events.sizes(conn, groups)):
+        conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying.in_(portion)))
+        made: list[Making] = []
+        for group, events in tax_events.histories(conn, rules.execution, portion, tax_events.Actions(conn, portion)):
+            made.append(Making(group, rules.book()))
+            writing.follow(made[-1], events)
+        writing.flush()
+        writing.abandon(made)
+        for making in made:
+            total.merge(making.counts)
 
 
-class _Writing:
-    """Puts the lots of one underlying into the table as they become final, in portions, and counts what that changed.
-
-    `known` are the ids of the stored lots that a book went on from; None where it has the whole history. `is_first`
-    where no lot of anything is stored, so that none has to be looked for."""
-
-    def __init__(
-        self,
-        conn: Connection,
-        group: str,
-        now: datetime,
-        strategy: ConflictStrategy = ConflictStrategy.FLAG,
-        known: frozenset[str] | None = None,
-        is_first: bool = False,
-    ) -> None:
-        self.counts = _Counts()
-        self._conn = conn
-        self._group = group
-        self._strategy = strategy
-        self._now = now
-        self._known = known
-        self._is_first = is_first
-
-    def follow(self, book: LotBook, events: Iterable[Event]) -> None:
-        """Lead a book through events; only what can still change stays in memory."""
-        changed: dict[str, None] = {}
-        most = _IN_MEMORY
-        for event in events:
-            changed.update(dict.fromkeys(lot.lot_id for lot in book.advance(event).lots))
-            if book.size > most:
-                final = book.release(trade_date(event.time) - WINDOW)
-                self._put([lot for lot in final if lot.lot_id in changed], book)
-                for lot in final:
-                    changed.pop(lot.lot_id, None)
-                most = max(_IN_MEMORY, 2 * book.size)
-        self._put([book.lot(lot_id) for lot_id in changed], book)
-
-    def _put(self, lots: Sequence[Lot], book: LotBook) -> None:
-        stored = [] if self._is_first else self._stored(lot.lot_id for lot in lots)
-        if self._known is not None and any(entry.lot.lot_id not in self._known for entry in stored):
-            raise _Taken
-        plan = reconcile(stored, lots, self._strategy)
-        self.counts.add(plan)
-        _mark(self._conn, plan.conflicted, "conflict")
-        _drop(self._conn, {entry.lot.lot_id for entry in stored} & {lot.lot_id for lot in plan.write})
-        for at in range(0, len(plan.write), _ROWS):
-            rows = [_row(self._group, lot, self._now) for lot in plan.write[at : at + _ROWS]]
-            self._conn.execute(tax_lots.insert(), rows)
-        _add_matches(self._conn, self._group, book.matches)
-        book.matches.clear()
-
-    def _stored(self, names: Iterable[str]) -> list[StoredLot]:
-        query = select(_lots.lot, _lots.is_user_modified)
-        return [
-            StoredLot(msgspec.json.decode(row.lot, type=Lot), row.is_user_modified)
-            for part in parts(names)
-            for row in self._conn.execute(query.where(_lots.lot_id.in_(part)))
-        ]
-
-    def abandon(self, book: LotBook) -> None:
-        """What is stored and was not made any more: dropped, or kept with a mark where a person changed it."""
-        names = self._conn.execute(select(_lots.lot_id).where(_lots.underlying == self._group)).scalars()
-        left = self._stored([name for name in names if not book.has_made(name)])
-        plan = reconcile(left, (), self._strategy)
-        self.counts.add(plan)
-        edited = {entry.lot.lot_id for entry in left if entry.is_user_modified}
-        kept = set() if self._strategy is ConflictStrategy.AUTO_RESOLVE else edited
-        _drop(self._conn, [name for name in plan.orphaned_ids if name not in kept])
-        _mark(self._conn, kept, "orphaned")
+def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing, total: Counts) -> list[str]:
+    """Add the pending trades of underlyings to their lots; those that need their whole history are returned."""
+    refused: list[str] = []
+    for portion in tax_events.portions(_waiting(conn, groups)):
+        firsts = _firsts(conn, portion)
+        overtaken = _overtaken(conn, firsts, portion)
+        actions = tax_events.Actions(conn, portion)
+        fit = {
+            group: first
+            for group, first in firsts.items()
+            if group not in overtaken and all(split.time < first[0] for split in actions.splits(group))
+        }
+        refused += [group for group in firsts if group not in fit]
+        if not fit:
+            continue
+        known = _known(conn, fit)
+        made: list[Making] = []
+        for group, events in tax_events.histories(conn, rules.execution, list(fit), actions, fit):
+            book, lots = rules.book(), known.pop(group, [])
+            book.restore(lots, actions.splits(group))
+            made.append(Making(group, book, frozenset(lot.lot_id for lot in lots)))
+            writing.follow(made[-1], events)
+        writing.flush()
+        for making in made:
+            if making.is_taken:
+                refused.append(making.group)
+            else:
+                total.merge(making.counts)
+    return refused
 
 
-def _advance(conn: Connection, rules: Rules, group: str, now: datetime, total: _Counts) -> bool:
-    """Add the pending trades of an underlying to its lots; False where that needs its whole history."""
-    waiting = select(tax_pending.c.exec_id).where(tax_pending.c.underlying == group)
-    first = conn.execute(
-        select(_trades.time, _trades.exec_id)
-        .where(_trades.exec_id.in_(waiting))
-        .order_by(_trades.time, _trades.exec_id)
-        .limit(1)
-    ).first()
-    if first is None:
-        return True
-    overtaken = select(_trades.exec_id).where(
-        _trades.underlying == group, tax_events.not_before((first.time, first.exec_id)), _trades.exec_id.not_in(waiting)
+def _waiting(conn: Connection, groups: Collection[str]) -> dict[str, int]:
+    """How much there is to read of each underlying: its pending trades and its open lots."""
+    found = dict.fromkeys(groups, 0)
+    for part in parts(found):
+        pending = select(_pending.underlying, func.count()).where(_pending.underlying.in_(part))
+        held = select(_lots.underlying, func.count()).where(_lots.underlying.in_(part), OPEN)
+        for query in (pending.group_by(_pending.underlying), held.group_by(_lots.underlying)):
+            for group, count in conn.execute(query):
+                found[group] += count
+    return found
+
+
+def _ranked(portion: Sequence[str]) -> Subquery:
+    """The pending trades of underlyings, each with its place among those of its own."""
+    place = func.row_number().over(partition_by=_pending.underlying, order_by=(_trades.time, _trades.exec_id))
+    return (
+        select(_pending.underlying, _trades.time, _trades.exec_id, place.label("place"))
+        .join(trades, _trades.exec_id == _pending.exec_id)
+        .where(_pending.underlying.in_(portion))
+        .subquery("ranked")
     )
-    edited = select(_lots.lot_id).where(_lots.underlying == group, EDITED)
-    if conn.execute(overtaken.limit(1)).first() or conn.execute(edited.limit(1)).first():
-        return False
-    splits = tax_events.splits(conn, group)
-    if any(split.time >= first.time for split in splits):
-        return False
-    since = trade_date(first.time) - WINDOW - timedelta(days=1)
-    known = load(conn, select(_lots.lot).where(_lots.underlying == group, OPEN))
-    known += load(conn, select(_lots.lot).where(_lots.underlying == group, CLOSED, _lots.close_date >= since))
-    book = rules.book()
-    book.restore(known, splits)
-    writing = _Writing(conn, group, now, known=frozenset(lot.lot_id for lot in known))
-    try:
-        writing.follow(book, tax_events.events(conn, rules.execution, group, (first.time, first.exec_id)))
-    except _Taken:
-        return False
-    total.merge(writing.counts)
-    return True
 
 
-def _rebuild(
-    conn: Connection,
-    rules: Rules,
-    group: str,
-    strategy: ConflictStrategy,
-    now: datetime,
-    total: _Counts,
-    *,
-    is_first: bool,
-) -> None:
-    book = rules.book()
-    conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying == group))
-    writing = _Writing(conn, group, now, strategy, is_first=is_first)
-    writing.follow(book, tax_events.events(conn, rules.execution, group))
-    writing.abandon(book)
-    total.merge(writing.counts)
+def _firsts(conn: Connection, portion: Sequence[str]) -> dict[str, tax_events.Place]:
+    """The first pending trade of each underlying that has one, in the order of the underlyings."""
+    ranked = _ranked(portion).c
+    query = select(ranked.underlying, ranked.time, ranked.exec_id).where(ranked.place == 1)
+    found = {row.underlying: (row.time, row.exec_id) for row in conn.execute(query)}
+    return {group: found[group] for group in portion if group in found}
 
 
-def _drop(conn: Connection, names: Iterable[str]) -> None:
-    for part in parts(names):
-        conn.execute(tax_lots.delete().where(_lots.lot_id.in_(part)))
+def _overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion: Sequence[str]) -> set[str]:
+    """Underlyings whose lots were changed by a person or have already seen a trade that comes after a pending one."""
+    first = _ranked(portion).c
+    later = and_(_trades.time >= first.time, or_(_trades.time > first.time, _trades.exec_id > first.exec_id))
+    seen = ~exists().where(_pending.exec_id == _trades.exec_id)
+    overtaken = select(_trades.underlying).where(first.place == 1, _trades.underlying == first.underlying, later, seen)
+    edited = select(_lots.underlying).where(_lots.underlying.in_(portion), EDITED)
+    return {*conn.execute(overtaken.distinct()).scalars(), *conn.execute(edited.distinct()).scalars()} & firsts.keys()
 
 
-def _mark(conn: Connection, names: Iterable[str], status: str) -> None:
-    for part in parts(names):
-        conn.execute(tax_lots.update().where(_lots.lot_id.in_(part)).values(sync_status=status))
-
-
-def _row(group: str, lot: Lot, now: datetime) -> dict[str, Any]:
-    return {
-        "lot_id": lot.lot_id,
-        "account_id": lot.account_id,
-        "underlying": group,
-        "ticker": lot.ticker,
-        "direction": lot.direction.value,
-        "open_date": lot.open_date,
-        "close_date": lot.close_date,
-        "is_closed": lot.is_closed,
-        "is_chained": bool(lot.chain_ids),
-        "quantity": lot.quantity,
-        "cost_basis": lot.cost_basis,
-        "proceeds": lot.proceeds,
-        "wash_sale_adjustment": lot.wash_sale_adjustment,
-        "realized_gain_loss": lot.recognized if lot.is_closed else None,
-        "source_hash": lot.source_hash,
-        "lot": msgspec.json.encode(lot).decode(),
-        "materialized_at": now,
-    }
-
-
-def _add_matches(conn: Connection, group: str, matches: Sequence[WashMatch]) -> None:
-    if matches:
-        conn.execute(
-            tax_wash_matches.insert(),
-            [
-                {
-                    "underlying": group,
-                    "chain_id": match.chain_id,
-                    "loss_lot_id": match.loss_lot_id,
-                    "loss_account_id": match.loss_account_id,
-                    "loss_date": match.loss_date,
-                    "disallowed": money(match.disallowed),
-                    "match": msgspec.json.encode(match).decode(),
-                }
-                for match in matches
-            ],
-        )
+def _known(conn: Connection, firsts: Mapping[str, tax_events.Place]) -> dict[str, list[Lot]]:
+    """The stored lots that trades from a place on can change: open ones, and those closed within a window before."""
+    since = {group: trade_date(time) - WINDOW - timedelta(days=1) for group, (time, _) in firsts.items()}
+    of_these = select(_lots.underlying, _lots.close_date, _lots.lot).where(_lots.underlying.in_(list(since)))
+    found: dict[str, list[Lot]] = {}
+    for query in (of_these.where(OPEN), of_these.where(CLOSED, _lots.close_date >= min(since.values()))):
+        for group, closed, lot in conn.execute(query):
+            if closed is None or closed >= since[group]:
+                found.setdefault(group, []).append(msgspec.json.decode(lot, type=Lot))
+    return found

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, select
 
-from zorivest_rpc.embedded import tax_events, tax_profiles, tax_store, trades
+from zorivest_rpc.embedded import tax_events, tax_profiles, tax_store, tax_writing, trades
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.book_tables import tax_lots
 from zorivest_rpc.embedded.symbols import parse_instrument
@@ -234,8 +234,8 @@ async def test_lots_made_in_portions_are_those_made_at_once(
     await lots(books)
     at_once = await backend.database().read(stored)
     washed = await books.expect(200, "POST", "/tax/wash-sales", span)
-    monkeypatch.setattr(tax_store, "_IN_MEMORY", 4)
-    monkeypatch.setattr(tax_store, "_ROWS", 3)
+    monkeypatch.setattr(tax_writing, "_IN_MEMORY", 4)
+    monkeypatch.setattr(tax_writing, "_ROWS", 3)
     monkeypatch.setattr(tax_events, "_AT_ONCE", 5)
 
     def anew(conn: Connection) -> None:
