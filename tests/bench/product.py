@@ -65,7 +65,7 @@ def serve(variant: str, words: list[str]) -> int:
     """The product in front of `BENCH_BACKEND`; which key it shows decides whether the guard's question may travel."""
     from zorivest_rpc.app import Journal
     from zorivest_rpc.cli.serve import serve_http
-    from zorivest_rpc.cli.stdio import serve_stdio
+    from zorivest_rpc.cli.stdio import fast_loop, serve_stdio
     from zorivest_rpc.config import parse
 
     command = "stdio" if words == ["--stdio"] else "serve"
@@ -77,7 +77,7 @@ def serve(variant: str, words: list[str]) -> int:
             parse(command, common, variables), str(schemas_with_forward(Path(data), variant != "product"))
         )
         if command == "stdio":
-            serve_stdio(lambda: journal.offer, journal.settings, journal.warm_up, journal.close)
+            serve_stdio(lambda: journal.offer, journal.settings, journal.warm_up, journal.close, fast_loop)
         return serve_http(lambda: journal.offer, parse("serve", [*common, "--no-auth", *words], {"HOME": data}))
 
 
