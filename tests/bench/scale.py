@@ -34,7 +34,7 @@ from zorivest_rpc.embedded import accounts, journal, trades
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.db import SETTINGS, cipher_driver
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.symbols import parse_instrument
 from zorivest_rpc.embedded.vault import Vault
@@ -187,7 +187,7 @@ def bare(directory: DataDir, key: str) -> Any:
     driver: Any = cipher_driver()
     raw = driver.connect(str(directory.database), isolation_level=None)
     raw.execute(f"PRAGMA key = \"x'{dek.hex()}'\"")
-    for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "trusted_schema=OFF"):
+    for setting in SETTINGS:
         raw.execute(f"PRAGMA {setting}")
     return raw
 

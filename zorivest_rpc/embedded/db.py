@@ -26,7 +26,7 @@ from .errors import Busy, Corrupt, Forbidden, Refusal, Unavailable
 from .migrate import CURRENT, migrate, version_of
 from .paths import private_opener
 
-__all__ = ["Database", "cipher_driver", "examine"]
+__all__ = ["SETTINGS", "Database", "cipher_driver", "examine"]
 
 T = TypeVar("T")
 
