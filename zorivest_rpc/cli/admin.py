@@ -12,15 +12,35 @@ import urllib.request
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zorivest_rpc.errors import ZorivestError
 
-__all__ = ["Admin", "Refused", "typed_secret"]
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["Admin", "Refused", "add_data_dir", "tell", "typed_secret"]
 
 
 class Refused(ZorivestError):
     """The backend's answer was an error, or there is nothing to open it with."""
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Which journal a command is about."""
+    from zorivest_rpc.embedded.paths import default_data_dir
+
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=default_data_dir(os.environ),
+        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
+    )
+
+
+def tell(value: Any, text: str, as_json: bool) -> None:
+    """The answer, for a program or for a person."""
+    print(json.dumps(value) if as_json else text)
 
 
 class Admin:

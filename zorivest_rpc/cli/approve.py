@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from zorivest_rpc.cli.admin import add_data_dir
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["main"]
@@ -153,20 +154,13 @@ def _detail(data: bytes, status: int) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from zorivest_rpc.embedded.paths import default_data_dir
-
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc approve",
         description="Approve a scheduled policy of the embedded backend after looking at it. A policy that is changed "
         "afterwards, other than paused or resumed, has to be approved again.",
     )
     parser.add_argument("policy", nargs="?", help="its id or name; without one the policies are listed")
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        default=default_data_dir(os.environ),
-        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
-    )
+    add_data_dir(parser)
     return parser
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zorivest_rpc.cli.admin import Admin, Refused, typed_secret
+from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def main(argv: list[str]) -> int:
     try:
         if arguments.command == "create":
             made = Admin(arguments.data_dir, timeout=600).ask("POST", "/backups")
-            _print(made, f"made {made['name']} ({_size(made['bytes'])})", arguments.json)
+            tell(made, f"made {made['name']} ({_size(made['bytes'])})", arguments.json)
         elif arguments.command == "list":
             _list(arguments)
         else:
@@ -51,7 +50,7 @@ def _list(arguments: argparse.Namespace) -> None:
         f"{backup.name:<32}  {backup.reason:<9}  {_size(backup.bytes):>9}  {'' if backup.facts.encrypted else 'plain'}"
         for backup in found
     ]
-    _print([backup.view() for backup in found], "\n".join(map(str.rstrip, rows)) or "no backups yet", arguments.json)
+    tell([backup.view() for backup in found], "\n".join(map(str.rstrip, rows)) or "no backups yet", arguments.json)
 
 
 def _restore(arguments: argparse.Namespace) -> None:
@@ -77,7 +76,7 @@ def _restore(arguments: argparse.Namespace) -> None:
         text += f"\nwhat stood there is kept as {done.kept}"
     if done.keys == "backup":
         text += "\nthe keys are those of the backup, too"
-    _print({"status": "restored", "name": backup.name, "kept": done.kept, "keys": done.keys}, text, arguments.json)
+    tell({"status": "restored", "name": backup.name, "kept": done.kept, "keys": done.keys}, text, arguments.json)
 
 
 class _Opener:
@@ -145,20 +144,9 @@ def _size(count: int) -> str:
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 1024:.0f} KiB"
 
 
-def _print(value: Any, text: str, as_json: bool) -> None:
-    print(json.dumps(value) if as_json else text)
-
-
 def _parser() -> argparse.ArgumentParser:
-    from zorivest_rpc.embedded.paths import default_data_dir
-
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--data-dir",
-        type=Path,
-        default=default_data_dir(os.environ),
-        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
-    )
+    add_data_dir(shared)
     shared.add_argument("--json", action="store_true", help="print JSON for programs")
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc backup",

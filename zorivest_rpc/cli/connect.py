@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from zorivest_rpc.cli.admin import Admin, Refused
+from zorivest_rpc.cli.admin import Admin, Refused, tell
 from zorivest_rpc.cli.answers import Answers, Typed, answers
 from zorivest_rpc.cli.connections import Parser, backend_of, chosen, described, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         backend = backend_of(arguments)
         listed = backend.ask("GET", "/connections")
         if arguments.kind is None:
-            print(json.dumps(listed) if arguments.json else _table(listed))
+            tell(listed, _table(listed), arguments.json)
             return 0
         if arguments.kind == "mail":
             return _connect_mail(backend, listed["mail"], arguments)
@@ -129,7 +129,7 @@ def _connect_mail(backend: Admin, mail: Any, arguments: argparse.Namespace) -> i
     body["from_email"] = sender.strip()
     kept = backend.ask("PUT", "/scheduling/email", body)
     text = f"mail: stored; from {kept['from_email']} through {kept['host']}:{kept['port']} ({kept['security']})"
-    print(json.dumps({"status": "connected", "kind": "mail", "server": kept}) if arguments.json else text)
+    tell({"status": "connected", "kind": "mail", "server": kept}, text, arguments.json)
     return 0
 
 

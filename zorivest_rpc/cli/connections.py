@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import urllib.parse
-from pathlib import Path
 from typing import Any, NoReturn
 
-from zorivest_rpc.cli.admin import Admin, Refused
+from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
 from zorivest_rpc.config import parse
 
 __all__ = ["Parser", "backend_of", "chosen", "described", "place", "read_words"]
@@ -21,17 +19,11 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that repeats no word it does not know: it may be a key."""
 
     def __init__(self, command: str, description: str, **options: Any) -> None:
-        from zorivest_rpc.embedded.paths import default_data_dir
 
         super().__init__(prog=f"zorivest-rpc {command}", description=description, allow_abbrev=False, **options)
         self.add_argument("--json", action="store_true", help="print JSON for programs")
         self.add_argument("--passphrase", action="store_true", help="open the journal with its passphrase, typed first")
-        self.add_argument(
-            "--data-dir",
-            type=Path,
-            default=default_data_dir(os.environ),
-            help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
-        )
+        add_data_dir(self)
         self.add_argument("--api-url", help=argparse.SUPPRESS)
 
     def error(self, message: str) -> NoReturn:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
+from zorivest_rpc.cli.admin import tell
 from zorivest_rpc.cli.connections import Parser, backend_of, chosen, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         print(f"zorivest-rpc disconnect: {exc}", file=sys.stderr)
         return 1
     told = {"status": status, "kind": kind, "name": None if kind == "mail" else entry["name"]}
-    print(json.dumps(told) if arguments.json else text)
+    tell(told, text, arguments.json)
     return 0
 
 

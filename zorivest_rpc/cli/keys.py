@@ -5,14 +5,11 @@ Everything goes through the backend's own routes, so one process alone writes th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import urllib.parse
-from pathlib import Path
-from typing import Any
 
-from zorivest_rpc.cli.admin import Admin, Refused, typed_secret
+from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["main"]
@@ -30,7 +27,7 @@ def main(argv: list[str]) -> int:
         if arguments.command == "passphrase":
             return _passphrase(backend, arguments)
         backend.ask("DELETE", f"/auth/keys/{urllib.parse.quote(arguments.key_id, safe='')}")
-        _print({"status": "revoked", "key_id": arguments.key_id}, f"revoked {arguments.key_id}", arguments.json)
+        tell({"status": "revoked", "key_id": arguments.key_id}, f"revoked {arguments.key_id}", arguments.json)
         return 0
     except ZorivestError as exc:
         print(f"zorivest-rpc keys: {exc}", file=sys.stderr)
@@ -44,7 +41,7 @@ def _list(backend: Admin, as_json: bool) -> int:
         + (f"  expires {key['expires_at']}" if key["expires_at"] else "")
         for key in keys
     ]
-    _print(keys, "\n".join(rows), as_json)
+    tell(keys, "\n".join(rows), as_json)
     return 0
 
 
@@ -57,7 +54,7 @@ def _create(backend: Admin, arguments: argparse.Namespace) -> int:
 
         store_key(DataDir(arguments.data_dir), key["raw_key"], use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off")
     text = f"{key['raw_key']}\nkey id {key['key_id']}, role {key['role']}; the key is not shown again"
-    _print(key, text, arguments.json)
+    tell(key, text, arguments.json)
     return 0
 
 
@@ -72,24 +69,13 @@ def _passphrase(backend: Admin, arguments: argparse.Namespace) -> int:
         backend.ask("DELETE", "/auth/passphrase")
     held = backend.ask("GET", "/auth/passphrase")
     text = f"a passphrase opens this journal, set {held['created_at']}" if held["set"] else "no passphrase is set"
-    _print(held, text, arguments.json)
+    tell(held, text, arguments.json)
     return 0
 
 
-def _print(value: Any, text: str, as_json: bool) -> None:
-    print(json.dumps(value) if as_json else text)
-
-
 def _parser() -> argparse.ArgumentParser:
-    from zorivest_rpc.embedded.paths import default_data_dir
-
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--data-dir",
-        type=Path,
-        default=default_data_dir(os.environ),
-        help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
-    )
+    add_data_dir(shared)
     shared.add_argument("--json", action="store_true", help="print JSON for programs")
     shared.add_argument(
         "--passphrase", action="store_true", help="open the journal with its passphrase, which is asked for"

@@ -5,13 +5,12 @@ a policy's own HTML can do no harm."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+
+from .child import run_child
 
 __all__ = ["LARGEST", "SECONDS", "PdfRefused", "make_pdf"]
 
@@ -31,24 +30,11 @@ async def make_pdf(title: str, body: str, charts: Mapping[str, str], now: dateti
         body = body.replace(svg, f'<figure data-chart="{name}"></figure>')
     fonts = [str(_FONTS / f"DejaVuSans{style}.ttf") for style in ("", "-Bold")]
     request = {"title": title, "html": body, "charts": dict(charts), "created": now.isoformat(), "fonts": fonts}
-    environ = {name: os.environ[name] for name in ("SYSTEMROOT", "LANG") if name in os.environ}
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", str(_CHILD)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environ,
-    )
     try:
-        async with asyncio.timeout(SECONDS):
-            output, _ = await child.communicate(json.dumps(request).encode())
+        output, code = await run_child(_CHILD, json.dumps(request).encode(), SECONDS)
     except TimeoutError:
         raise PdfRefused(f"The PDF took longer than {SECONDS:g} seconds.") from None
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    return _checked(output, child.returncode)
+    return _checked(output, code)
 
 
 def _checked(output: bytes, code: int | None) -> bytes:

@@ -6,15 +6,14 @@ outside."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, TemplateError
+
+from .child import run_child
 
 __all__ = ["BASE_REPORT", "MARKDOWN_REPORT", "PAGE", "SECONDS", "TemplateRefused", "check_template", "render"]
 
@@ -114,24 +113,11 @@ async def render(
     data = json.dumps(request, default=str).encode()
     if len(data) > _LARGEST_INPUT:
         raise TemplateRefused("The data is too large to be rendered.")
-    environ = {name: os.environ[name] for name in ("SYSTEMROOT", "LANG") if name in os.environ}
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", str(_CHILD)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environ,
-    )
     try:
-        async with asyncio.timeout(SECONDS):
-            output, _ = await child.communicate(data)
+        output, code = await run_child(_CHILD, data, SECONDS)
     except TimeoutError:
         raise TemplateRefused(f"The template took longer than {SECONDS:g} seconds.") from None
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    return _answer(output, child.returncode)
+    return _answer(output, code)
 
 
 def _answer(output: bytes, code: int | None) -> dict[str, str]:
