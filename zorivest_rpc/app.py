@@ -214,11 +214,13 @@ class Journal:
 
         keyring = self._keyring
         assert keyring is not None
+        plain = self.settings.backend_writer == "plain"
         if principal == LOCAL:
-            return HttpBackend(self.settings.api_url or self._embedded, self.own_key)
+            return HttpBackend(self.settings.api_url or self._embedded, self.own_key, plain=plain)
         return HttpBackend(
             self.settings.api_url or (lambda: self._embedded(keyring.key_of(principal))),
             lambda: keyring.key_of(principal),
+            plain=plain,
         )
 
     def own_key(self) -> str | None:

@@ -61,6 +61,14 @@ OPTIONS: Final = (
     Option("calls_per_client", int, 256, "requests of one client that may run at once", _BOTH),
     Option("calls_per_server", int, 4096, "requests that may run at once in all", _BOTH),
     Option("input_seconds", int, 600, "how long a person may think about a question", _BOTH),
+    Option(
+        "backend_writer",
+        str,
+        "direct",
+        "how the backend is asked: in one write, or by aiohttp",
+        _BOTH,
+        ("direct", "plain"),
+    ),
     Option("demo", bool, False, "load the demo data into the embedded backend and say what to do next", ("serve",)),
     Option("host", str, "127.0.0.1", "address to listen on", ("serve",)),
     Option("port", int, 8766, "port to listen on; 0 picks a free one", ("serve",)),
@@ -106,6 +114,7 @@ class Settings(NamedTuple):
     calls_per_client: int
     calls_per_server: int
     input_seconds: int
+    backend_writer: str
     demo: bool
     host: str
     port: int

@@ -57,8 +57,14 @@ async def server() -> AsyncIterator[Misbehaving]:
 Make = Callable[..., HttpBackend]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every backend is tested on both its wires; what aioresponses answers has to be asked by aiohttp's own objects."""
+    if "wire" in metafunc.fixturenames:
+        metafunc.parametrize("wire", ["plain"] if "replies" in metafunc.fixturenames else ["direct", "plain"])
+
+
 @pytest.fixture
-async def make(clock: Clock) -> AsyncIterator[Make]:
+async def make(clock: Clock, wire: str) -> AsyncIterator[Make]:
     """Backends with a clock that stands still; all are closed in the end."""
     made: list[HttpBackend] = []
 
@@ -69,6 +75,7 @@ async def make(clock: Clock) -> AsyncIterator[Make]:
         options.setdefault("clock", clock)
         options.setdefault("sleep", clock.sleep)
         options.setdefault("rng", lambda: 1.0)
+        options.setdefault("plain", wire == "plain")
         backend = HttpBackend(where, (lambda: key) if isinstance(key, str) else key, **options)
         made.append(backend)
         return backend

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -33,6 +34,19 @@ def answer(value: Any = None, status: int = 200, kind: str = "application/json",
         write.write(head.encode() + body)
         await write.drain()
         return True
+
+    return behave
+
+
+def raw(*pieces: bytes, stays: bool = False) -> Behaviour:
+    """These bytes, one piece at a time."""
+
+    async def behave(seen: Seen, write: Write) -> bool:
+        for piece in pieces:
+            write.write(piece)
+            await write.drain()
+            await asyncio.sleep(0)
+        return stays
 
     return behave
 
@@ -74,14 +88,15 @@ class Misbehaving:
         self.otherwise: Behaviour = answer({"ok": True})
         self.routes: dict[str, Behaviour] = {}
         self.open = 0
+        self.accepted = 0
         self.arrived = asyncio.Event()
         self.all_gone = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=tls)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         self._server.close()
@@ -99,6 +114,7 @@ class Misbehaving:
         assert task is not None
         self._tasks.add(task)
         self.open += 1
+        self.accepted += 1
         self.all_gone.clear()
         try:
             while (seen := await _read(reader)) is not None:

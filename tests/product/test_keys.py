@@ -48,7 +48,7 @@ async def test_two_keys_share_neither_session_nor_token_nor_pool(data_dir: Path,
         assert status == 404, "a session belongs to the key that opened it"
         first, second = (backend_of(served, key) for _, key in keys)
         assert first is not second
-        assert first._http is not second._http
+        assert first._wire is not second._wire
         assert first._sessions.current.header != second._sessions.current.header  # type: ignore[union-attr]
 
 

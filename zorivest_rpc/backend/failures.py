@@ -16,9 +16,9 @@ __all__ = [
 ]
 
 
-def unreachable(base: str, exc: Exception) -> BackendUnreachable:
+def unreachable(base: str, reason: str) -> BackendUnreachable:
     return BackendUnreachable(
-        f"The backend at {base} cannot be reached ({why(exc)}); nothing was sent. Check that it runs and that the API "
+        f"The backend at {base} cannot be reached ({reason}); nothing was sent. Check that it runs and that the API "
         "URL is right; zorivest_diagnose shows what is known.",
         next="Start the backend or correct the API URL.",
     )
@@ -94,6 +94,8 @@ def why(exc: BaseException) -> str:
         return "the host name is unknown"
     if "SSL" in name or "Certificate" in name:
         return "TLS failed"
+    if name in ("ClientResponseError", "HttpProcessingError"):
+        return "what came back is not HTTP"
     strerror = getattr(exc, "strerror", None) or getattr(getattr(exc, "os_error", None), "strerror", None)
     if "Connector" in name:
         return str(strerror or "no connection").lower()

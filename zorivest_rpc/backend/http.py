@@ -18,7 +18,6 @@ from os import urandom
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
-import msgspec
 import orjson
 from msgspec import UNSET
 
@@ -34,15 +33,15 @@ from zorivest_rpc.backend.failures import (
     not_json,
     too_large,
     unreachable,
-    why,
 )
 from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
+from zorivest_rpc.backend.limits import Limits
 from zorivest_rpc.backend.refusals import is_ours, refusal, session_is_gone
+from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, ZorivestError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 if TYPE_CHECKING:
-    import aiohttp
     from yarl import URL
 
 __all__ = ["DEFAULT_URL", "HttpBackend", "Limits", "Where", "normalise"]
@@ -58,34 +57,6 @@ _SAME_METHOD: Final = (307, 308)
 _HOPS: Final = 3
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """Seconds, connections, bytes and attempts."""
-
-    locate: float = 90.0
-    connect: float = 5.0
-    total: float = 30.0
-    connections: int = 100
-    keep_alive: float = 10.0  # below any server's own, so that a connection is seldom closed under a request
-    body: int = 64 * 1024 * 1024
-    attempts: int = 3
-    backoff: float = 0.1
-    longest_backoff: float = 2.0
-
-
-class _Answer(msgspec.Struct, gc=False):
-    """What came back, whatever it says; `kind` is the media type alone."""
-
-    status: int
-    kind: str
-    body: bytes
-    retry_after: str | None
-    request_id: str
-
-
-class _Lost(Exception):
-    """Sent, perhaps received, never answered in full."""
-
-
 def _sign(headers: dict[str, str], grant: Grant | None, guard: bool) -> None:
     if guard and (grant is None or not grant.inline_guard):
         raise NotInline
@@ -93,9 +64,15 @@ def _sign(headers: dict[str, str], grant: Grant | None, guard: bool) -> None:
         headers["Authorization"] = grant.header
 
 
+def _fits_a_line(address: str) -> bool:
+    return address.isascii() and address.isprintable() and " " not in address
+
+
 def normalise(url: str) -> str:
     """The API's root from an address with or without `/api/v1`."""
     bare = url.strip().rstrip("/").removesuffix(_PREFIX).rstrip("/")
+    if not _fits_a_line(bare):
+        raise ConfigError("--api-url", "takes printable ASCII without spaces; percent-encode the rest")
     try:
         parts = urlsplit(bare)
         port = parts.port
@@ -121,8 +98,9 @@ class HttpBackend:
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         breaker: Breaker | None = None,
+        plain: bool = False,
     ) -> None:
-        """Without `key` the backend is one that asks for no session."""
+        """Without `key` the backend is one that asks for no session; `plain` sends by aiohttp's own objects alone."""
         self._where = where
         self._base = normalise(where) if isinstance(where, str) else ""
         self._find = Coalesced(self._locate)
@@ -131,12 +109,10 @@ class HttpBackend:
         self._sleep = sleep
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
-        self._http: aiohttp.ClientSession | None = None
+        self._plain = plain
+        self._wire: Wire | None = None
         self._closed = False
-        self._unsent: tuple[type[Exception], ...] = ()  # aiohttp's failures before anything was sent
-        self._foreign: tuple[type[Exception], ...] = ()  # all its failures
         self._urls: dict[str, URL] = {}  # of the paths without values
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._ids = count(1)
         self._name = urandom(5).hex()
         self.in_flight = 0
@@ -171,9 +147,9 @@ class HttpBackend:
         await self._find.close()
         if self._sessions is not None:
             await self._sessions.close()
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
 
     async def ask(
         self,
@@ -269,10 +245,11 @@ class HttpBackend:
                     self._moved()
                     raise
                 url = await self._url(path) if self._moved() else url
-            except _Lost as lost:
+            except Lost as lost:
                 self._breaker.failed()
-                if attempt == attempts or time() >= deadline:
-                    reason = f"within {seconds:g} s" if time() >= deadline else str(lost)
+                late = lost.late or time() >= deadline
+                if attempt == attempts or late:
+                    reason = f"within {seconds:g} s" if late else str(lost)
                     raise no_answer(self._base, method, path, reason, unknown=attempts == 1) from None
             except BaseException:
                 self._breaker.gave_up()
@@ -280,16 +257,17 @@ class HttpBackend:
             else:
                 self._breaker.answered()
                 if attempt == attempts or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
-                    return self._reply(method, path, answer, raw)
+                    return self._reply(method, path, headers["X-Request-ID"], answer, raw)
             pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
             await self._sleep(pause * (0.5 + self._rng() / 2))
             left = max(deadline - time(), 0.01)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _reply(self, method: str, path: str, answer: _Answer, raw: bool) -> Reply:
-        status, kind, body, request_id = answer.status, answer.kind, answer.body, answer.request_id
+    def _reply(self, method: str, path: str, request_id: str, answer: Answer, raw: bool) -> Reply:
+        status, kind, body, given = answer.status, answer.kind, answer.body, answer.headers
+        request_id = given.get("X-Request-ID") or request_id
         if not 200 <= status < 300:
-            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, answer.retry_after)
+            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, given.get("Retry-After"))
         if raw or not body:
             return Reply(status, None, body, kind, request_id)
         problem = "" if "json" in kind else f"{kind or 'an unnamed type'} instead of JSON"
@@ -302,66 +280,35 @@ class HttpBackend:
 
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
-    ) -> _Answer:
-        """One answer. BackendUnreachable: nothing was sent; _Lost: nobody knows."""
-        http = self._http or self._open()
-        timeout = self._timeouts.get(seconds) or self._timeout(seconds)
+    ) -> Answer:
+        """One answer, wherever on the same server it is. BackendUnreachable: nothing was sent; Lost: nobody knows."""
+        wire = self._wire or self._open()
+        redirects = _REDIRECTS.get(method, _SAME_METHOD)
         try:
             for _ in range(_HOPS):
-                answer = await http.request(
-                    method, url, data=data, headers=headers, allow_redirects=False, timeout=timeout
-                )
-                try:
-                    status, given = answer.status, answer.headers
-                    if status not in _REDIRECTS.get(method, _SAME_METHOD) or "Location" not in given:
-                        body = await (answer.read() if self._is_small(answer) else self._read(answer, method, path))
-                        kind = given.get("Content-Type", "").partition(";")[0].strip().lower()
-                        request_id = given.get("X-Request-ID") or headers["X-Request-ID"]
-                        return _Answer(status, kind, body, given.get("Retry-After"), request_id)
-                    url = self._elsewhere(url, given["Location"], status)
-                finally:
-                    answer.release()  # what was not read to its end closes the connection
-        except self._unsent as exc:
-            raise unreachable(self._base, exc) from None
-        except self._foreign as exc:
-            raise _Lost(why(exc)) from None
+                answer = await wire.send(method, url, headers, data, seconds)
+                if answer.status not in redirects or "Location" not in answer.headers:
+                    return answer
+                url = self._elsewhere(url, answer.headers["Location"], answer.status)
+        except Unsent as unsent:
+            raise unreachable(self._base, str(unsent)) from None
+        except TooLarge as answered:
+            raise too_large(method, path, answered.status, self._limits.body) from None
         raise BackendError(310, f"{self._base} redirects in circles. Check the API URL.", code="redirects")
 
-    def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
-        """aiohttp keeps the time of a request at no extra cost; the usual limits are made once."""
-        import aiohttp
-
-        made = aiohttp.ClientTimeout(total=seconds, connect=min(self._limits.connect, seconds))
-        if len(self._timeouts) < 16:
-            self._timeouts[seconds] = made
-        return made
-
-    def _is_small(self, answer: aiohttp.ClientResponse) -> bool:
-        """It says its length, which is within the limit, and does not grow by unpacking."""
-        length = answer.headers.get("Content-Length", "")
-        return length.isdecimal() and int(length) <= self._limits.body and "Content-Encoding" not in answer.headers
-
-    async def _read(self, answer: aiohttp.ClientResponse, method: str, path: str) -> bytes:
-        """Piece by piece, up to the limit."""
-        limit, size = self._limits.body, answer.content_length or 0
-        chunks: list[bytes] = []
-        if size <= limit:
-            size = 0
-            async for chunk in answer.content.iter_any():
-                size += len(chunk)
-                if size > limit:
-                    break
-                chunks.append(chunk)
-        if size <= limit:
-            return b"".join(chunks)
-        answer.close()
-        raise too_large(method, path, answer.status, limit)
+    def _open(self) -> Wire:
+        if self._closed:
+            raise ended(self._base)
+        self._wire = Wire(self._limits, plain=self._plain)
+        return self._wire
 
     # --- where it is
 
     async def _url(self, path: str) -> URL:
         from yarl import URL
 
+        if not _fits_a_line(path):
+            raise ValueError(f"the caller has to encode {path!r}")
         base = self._base or await self._find.get()
         url = URL(base + path, encoded=True)
         if len(self._urls) < 256 and "?" not in path:
@@ -402,25 +349,3 @@ class HttpBackend:
             code="redirects",
             next="Change the API URL.",
         )
-
-    def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        if self._closed:
-            raise ended(self._base)
-        self._unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-        self._foreign = (aiohttp.ClientError, OSError)  # a time-out of the socket is an OSError
-        limits = self._limits
-        connector = aiohttp.TCPConnector(
-            limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
-        )
-        self._http = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept": "application/json, */*;q=0.5", "User-Agent": "zorivest-rpc"},
-            trust_env=False,
-            auto_decompress=True,
-        )
-        # aiohttp would send a PUT or DELETE a second time when a kept connection breaks; what is repeated is said here
-        self._http._retry_connection = False
-        return self._http

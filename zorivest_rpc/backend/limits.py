@@ -1,0 +1,21 @@
+"""What a backend is allowed: seconds, connections, bytes and attempts."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Limits"]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The seconds are for one question, all its attempts together."""
+
+    locate: float = 90.0
+    connect: float = 5.0
+    total: float = 30.0
+    connections: int = 100
+    keep_alive: float = 10.0  # below any server's own, so that a connection is seldom closed under a request
+    body: int = 64 * 1024 * 1024
+    attempts: int = 3
+    backoff: float = 0.1
+    longest_backoff: float = 2.0
