@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.product.conftest import text_of
@@ -50,6 +52,25 @@ async def test_two_keys_share_neither_session_nor_token_nor_pool(data_dir: Path,
         assert first is not second
         assert first._wire is not second._wire
         assert first._sessions.current.header != second._sessions.current.header  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("writer", "expected"), [("direct", 0), ("plain", 2)])  # plain: the unlock and the question
+async def test_the_backend_is_asked_the_way_that_was_chosen(
+    data_dir: Path, keys: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, writer: str, expected: int
+) -> None:
+    async with serving(data_dir, "--backend-writer", writer, auth=True) as served:
+        session = await served.open(Authorization=f"Bearer {keys[0][1]}")
+        asked, by_aiohttp = [], aiohttp.ClientSession._request
+
+        async def watched(self: aiohttp.ClientSession, method: str, url: Any, **more: Any) -> aiohttp.ClientResponse:
+            if "/api/v1/" in str(url):
+                asked.append(url)
+            return await by_aiohttp(self, method, url, **more)
+
+        monkeypatch.setattr(aiohttp.ClientSession, "_request", watched)
+        backend_of(served, keys[0][1]).lock()
+        assert not (await session.call("get_settings")).get("isError")
+    assert len(asked) == expected
 
 
 async def test_a_key_never_acts_with_the_rights_of_another(data_dir: Path, keys: list[tuple[str, str]]) -> None:
