@@ -62,6 +62,10 @@ CRITERIA = {
     # metrics
     "an error rate above 10 % is warned of": f"{METRICS}::test_an_error_rate_above_a_tenth_is_warned_of",
     "network tools are not called slow": f"{METRICS}::test_network_tools_are_exempt_from_slow_warnings_alone",
+    "diagnose carries the warnings": (
+        "tests/product/test_criteria.py::"
+        "test_diagnose_warns_of_slow_and_failing_tools_but_not_of_those_that_wait_for_others"
+    ),
     "the ring bounds memory": f"{METRICS}::test_the_ring_bounds_memory_and_old_latencies_age_out",
     "a success is recorded": f"{METRICS}::test_a_successful_call_is_recorded_with_its_duration_and_size",
     "a failure is recorded and goes on": f"{METRICS}::test_a_failed_call_is_recorded_and_the_failure_goes_on",
@@ -108,3 +112,17 @@ async def test_a_name_that_nobody_knows_is_answered_with_the_nearest(connect: Co
     error = (await client.request("tools/call", {"name": "get_tax_lot", "arguments": {}}))["error"]
     assert "get_tax_lots" in error["message"]
     assert "tool_search" in text_of(await client.call("call_tool", name="xyzzy", arguments={}))
+
+
+async def test_diagnose_warns_of_slow_and_failing_tools_but_not_of_those_that_wait_for_others(connect: Connect) -> None:
+    client = await connect("cline")
+    metrics = client.journal.pipeline().metrics
+    for name in ("list_trades", "get_stock_quote", "get_market_news", "get_sec_filings", "search_ticker"):
+        metrics.record(name, 2500, 100, False)
+    for number in range(20):
+        metrics.record("get_settings", 1, 100, number < 3)
+    report = (await client.call("zorivest_diagnose"))["structuredContent"]
+    assert report["metrics"]["warnings"] == [
+        "Tool 'list_trades' p95 latency is 2500ms",
+        "Tool 'get_settings' has 15% error rate (3/20 calls)",
+    ]
