@@ -66,7 +66,7 @@ OPTIONS: Final = (
         str,
         "direct",
         "how the backend is asked: in one write, or by aiohttp",
-        _BOTH,
+        _ALL,
         ("direct", "plain"),
     ),
     Option("demo", bool, False, "load the demo data into the embedded backend and say what to do next", ("serve",)),

@@ -110,7 +110,7 @@ Connect = Callable[..., Any]
 
 @pytest.fixture
 async def connect(data_dir: Path) -> AsyncIterator[Connect]:
-    """`await connect("cursor", "--read-only")`: a client that has said hello, on a server of its own or `beside` one."""
+    """`await connect("cursor", "--read-only")`: a client that said hello, on a server of its own or `beside` one."""
     clients: list[Client] = []
 
     async def connected(
