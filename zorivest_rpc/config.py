@@ -53,7 +53,7 @@ OPTIONS: Final = (
     Option("gui_page", str, None, "page that is opened where the desktop application is not installed", _ALL),
     Option("config", str, None, "TOML file with any of these options", _ALL),
     Option("showcase", bool, False, "serve a few tools that show the protocol instead of the journal", _BOTH),
-    Option("data_dir", str, None, "where keys and session state are kept", _ALL),
+    Option("data_dir", str, None, "where the journal, its keys and the state of sessions are kept", _ALL),
     Option("idle_exit", int, 900, "seconds without use after which an embedded backend ends, 0 for never", _ALL),
     Option("log_level", str, "warning", "how much is written to stderr", _ALL, LOG_LEVELS),
     Option("log_file", str, None, "write the log to this file instead of stderr", _ALL),
