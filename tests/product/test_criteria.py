@@ -26,7 +26,11 @@ CRITERIA = {
         f"{TOOLS}diagnostics.py::test_a_backend_that_is_down_is_reported_as_unreachable"
     ),
     "diagnose reveals no key": f"{TOOLS}diagnostics.py::test_a_planted_secret_never_reaches_the_report",
+    "diagnose reveals no key of a provider": (
+        f"{TOOLS}diagnostics.py::test_every_answer_being_the_provider_list_reveals_no_key"
+    ),
     "the desktop application is found in each place": f"{TOOLS}desktop.py::test_each_platform_has_its_places",
+    "it is launched from each place": f"{TOOLS}desktop.py::test_it_is_started_wherever_it_is_found",
     "without it instructions come and a page opens": (
         f"{TOOLS}desktop.py::test_without_an_application_instructions_come_back_and_the_page_opens"
     ),
@@ -44,10 +48,12 @@ CRITERIA = {
     "the meta-tools tell the true state": (
         "tests/product/test_openings.py::test_describing_a_toolset_shows_names_texts_and_hints"
     ),
+    "the list of toolsets tells the true state": (f"{LISTS}::test_the_toolsets_are_nine_with_their_counts_and_sizes"),
     "a token is good for 60 s": f"{TOOLS}tokens.py::test_a_token_is_good_for_sixty_seconds",
     "enabling notifies a dynamic client": (
         f"{LISTS}::test_loading_a_toolset_changes_the_list_and_tells_the_client_once_after_the_answer"
     ),
+    "enabling notifies that session only": f"{LISTS}::test_a_list_that_one_session_changed_is_only_that_sessions",
     "enabling guides a static client": f"{LISTS}::test_a_static_client_is_told_to_restart_and_how_to_do_without",
     # discovery
     "all toolsets are listed with their total": f"{LISTS}::test_the_toolsets_are_nine_with_their_counts_and_sizes",
