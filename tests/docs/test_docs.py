@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.docs.__main__ import CONFIG, ROOT, VARIABLES, help_of, stale, verbs_of
+from tests.test_layers import LAYERS
 from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.cli.checks import surroundings
@@ -42,6 +43,14 @@ def test_every_anchor_leads_to_a_heading() -> None:
     ]
     assert len(links) > 10
     assert [f"{page.name}: {to.name}#{anchor}" for page, to, anchor in links if anchor not in anchors(to)] == []
+
+
+def test_the_layers_of_the_architecture_are_those_that_the_imports_keep() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (drawn,) = re.findall(r"```\n(errors < .*?)```", page, re.DOTALL)
+    there = {path.stem for path in (ROOT / "zorivest_rpc").iterdir()}
+    layers = [{name for name in layer if name in there} for layer in LAYERS if layer != ("__main__",)]
+    assert [set(re.findall(r"\w+", layer)) for layer in drawn.split("<")] == [layer for layer in layers if layer]
 
 
 def test_every_variable_is_in_the_reference() -> None:
