@@ -47,8 +47,20 @@ async def test_an_anthropic_client_lists_everything_and_defers_what_is_not_core(
 
 
 async def test_every_tool_has_annotations(connect: Connect) -> None:
-    for tool in await (await connect("cline", "--toolsets", "all")).tools():
-        assert {"readOnlyHint", "destructiveHint", "idempotentHint"} <= tool["annotations"].keys(), tool["name"]
+    tools = await (await connect("cline", "--toolsets", "all")).tools()
+    hints = {tool["name"]: tool["annotations"] for tool in tools}
+    assert len(hints) == 70
+    for name, given in hints.items():
+        for hint in ("readOnlyHint", "destructiveHint", "idempotentHint"):
+            assert type(given[hint]) is bool, (name, hint)
+    assert {name for name, given in hints.items() if given["destructiveHint"]} == {
+        "zorivest_emergency_stop",
+        "zorivest_service_restart",
+        "sync_broker",
+        "disconnect_market_provider",
+        "call_tool",  # it can run any of them
+    }
+    assert not [name for name, given in hints.items() if given["destructiveHint"] and given["readOnlyHint"]]
 
 
 async def test_loading_a_toolset_changes_the_list_and_tells_the_client_once_after_the_answer(connect: Connect) -> None:
