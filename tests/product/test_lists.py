@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.product.conftest import Connect, refusal_of, text_of
@@ -165,6 +167,28 @@ async def test_call_tool_names_the_nearest_tool_and_never_calls_itself(connect: 
     client = await connect("cursor")
     assert "get_tax_lots" in refusal_of(await client.call("call_tool", name="get_tax_lot", arguments={}))["next"]
     assert refusal_of(await client.call("call_tool", name="call_tool", arguments={}))["code"] == "recursion"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("list_trades", {"limit": "many"}),
+        ("create_trade", {"exec_id": "X"}),
+        ("get_tax_lots", {"no_such_input": 1}),
+        ("simulate_tax_impact", {"ticker": "SPY", "action": "HOLD", "quantity": 1, "price": 1, "account_id": "A"}),
+    ],
+)
+async def test_call_tool_checks_arguments_as_a_direct_call_does(
+    connect: Connect, name: str, arguments: dict[str, Any]
+) -> None:
+    client = await connect("cursor")
+    direct = await client.call(name, **arguments)
+    through = await client.call("call_tool", name=name, arguments=arguments)
+    assert refusal_of(through) == refusal_of(direct)
+    assert refusal_of(through)["code"] == "invalid_arguments"
+    assert text_of(through) == text_of(direct)
+    called = (await client.call("zorivest_diagnose", verbose=True))["structuredContent"]["metrics"]["per_tool"]
+    assert name not in called, "a call that does not fit asks no guard and is not one of the tool's"
 
 
 async def test_read_only_hides_and_refuses_what_writes(connect: Connect) -> None:
