@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from zorivest_rpc.audience import Audience
 from zorivest_rpc.backend.interface import Backend
 from zorivest_rpc.call import Call, Handler
-from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.layers import around
@@ -62,12 +62,16 @@ class Pipeline:
         return found
 
     def _build(self, spec: ToolSpec) -> Handler:
-        """A layer that does not concern the tool is not in its chain."""
+        """A layer that does not concern the tool is not in its chain.
+
+        The guard's question travels with a plain request. Where a file is read first, it is asked before that."""
+        travelling = None
         if spec.python is not None:
-            handler, travelling = self._python[spec.python], None
+            handler = self._python[spec.python]
         else:
             handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
-            travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
+            if all(route.file is None for route in routes(spec)):
+                travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
         return around(
             spec,
             handler,

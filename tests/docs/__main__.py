@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,13 +113,16 @@ def cli() -> str:
     lines.append("What follows is what `zorivest-rpc COMMAND --help` prints.\n")
     for command in COMMANDS:
         lines.append(f"## {command}\n\n```\n{help_of(command)}\n```\n")
-        for verb in VERBS.get(command, ()):
+        for verb in verbs_of(command):
             lines.append(f"### {command} {verb}\n\n```\n{help_of(command, verb)}\n```\n")
     return "\n".join(lines)
 
 
-VERBS = {"keys": ("list", "create", "revoke")}
-"""The commands whose verbs have a help of their own."""
+def verbs_of(command: str) -> list[str]:
+    """The verbs in the usage of a command that have a help of their own."""
+    general = help_of(command)
+    found = re.search(r"\{([\w,]+)\}", general)
+    return [verb for verb in found[1].split(",") if help_of(command, verb) != general] if found else []
 
 
 def help_of(*words: str) -> str:
@@ -141,7 +145,10 @@ def configuration() -> str:
     lines = [NOTE + "# Configuration\n"]
     lines.append(
         "Order: flag, environment variable, file (`--config`, TOML with the names below), default. A secret is never "
-        "an option: `ZORIVEST_API_KEY` is read from the environment alone.\n"
+        "an option: `ZORIVEST_API_KEY` is read from the environment alone. A list is written with commas, or in the "
+        "file as an array; a switch is `true` or `false` in a variable. An unknown name in the file is refused, and an "
+        "option that the command does not have is passed over there, so one file serves all commands:\n\n"
+        f"```toml\n{CONFIG}```\n"
     )
     lines += ["| option | variable | default | commands | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS:
@@ -149,7 +156,22 @@ def configuration() -> str:
         choices = f" ({', '.join(option.choices)})" if option.choices else ""
         commands = ", ".join(option.commands)
         lines.append(f"| `{option.flag}` | `{option.variable}` | {default} | {commands} | {option.help}{choices} |")
+    lines += ["\n## Variables that are no options\n", "| variable | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()]
     return "\n".join(lines) + "\n"
+
+
+CONFIG = """toolsets = "default,tax"
+read-only = true
+exclude-tools = ["sync_broker", "run_pipeline"]
+port = 8800
+"""
+VARIABLES = {
+    "ZORIVEST_API_KEY": "the key that unlocks the backend; at the first start of an embedded one, the key it gets",
+    "ZORIVEST_BACKEND_PORT": "the port of an embedded backend, 0 for any; without it 8765, or any if that is taken",
+    "ZORIVEST_GUI_PATH": "the desktop application, where it is in no usual place",
+    "ZORIVEST_KEYRING": "`off` keeps the first key in a file of the data directory, also where there is a keyring",
+}
 
 
 REFERENCES = {"tools.md": tools, "cli.md": cli, "configuration.md": configuration}

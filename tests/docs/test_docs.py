@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.docs.__main__ import ROOT, stale
+from tests.docs.__main__ import CONFIG, ROOT, VARIABLES, help_of, stale, verbs_of
+from tests.test_layers import LAYERS
 from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.catalog.load import load
-from zorivest_rpc.config import OPTIONS
+from zorivest_rpc.cli.checks import surroundings
+from zorivest_rpc.config import OPTIONS, parse
 from zorivest_rpc.tools.prompts import ARGUMENTS
 
 
@@ -27,6 +29,56 @@ def test_every_relative_link_leads_to_a_file() -> None:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
         if "://" not in target and not (page.parent / target).exists()
     ] == []
+
+
+def test_every_anchor_leads_to_a_heading() -> None:
+    def anchors(page: Path) -> set[str]:
+        headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+        return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+    links = [
+        (page, page.parent / target if target else page, anchor)
+        for page in pages()
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())
+    ]
+    assert len(links) > 10
+    assert [f"{page.name}: {to.name}#{anchor}" for page, to, anchor in links if anchor not in anchors(to)] == []
+
+
+def test_the_layers_of_the_architecture_are_those_that_the_imports_keep() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (drawn,) = re.findall(r"```\n(errors < .*?)```", page, re.DOTALL)
+    there = {path.stem for path in (ROOT / "zorivest_rpc").iterdir()}
+    layers = [{name for name in layer if name in there} for layer in LAYERS if layer != ("__main__",)]
+    assert [set(re.findall(r"\w+", layer)) for layer in drawn.split("<")] == [layer for layer in layers if layer]
+
+
+def test_every_variable_is_in_the_reference() -> None:
+    used = {
+        name
+        for file in (ROOT / "zorivest_rpc").rglob("*.py")
+        for name in re.findall(r'"(ZORIVEST_\w+)"', file.read_text())
+    }
+    assert set(VARIABLES) == set(surroundings._OTHERS)
+    assert used <= set(VARIABLES) | {option.variable for option in OPTIONS}
+
+
+def test_the_sample_of_a_configuration_file_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "zorivest.toml"
+    file.write_text(CONFIG)
+    for command in ("stdio", "serve", "tools"):
+        settings = parse(command, ["--config", str(file)], {"HOME": str(tmp_path)})
+        assert (settings.toolsets, settings.read_only) == ("default,tax", True)
+        assert (settings.exclude_tools, settings.port) == (("sync_broker", "run_pipeline"), 8800)
+
+
+def test_every_verb_with_a_help_of_its_own_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert verbs_of("backup") == ["create", "list", "restore"]
+    assert verbs_of("keys") == ["list", "create", "revoke", "passphrase"]
+    for command in COMMANDS:
+        for verb in verbs_of(command):
+            assert help_of(command, verb) in page
 
 
 def test_every_option_that_the_docs_name_exists() -> None:

@@ -30,6 +30,7 @@ from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.db import Database, cipher_driver, examine
 from zorivest_rpc.embedded.errors import Corrupt, Refusal, Unauthorized, Unavailable
 from zorivest_rpc.embedded.filelock import FileLock
+from zorivest_rpc.embedded.keeper import Keeper
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.restore import restore
@@ -133,16 +134,22 @@ async def test_one_is_due_when_something_changed_and_the_last_is_a_day_old(admin
 
 
 async def test_opening_a_journal_that_was_written_to_makes_the_daily_one_by_itself(
-    admin: Caller, backend: Embedded, directory: DataDir, api_key: str
+    admin: Caller, backend: Embedded, directory: DataDir, api_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made, make = asyncio.Event(), Keeper.make
+
+    async def telling(self: Keeper, reason: str) -> backups.Backup:
+        found = await make(self, reason)
+        made.set()
+        return found
+
+    monkeypatch.setattr(Keeper, "make", telling)
     await write(admin)
     await backend.lock("test")
     (directory.backups / ".partial-of-a-process-that-died").mkdir()
     await backend.open(api_key)
-    for _ in range(500):
-        if backups.listed(directory):
-            break
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        await made.wait()
     assert [each.reason for each in backups.listed(directory)] == ["daily"]
     assert [path for path in directory.backups.iterdir() if path.name.startswith(".")] == []
 

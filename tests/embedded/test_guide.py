@@ -17,14 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide" / "embedded-backend.md"
 PREAMBLE = f"""
 set -euo pipefail
-zorivest-rpc() {{ "{sys.executable}" -m "zorivest_rpc.cli.$1" "${{@:2}}"; }}
+zorivest-rpc() {{ "{sys.executable}" -m zorivest_rpc "$@"; }}
 """
 
 
 def test_the_commands_of_the_guide_run_from_top_to_bottom(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
-    environ |= {"ZORIVEST_DATA_DIR": str(home), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(ROOT)}
+    home = tmp_path / ".local" / "share" / "zorivest"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("ZORIVEST_", "XDG_"))}
+    environ |= {"HOME": str(tmp_path), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(ROOT)}
     environ["ZORIVEST_BACKEND_PORT"] = "0"
     script = PREAMBLE + "\n".join(re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL))
     try:

@@ -48,7 +48,7 @@ def ask(client: MemoryClient, id: int, method: str, params: dict[str, Any]) -> d
 def opening(client: MemoryClient, revision: str, info: dict[str, Any] | None, capabilities: dict[str, Any]) -> Any:
     if revision == "2026-07-28":
         return ask(client, 1, "server/discover", {"_meta": meta(info, capabilities)})["result"]
-    params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info or {"name": ""}}
+    params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info}
     result = ask(client, 1, "initialize", params)["result"]
     client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
     return result
@@ -75,21 +75,45 @@ async def record(data: str) -> dict[Path, Any]:
                 shown[tool["name"]][f"{mode} {revision}"] = tool
     for name in names:
         files[HERE / "tools" / f"{name}.json"] = shown[name]
-    for handshake in json.loads(HANDSHAKES.read_text()):
-        client = MemoryClient(Server(journal(data).offer))
-        revision, info = handshake["revision"], handshake.get("clientInfo")
-        capabilities = handshake.get("capabilities") or {}
-        answer = opening(client, revision, info, capabilities)
-        listed = listing(client, revision, info, capabilities)
-        slug = re.sub(r"[^a-z0-9]+", "-", handshake["family"].lower()).strip("-")
-        files[HERE / "handshakes" / f"{slug}.json"] = {
-            "sent": {"revision": revision, "clientInfo": info, "capabilities": capabilities},
-            "revision": answer.get("protocolVersion", revision),
-            "capabilities": answer["capabilities"],
-            "instructions": answer["instructions"].split("\n"),
-            "tools": [tool["name"] for tool in listed["tools"]],
-        }
+    for handshake in handshakes():
+        files[golden(handshake)] = _greeted(MemoryClient(Server(journal(data).offer)), handshake)
     return files
+
+
+def handshakes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(HANDSHAKES.read_text())
+    return found
+
+
+def golden(handshake: dict[str, Any]) -> Path:
+    slug = re.sub(r"[^a-z0-9]+", "-", handshake["family"].lower()).strip("-")
+    return HERE / "handshakes" / f"{slug}.json"
+
+
+def _greeted(client: MemoryClient, handshake: dict[str, Any]) -> dict[str, Any]:
+    """The opening of one family with its habits: what it sends before it asks for the tools, and what it gets."""
+    revision, info = handshake["revision"], handshake.get("clientInfo")
+    capabilities = handshake["capabilities"]
+    habits: dict[str, Any] = {}
+    if handshake.get("probes"):
+        habits["server/discover"] = sorted(ask(client, 0, "server/discover", {"_meta": meta(info, capabilities)}))
+    answer = opening(client, revision, info, capabilities)
+    for id, method in enumerate(handshake.get("asks_first", ()), 10):
+        habits[method] = sorted(ask(client, id, method, {})["result"])
+    if handshake.get("subscribes"):
+        wanted = {"notifications": {"toolsListChanged": True}, "_meta": meta(info, capabilities)}
+        request = {"jsonrpc": "2.0", "id": 20, "method": "subscriptions/listen", "params": wanted}
+        client.send(orjson.dumps(request))
+        habits["subscriptions/listen"] = [orjson.loads(frame)["method"] for frame in client.received()]
+    listed = listing(client, revision, info, capabilities)
+    return {
+        "sent": {"revision": revision, "clientInfo": info, "capabilities": capabilities},
+        **({"habits": habits} if habits else {}),
+        "revision": answer.get("protocolVersion", revision),
+        "capabilities": answer["capabilities"],
+        "instructions": answer["instructions"].split("\n"),
+        "tools": [tool["name"] for tool in listed["tools"]],
+    }
 
 
 def text(value: Any) -> str:

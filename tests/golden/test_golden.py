@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
-from tests.golden.record import CLIENTS, ERAS, HERE, journal, listing, opening, record, text
+from tests.golden.record import CLIENTS, ERAS, HERE, golden, handshakes, journal, meta, opening, record, text
+from zorivest_rpc.catalog.load import load
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.memory import MemoryClient
+
+BEGINNINGS = {
+    "anthropic": "Use tool_search to discover tools.",
+    "dynamic": "Available categories: ",
+    "static": "You have 38 tools from ",
+}
 
 
 async def test_every_golden_file_is_what_a_client_gets_today(tmp_path: Path) -> None:
@@ -21,9 +30,31 @@ async def test_every_golden_file_is_what_a_client_gets_today(tmp_path: Path) -> 
 
 
 def test_every_tool_has_a_definition_in_every_mode_and_era() -> None:
-    for path in (HERE / "tools").glob("*.json"):
-        shown = json.loads(path.read_text())
-        assert set(shown) == {f"{mode} {era}" for mode in CLIENTS for era in ERAS}, path.name
+    definitions = load()
+    tools = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)}
+    assert len(tools) == 70
+    assert {path.stem for path in (HERE / "tools").glob("*.json")} == tools
+    for name in tools:
+        shown = json.loads((HERE / "tools" / f"{name}.json").read_text())
+        assert set(shown) == {f"{mode} {era}" for mode in CLIENTS for era in ERAS}, name
+
+
+@pytest.mark.parametrize("handshake", handshakes(), ids=lambda handshake: handshake["family"])
+def test_every_family_is_served_in_the_mode_that_is_meant_for_it(handshake: dict[str, Any]) -> None:
+    got, meant = json.loads(golden(handshake).read_text()), handshake["expect"]
+    assert got["instructions"][0].startswith(BEGINNINGS[meant["mode"]])
+    assert len(got["tools"]) == meant["listed"] + 2, "and the two meta-tools"
+
+
+def test_every_family_of_clients_has_a_recorded_opening() -> None:
+    """At least one per entry of the table that is known for sure, and the openings that belong to no family."""
+    recorded = {handshake["expect"]["client"] for handshake in handshakes()}
+    assert recorded >= {client.id for client in load().clients.clients if client.confidence in ("A", "B")}
+    habits = {
+        habit for handshake in handshakes() for habit in ("probes", "asks_first", "subscribes") if habit in handshake
+    }
+    assert habits == {"probes", "asks_first", "subscribes"}
+    assert {handshake["revision"] for handshake in handshakes() if "clientInfo" not in handshake} == {"2026-07-28"}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -32,6 +63,9 @@ async def test_the_list_is_the_same_bytes_after_a_restart(era: str, tmp_path: Pa
         client = MemoryClient(Server(journal(str(tmp_path)).offer))
         info = {"name": "cline", "version": "1"}
         opening(client, era, info, {})
-        return text(listing(client, era, info, {})).encode()
+        params = {"_meta": meta(info, {})} if era == "2026-07-28" else {}
+        client.send(orjson.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": params}))
+        (answer,) = client.received()
+        return answer
 
     assert frame() == frame()

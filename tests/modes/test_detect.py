@@ -31,7 +31,6 @@ def profile_from(table: ClientTable, handshake: dict[str, Any]) -> Profile:
         version=info.get("version"),
         capabilities=handshake["capabilities"],
         user_agent=handshake.get("user_agent"),
-        subscribes=handshake.get("subscribes", False),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.docs.examples import stored
 from zorivest_rpc.catalog.spec import ClientTable, Definitions, Mode, ToolSpec, required_fields
 from zorivest_rpc.catalog.toolsets import is_eager
 from zorivest_rpc.modes.detect import detect
@@ -287,6 +289,28 @@ def names_in(value: Any) -> set[str]:
 )
 def test_what_the_next_call_needs_is_kept(definitions: Definitions, producer: str, field: str) -> None:
     assert concise([{field: UUID}], kept(definitions, producer)) == [{field: UUID}]
+
+
+@pytest.mark.parametrize("tool", ["create_trade", "list_trades", "import_broker_csv", "import_broker_pdf"])
+def test_when_a_trade_took_place_is_no_audit_field(definitions: Definitions, tool: str) -> None:
+    assert concise([{"time": INSTANT}], kept(definitions, tool)) == [{"time": INSTANT}]
+
+
+def test_no_part_of_a_real_result_is_left_empty(definitions: Definitions) -> None:
+    def emptied(value: Any, brief: Any, place: str) -> Iterator[str]:
+        if isinstance(value, dict):
+            if value and not brief:
+                yield place
+            for name in brief:
+                yield from emptied(value[name], brief[name], f"{place}.{name}")
+        elif isinstance(value, list):
+            for entry, shorter in zip(value, brief, strict=True):
+                yield from emptied(entry, shorter, f"{place}[]")
+
+    results = {name: example["result"] for name, example in stored().items() if isinstance(example["result"], dict)}
+    assert len(results) > 50
+    for name, result in results.items():
+        assert list(emptied(result, concise(result, kept(definitions, name)), name)) == []
 
 
 JSON = st.recursive(

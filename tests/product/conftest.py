@@ -36,9 +36,12 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 class Client:
     """One MCP client of the product, with the few words that tests need."""
 
-    def __init__(self, journal: Journal, name: str, capabilities: dict[str, Any], revision: str) -> None:
+    def __init__(
+        self, journal: Journal, name: str, capabilities: dict[str, Any], revision: str, server: Server | None = None
+    ) -> None:
         self.journal = journal
-        self.wire = MemoryClient(Server(journal.offer))
+        self.server = server or Server(journal.offer)
+        self.wire = MemoryClient(self.server)
         self.notifications: list[dict[str, Any]] = []
         self.asked: list[dict[str, Any]] = []
         self.answers: list[dict[str, Any]] = []
@@ -107,7 +110,7 @@ Connect = Callable[..., Any]
 
 @pytest.fixture
 async def connect(data_dir: Path) -> AsyncIterator[Connect]:
-    """`await connect("cursor", "--read-only")`: a client that has said hello."""
+    """`await connect("cursor", "--read-only")`: a client that said hello, on a server of its own or `beside` one."""
     clients: list[Client] = []
 
     async def connected(
@@ -116,10 +119,14 @@ async def connect(data_dir: Path) -> AsyncIterator[Connect]:
         capabilities: dict[str, Any] | None = None,
         revision: str = "2025-11-25",
         environ: dict[str, str] | None = None,
+        beside: Client | None = None,
     ) -> Client:
-        given = {"HOME": str(data_dir), "ZORIVEST_KEYRING": "off", **(environ or {})}
-        settings = parse("stdio", ["--data-dir", str(data_dir), *options], given)
-        client = Client(Journal(settings), name, capabilities or {}, revision)
+        if beside is not None:
+            client = Client(beside.journal, name, capabilities or {}, revision, beside.server)
+        else:
+            given = {"HOME": str(data_dir), "ZORIVEST_KEYRING": "off", **(environ or {})}
+            settings = parse("stdio", ["--data-dir", str(data_dir), *options], given)
+            client = Client(Journal(settings), name, capabilities or {}, revision)
         clients.append(client)
         client.opened = await client.open()  # type: ignore[attr-defined]
         return client

@@ -26,7 +26,11 @@ CRITERIA = {
         f"{TOOLS}diagnostics.py::test_a_backend_that_is_down_is_reported_as_unreachable"
     ),
     "diagnose reveals no key": f"{TOOLS}diagnostics.py::test_a_planted_secret_never_reaches_the_report",
+    "diagnose reveals no key of a provider": (
+        f"{TOOLS}diagnostics.py::test_every_answer_being_the_provider_list_reveals_no_key"
+    ),
     "the desktop application is found in each place": f"{TOOLS}desktop.py::test_each_platform_has_its_places",
+    "it is launched from each place": f"{TOOLS}desktop.py::test_it_is_started_wherever_it_is_found",
     "without it instructions come and a page opens": (
         f"{TOOLS}desktop.py::test_without_an_application_instructions_come_back_and_the_page_opens"
     ),
@@ -44,10 +48,12 @@ CRITERIA = {
     "the meta-tools tell the true state": (
         "tests/product/test_openings.py::test_describing_a_toolset_shows_names_texts_and_hints"
     ),
+    "the list of toolsets tells the true state": (f"{LISTS}::test_the_toolsets_are_nine_with_their_counts_and_sizes"),
     "a token is good for 60 s": f"{TOOLS}tokens.py::test_a_token_is_good_for_sixty_seconds",
     "enabling notifies a dynamic client": (
         f"{LISTS}::test_loading_a_toolset_changes_the_list_and_tells_the_client_once_after_the_answer"
     ),
+    "enabling notifies that session only": f"{LISTS}::test_a_list_that_one_session_changed_is_only_that_sessions",
     "enabling guides a static client": f"{LISTS}::test_a_static_client_is_told_to_restart_and_how_to_do_without",
     # discovery
     "all toolsets are listed with their total": f"{LISTS}::test_the_toolsets_are_nine_with_their_counts_and_sizes",
@@ -62,6 +68,10 @@ CRITERIA = {
     # metrics
     "an error rate above 10 % is warned of": f"{METRICS}::test_an_error_rate_above_a_tenth_is_warned_of",
     "network tools are not called slow": f"{METRICS}::test_network_tools_are_exempt_from_slow_warnings_alone",
+    "diagnose carries the warnings": (
+        "tests/product/test_criteria.py::"
+        "test_diagnose_warns_of_slow_and_failing_tools_but_not_of_those_that_wait_for_others"
+    ),
     "the ring bounds memory": f"{METRICS}::test_the_ring_bounds_memory_and_old_latencies_age_out",
     "a success is recorded": f"{METRICS}::test_a_successful_call_is_recorded_with_its_duration_and_size",
     "a failure is recorded and goes on": f"{METRICS}::test_a_failed_call_is_recorded_and_the_failure_goes_on",
@@ -108,3 +118,17 @@ async def test_a_name_that_nobody_knows_is_answered_with_the_nearest(connect: Co
     error = (await client.request("tools/call", {"name": "get_tax_lot", "arguments": {}}))["error"]
     assert "get_tax_lots" in error["message"]
     assert "tool_search" in text_of(await client.call("call_tool", name="xyzzy", arguments={}))
+
+
+async def test_diagnose_warns_of_slow_and_failing_tools_but_not_of_those_that_wait_for_others(connect: Connect) -> None:
+    client = await connect("cline")
+    metrics = client.journal.pipeline().metrics
+    for name in ("list_trades", "get_stock_quote", "get_market_news", "get_sec_filings", "search_ticker"):
+        metrics.record(name, 2500, 100, False)
+    for number in range(20):
+        metrics.record("get_settings", 1, 100, number < 3)
+    report = (await client.call("zorivest_diagnose"))["structuredContent"]
+    assert report["metrics"]["warnings"] == [
+        "Tool 'list_trades' p95 latency is 2500ms",
+        "Tool 'get_settings' has 15% error rate (3/20 calls)",
+    ]

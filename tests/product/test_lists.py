@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.product.conftest import Connect, refusal_of, text_of
+from zorivest_rpc.catalog.load import load
 from zorivest_rpc.errors import ConfigError
 
 DEFAULT = 38  # 36 tools of the four default toolsets and the two meta-tools
@@ -46,8 +49,20 @@ async def test_an_anthropic_client_lists_everything_and_defers_what_is_not_core(
 
 
 async def test_every_tool_has_annotations(connect: Connect) -> None:
-    for tool in await (await connect("cline", "--toolsets", "all")).tools():
-        assert {"readOnlyHint", "destructiveHint", "idempotentHint"} <= tool["annotations"].keys(), tool["name"]
+    tools = await (await connect("cline", "--toolsets", "all")).tools()
+    hints = {tool["name"]: tool["annotations"] for tool in tools}
+    assert len(hints) == 70
+    for name, given in hints.items():
+        for hint in ("readOnlyHint", "destructiveHint", "idempotentHint"):
+            assert type(given[hint]) is bool, (name, hint)
+    assert {name for name, given in hints.items() if given["destructiveHint"]} == {
+        "zorivest_emergency_stop",
+        "zorivest_service_restart",
+        "sync_broker",
+        "disconnect_market_provider",
+        "call_tool",  # it can run any of them
+    }
+    assert not [name for name, given in hints.items() if given["destructiveHint"] and given["readOnlyHint"]]
 
 
 async def test_loading_a_toolset_changes_the_list_and_tells_the_client_once_after_the_answer(connect: Connect) -> None:
@@ -61,9 +76,12 @@ async def test_loading_a_toolset_changes_the_list_and_tells_the_client_once_afte
 
 
 async def test_a_list_that_one_session_changed_is_only_that_sessions(connect: Connect) -> None:
-    one, other = await connect("cline"), await connect("cline")
+    one = await connect("cline")
+    other = await connect("cline", beside=one)
     await one.call("enable_toolset", toolset_name="tax")
+    assert "get_tax_lots" in await one.names()
     assert len(await other.names()) == DEFAULT
+    assert len(one.notifications) == 1
     assert other.notifications == []
 
 
@@ -99,9 +117,25 @@ async def test_an_unknown_toolset_is_named_and_the_nearest_offered(connect: Conn
 
 async def test_the_toolsets_are_nine_with_their_counts_and_sizes(connect: Connect) -> None:
     listed = (await (await connect("cline")).call("list_available_toolsets"))["structuredContent"]
-    assert [entry["tool_count"] for entry in listed["toolsets"]] == [11, 4, 19, 3, 7, 8, 6, 8, 3]
+    told = [
+        tuple(entry[key] for key in ("name", "tool_count", "loaded", "always_loaded")) for entry in listed["toolsets"]
+    ]
+    assert told == [
+        ("core", 11, True, True),
+        ("discovery", 4, True, True),
+        ("trade-analytics", 19, True, False),
+        ("trade-planning", 3, True, False),
+        ("market-data", 7, False, False),
+        ("accounts", 8, False, False),
+        ("scheduling", 6, False, False),
+        ("tax", 8, False, False),
+        ("behavioral", 3, False, False),
+    ]
     assert listed["total_tools"] == 69
     assert all(entry["definition_bytes"] > 1000 for entry in listed["toolsets"])
+    texts = {toolset.name: toolset.description for toolset in load().toolsets}
+    assert {entry["name"]: entry["description"] for entry in listed["toolsets"]} == texts
+    assert len(set(texts.values())) == 9
 
 
 async def test_search_finds_what_is_not_listed_and_call_tool_runs_it(connect: Connect) -> None:
@@ -119,8 +153,8 @@ async def test_a_known_tool_that_is_not_listed_can_be_called_by_name(connect: Co
     client = await connect("cursor", "--tools", "list_trades")
     assert "get_settings" in await client.names()
     assert "zorivest_service_logs" in await client.names()
-    result = await client.call("get_expectancy_metrics")
-    assert "unknown" not in text_of(result).lower()
+    assert "get_expectancy_metrics" not in await client.names()
+    assert "trade_count" in (await client.call("get_expectancy_metrics"))["structuredContent"]
 
 
 async def test_a_name_outside_the_catalogue_is_a_protocol_error(connect: Connect) -> None:
@@ -133,6 +167,28 @@ async def test_call_tool_names_the_nearest_tool_and_never_calls_itself(connect: 
     client = await connect("cursor")
     assert "get_tax_lots" in refusal_of(await client.call("call_tool", name="get_tax_lot", arguments={}))["next"]
     assert refusal_of(await client.call("call_tool", name="call_tool", arguments={}))["code"] == "recursion"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("list_trades", {"limit": "many"}),
+        ("create_trade", {"exec_id": "X"}),
+        ("get_tax_lots", {"no_such_input": 1}),
+        ("simulate_tax_impact", {"ticker": "SPY", "action": "HOLD", "quantity": 1, "price": 1, "account_id": "A"}),
+    ],
+)
+async def test_call_tool_checks_arguments_as_a_direct_call_does(
+    connect: Connect, name: str, arguments: dict[str, Any]
+) -> None:
+    client = await connect("cursor")
+    direct = await client.call(name, **arguments)
+    through = await client.call("call_tool", name=name, arguments=arguments)
+    assert refusal_of(through) == refusal_of(direct)
+    assert refusal_of(through)["code"] == "invalid_arguments"
+    assert text_of(through) == text_of(direct)
+    called = (await client.call("zorivest_diagnose", verbose=True))["structuredContent"]["metrics"]["per_tool"]
+    assert name not in called, "a call that does not fit asks no guard and is not one of the tool's"
 
 
 async def test_read_only_hides_and_refuses_what_writes(connect: Connect) -> None:

@@ -13,6 +13,8 @@ from tests.golden.record import opening
 from tests.product.conftest import Client, Connect, text_of
 from tests.product.http import make_key, revoke_key, serving
 from zorivest_rpc.app import Journal
+from zorivest_rpc.catalog.load import load
+from zorivest_rpc.catalog.toolsets import members
 from zorivest_rpc.config import parse
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.memory import MemoryClient
@@ -103,9 +105,21 @@ async def test_describing_a_toolset_shows_names_texts_and_hints(connect: Connect
     described = (await client.call("describe_toolset", toolset_name="trade-analytics"))["structuredContent"]
     assert described["loaded"] is True
     assert len(described["tools"]) == 19
-    for tool in described["tools"]:
-        assert {"name", "description", "annotations"} <= tool.keys()
-        assert {"readOnlyHint", "destructiveHint", "idempotentHint"} == tool["annotations"].keys()
+    for toolset in load().toolsets:
+        shown = (await client.call("describe_toolset", toolset_name=toolset.name))["structuredContent"]
+        assert (shown["name"], shown["description"]) == (toolset.name, toolset.description)
+        assert shown["tools"] == [
+            {
+                "name": spec.name,
+                "description": spec.description.minimal,
+                "annotations": {
+                    "readOnlyHint": spec.annotations.read_only_hint,
+                    "destructiveHint": spec.annotations.destructive_hint,
+                    "idempotentHint": spec.annotations.idempotent_hint,
+                },
+            }
+            for spec in members(load(), toolset.name)
+        ]
     assert (await client.call("describe_toolset", toolset_name="tax"))["structuredContent"]["loaded"] is False
     await client.call("enable_toolset", toolset_name="tax")
     assert (await client.call("describe_toolset", toolset_name="tax"))["structuredContent"]["loaded"] is True

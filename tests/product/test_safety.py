@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.examples import stored
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
+from zorivest_rpc.catalog.load import load
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
 
@@ -19,9 +21,12 @@ async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagn
     stopped = await client.call("zorivest_emergency_stop", reason="test")
     assert not stopped.get("isError"), stopped
     try:
-        refused = await client.call("get_settings")
-        assert "MCP guard blocked" in text_of(refused)
-        assert refused["isError"] is True
+        guarded = [spec.name for spec in load().tools if spec.guarded]
+        assert len(guarded) == 60
+        for name in guarded:
+            refused = await client.call(name, **stored()[name]["arguments"])
+            assert "MCP guard blocked" in text_of(refused), name
+            assert refusal_of(refused)["code"] == "guard_blocked", name
         through = await client.call("call_tool", name="get_settings", arguments={})
         assert "MCP guard blocked" in text_of(through)
         diagnosed = (await client.call("zorivest_diagnose"))["structuredContent"]

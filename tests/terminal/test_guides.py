@@ -47,8 +47,6 @@ def test_the_commands_of_the_guide_run_from_top_to_bottom(page: str, home: Path)
     commands = lines(page)
     assert len(commands) >= 10
     for line in commands:
-        if "key=ui.theme" in line:
-            run('zorivest-rpc tools call update_settings --json-args \'{"settings": {"ui.theme": "dark"}}\'', home)
         done = run(line, home)
         assert done.code == 0, f"{line}\n{done.out}\n{done.err}"
         assert done.out, line

@@ -110,6 +110,14 @@ def test_a_call_is_made_as_the_client_that_was_named(command: Command) -> None:
     assert command("tools", "call", "zorivest_diagnose").json["client"]["mode"] == "static"
 
 
+@pytest.mark.parametrize("writer", ["direct", "plain"])
+def test_the_way_to_the_backend_can_be_chosen_for_a_call_too(command: Command, writer: str) -> None:
+    assert command("tools", "call", "get_settings", "key=ui.theme", "--backend-writer", writer).code == 0
+    assert command("tools", "call", "get_settings", environ={"ZORIVEST_BACKEND_WRITER": writer}).code == 0
+    wrong = command("tools", "call", "get_settings", environ={"ZORIVEST_BACKEND_WRITER": f"{writer}ly"})
+    assert (wrong.code, "ZORIVEST_BACKEND_WRITER" in wrong.err) == (2, True)
+
+
 def test_a_diagnosis_sees_what_needs_a_session(command: Command) -> None:
     report = command("tools", "call", "zorivest_diagnose").json
     assert len(report["providers"]) == 14
@@ -133,8 +141,10 @@ def test_why_explains_from_the_predicates_that_filter(command: Command) -> None:
     told = command("tools", "why", "get_tax_lots", "--as", "cursor")
     assert told.code == 0
     assert "get_tax_lots is not listed and can be called." in told.out
-    assert "--toolsets tax" in told.out
+    assert told.out.endswith("To list it: --toolsets default,tax; call_tool runs it either way.\n")
     assert told.widest <= 80
+    dynamic = command("tools", "why", "get_tax_lots", "--as", "cline", "--toolsets", "behavioral").out
+    assert "To list it: --toolsets behavioral,tax or enable_toolset;" in " ".join(dynamic.split())
     refused = command("tools", "why", "create_trade", "--read-only", "--json").json
     assert (refused["listed"], refused["callable"], refused["refused"]["code"]) == (False, False, "read_only")
     chosen = command("tools", "why", "get_tax_lots", "--toolsets", "tax", "--json").json

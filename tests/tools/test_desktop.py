@@ -213,6 +213,26 @@ async def test_a_checkout_is_started_with_npm() -> None:
     assert "npm run dev" in found["message"]
 
 
+@pytest.mark.parametrize(
+    ("on", "found"),
+    [
+        (having("/usr/local/bin/zorivest", **LINUX), Found("/usr/local/bin/zorivest", "installed")),
+        (having("/r/.git", "/r/ui/package.json", server_directory="/r/mcp"), Found("/r/ui", "dev")),
+        (having(**LINUX, which=lambda name: f"/opt/bin/{name}"), Found("/opt/bin/zorivest", "path")),
+        (having("/opt/gui", **LINUX, gui_path="/opt/gui"), Found("/opt/gui", "env")),
+        (having(APP, **MACOS), Found(APP, "installed")),
+        (having(PER_USER, **WINDOWS), Found(PER_USER, "installed")),
+    ],
+    ids=["installed", "dev", "path", "env", "macos", "windows"],
+)
+async def test_it_is_started_wherever_it_is_found(on: Machine, found: Found) -> None:
+    starts = Starts()
+    told = payload(await launch(on, starts))
+    assert (told["gui_found"], told["method"]) == (True, found.method)
+    assert starts.commands == [(command_for(on.system, found), False)]
+    assert found.path in told["message"]
+
+
 async def test_it_can_be_waited_for() -> None:
     starts = Starts()
     found = payload(await launch(having("/usr/bin/zorivest"), starts, wait_for_close=True))

@@ -74,7 +74,9 @@ async def test_every_argument_is_used_and_none_leaves_a_gap(name: str) -> None:
 
 async def test_arguments_in_a_prompt_are_inputs_of_the_tool_they_follow() -> None:
     for name, given in FILLED.items():
-        for tool, argument in re.findall(r"`([a-z_]+)` with ([a-z_]+) \"", await words(name, given)):
+        told = re.findall(r"`([a-z_]+)` with ([a-z_]+) \"", await words(name, given))
+        assert told, f"{name} hands nothing on"
+        for tool, argument in told:
             assert argument in SPECS[tool].input_schema["properties"], f"{tool} has no {argument}"
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.search import SearchIndex
-from zorivest_rpc.catalog.spec import ToolSpec, routes
-from zorivest_rpc.catalog.toolsets import nearest
+from zorivest_rpc.catalog.spec import Mode, ToolSpec, routes
+from zorivest_rpc.catalog.toolsets import always_loaded, nearest
 from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.protocol.session import Session
 
 __all__ = ["run"]
 
@@ -137,9 +138,18 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     if refusal is not None:
         lines.append(f"Refused: {refusal[1]}.")
     elif not listed:
-        lines.append(f"To list it: --toolsets {spec.toolset} or enable_toolset; call_tool runs it either way.")
+        lines.append(f"To list it: {_ways_to_list(journal, session, spec)}; call_tool runs it either way.")
     say("\n".join(map(paragraph, lines)))
     return 0
+
+
+def _ways_to_list(journal: Journal, session: Session, spec: ToolSpec) -> str:
+    """Beside what is listed already, since a choice replaces the one before; a static client's list stays as it is."""
+    audience = journal.audience
+    selection, always = audience.selection(session), always_loaded(audience.definitions)
+    kept = [name for name in selection.toolsets if name not in always] if selection.requested else ["default"]
+    restart = f"--toolsets {','.join((*kept, spec.toolset))}"
+    return restart if audience.profile(session).mode is Mode.STATIC else f"{restart} or enable_toolset"
 
 
 def _call(journal: Journal, words: Words, rest: list[str]) -> int:

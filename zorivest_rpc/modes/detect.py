@@ -127,13 +127,13 @@ def detect(
     override: Mode | None = None,
     client_modes: Mapping[str, Mode] | None = None,
     user_agent: str | None = None,
-    subscribes: bool = False,
     claude_code_environment: bool = False,
 ) -> Profile:
     """The profile of the client that sent this `clientInfo` and these capabilities.
 
-    `subscribes` says that it opened a subscription to tool changes; `claude_code_environment`, which only a stdio
-    server may set, that the process runs inside Claude Code."""
+    A subscription to tool changes says nothing here: it is another request, and in the revision that has them no
+    request is judged by another. `claude_code_environment`, which only a stdio server may set, says that the process
+    runs inside Claude Code."""
     normalised = normalise(name)
     known = find_client(table, normalised) if normalised else None
     client = known or table.unknown
@@ -157,14 +157,13 @@ def detect(
     chosen = client_entry(client_modes, name, table) if client_modes else None
     if chosen is not None:
         return profile(chosen, "toolset-config", f"clientModes of the toolset file says {chosen} for this client")
-    states_it = subscribes or _declares_list_changed(capabilities)
-    how = "subscribed to tool changes" if subscribes else "declared tools.listChanged"
+    states_it = _declares_list_changed(capabilities)
     if known is not None and not (known.mode is Mode.STATIC and states_it):
         return profile(known.mode, "name", f"{known.title} is known by the name {normalised!r}")
     if known is None and (word := _vendor_word(table.vendor_words, normalised, user_agent)) is not None:
         return profile(Mode.ANTHROPIC, "vendor", f"its name or user agent contains {word!r}")
     if states_it:
-        return profile(Mode.DYNAMIC, "capability", f"it {how}")
+        return profile(Mode.DYNAMIC, "capability", "it declared tools.listChanged")
     if claude_code_environment and normalised in table.generic_names:
         return profile(Mode.ANTHROPIC, "environment", "it has no name of its own and runs inside Claude Code")
     return profile(Mode.STATIC, "default", "its name is not known" if normalised else "it sent no name")
