@@ -232,3 +232,5 @@ async def test_arguments_that_do_not_fit_name_the_field_and_what_is_allowed(conn
     assert refusal_of(result)["code"] == "invalid_arguments"
     assert "limit" in text_of(result)
     assert "20" in text_of(result)
+    mistyped = text_of(await (await connect("cline")).call("tool_search", query="x", limitt=9))
+    assert "did you mean limit? A call of the right form" in mistyped

@@ -130,7 +130,9 @@ class Tool:
         advice = "See the tool's input schema and call again."
         if fitting:
             advice = f"A call of the right form, with your own values: {fitting}"
-        raise InvalidArguments(f"Invalid arguments for {self.name}: {'; '.join(found)}. {advice}", next=advice)
+        told = "; ".join(found)
+        stop = "" if told.endswith("?") else "."
+        raise InvalidArguments(f"Invalid arguments for {self.name}: {told}{stop} {advice}", next=advice)
 
 
 def _compile(schema: Json) -> Callable[[Json], bool]:

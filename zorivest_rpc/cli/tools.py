@@ -9,9 +9,9 @@ from typing import Any
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.search import SearchIndex
-from zorivest_rpc.catalog.spec import ToolSpec, routes
+from zorivest_rpc.catalog.spec import Mode, ToolSpec, routes
 from zorivest_rpc.catalog.toolsets import nearest
-from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import Words, misused, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
 
 __all__ = ["run"]
@@ -34,8 +34,7 @@ def run(argv: list[str]) -> int:
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
     if verb not in commands or (verb != "list" and not rest):
-        print(USAGE, file=sys.stderr)
-        return 2
+        return misused("tools", USAGE, words.words, tuple(commands))
     return commands[verb](Journal(words.settings), words, rest)
 
 
@@ -130,14 +129,19 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     lines = [
         f"{spec.name} is {seen} and {runs} be called.",
         f"It belongs to {', '.join(spec.toolsets) or 'no toolset: it is always listed'}.",
-        f"Listed at start: {', '.join(selection.toolsets)} (from {selection.source}).",
     ]
     if profile.implied.lists_all and not selection.requested:
         lines.append(f"Mode {profile.mode} lists everything, because {profile.reason}.")
+    else:
+        single = f" and {', '.join(selection.tools)}" if selection.tools else ""
+        lines.append(f"Listed at start: {', '.join(selection.toolsets)}{single} (from {selection.source}).")
     if refusal is not None:
         lines.append(f"Refused: {refusal[1]}.")
     elif not listed:
-        lines.append(f"To list it: --toolsets {spec.toolset} or enable_toolset; call_tool runs it either way.")
+        loads = "" if profile.mode is Mode.STATIC else " or enable_toolset"
+        lines.append(
+            f"To list it: --toolsets {spec.toolset}{loads}. By its name, or through call_tool, it runs anyway."
+        )
     say("\n".join(map(paragraph, lines)))
     return 0
 
