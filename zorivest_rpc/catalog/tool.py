@@ -102,7 +102,8 @@ class Tool:
         try:
             fits = check(arguments)
         except ValueError:  # the validator goes 255 levels down and no further
-            raise InvalidArguments(f"Invalid arguments for {self.name}: nested too deeply.") from None
+            words = f"Invalid arguments for {self.name}: nested too deeply."
+            raise InvalidArguments(words, next="Call again with a flatter value.") from None
         if not fits:
             self._refuse(arguments)
 
