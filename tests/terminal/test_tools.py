@@ -123,6 +123,8 @@ def test_a_search_finds_tools_by_what_they_do(command: Command) -> None:
     assert done.widest <= 80
     found = command("tools", "search", "wash sale", "--as", "cursor", "--json").json
     assert (found[0]["name"], found[0]["listed"]) == ("find_wash_sales", False)
+    assert found[0]["toolset"] == "tax"
+    assert found[0]["description"].startswith("Find wash-sale chains")
     assert command("tools", "search", "wash sale", "--as", "claude-code", "--json").json[0]["listed"] is True
     assert command("tools", "search", "xyzzyplugh").code == 1
     limited = command("tools", "search", "wash sale", "--exclude-tools", "find_wash_sales", "--json").json

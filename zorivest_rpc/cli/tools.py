@@ -93,7 +93,13 @@ def _search(journal: Journal, words: Words, rest: list[str]) -> int:
     if words.json:
         print_json(
             [
-                {"name": match.tool.name, "score": round(match.score, 3), "listed": match.tool in listed}
+                {
+                    "name": match.tool.name,
+                    "toolset": match.tool.toolset,
+                    "description": match.tool.description.minimal,
+                    "score": round(match.score, 3),
+                    "listed": match.tool in listed,
+                }
                 for match in found
             ]
         )
