@@ -159,3 +159,27 @@ def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> N
     assert "zorivest_rpc.transports.stdio" in loaded
     assert sorted(loaded & set(HEAVY)) == []
     assert not [name for name in loaded if name.startswith(("zorivest_rpc.transports.http", "zorivest_rpc.embedded"))]
+
+
+REFUSALS = (
+    "ToolError",
+    "InvalidArguments",
+    "FileRefused",
+    "ConfirmationRequired",
+    "BackendError",
+    "BackendUnreachable",
+)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_every_refusal_names_the_next_step(path: Path) -> None:
+    """One shape for all: a code, a reason, and what would help."""
+    bare = [
+        f"line {node.lineno}"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in REFUSALS
+        and not any(keyword.arg in ("next", None) for keyword in node.keywords)
+    ]
+    assert bare == []

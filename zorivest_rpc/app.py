@@ -66,6 +66,7 @@ class Journal:
         self._proven: dict[str, None] = {}
         self._guards: dict[str, tuple[bool, float]] = {}
         self._looked: dict[str, float] = {}
+        self._changing: set[Session] = set()
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -164,6 +165,15 @@ class Journal:
         return (imports, os.getcwd()) if self.settings.command == "stdio" else (imports,)
 
     def _list_changed(self, session: Session) -> None:
+        """Told once the loop comes round: of several toolsets that were loaded at once the client hears once."""
+        import asyncio
+
+        if session not in self._changing:
+            self._changing.add(session)
+            asyncio.get_running_loop().call_soon(self._tell_change, session)
+
+    def _tell_change(self, session: Session) -> None:
+        self._changing.discard(session)
         self.offer.changed(TOOLS, session)
 
     def _instructions(self, session: Session) -> str:
@@ -417,6 +427,7 @@ def policy_of(settings: Settings, definitions: Definitions) -> Policy:
         read_only=settings.read_only,
         mode=mode,
         config=_toolset_config(settings, definitions),
+        allowed_callers=settings.allowed_callers,
         inside_claude_code=settings.inside_claude_code and settings.command == "stdio",
     )
 

@@ -47,6 +47,13 @@ OPTIONS: Final = (
     Option("read_only", bool, False, "refuse every tool that writes", _ALL),
     Option("client_mode", str, "auto", "how the server presents itself: auto, anthropic, dynamic or static", _ALL),
     Option("confirm", str, "auto", "who is asked before a gated tool runs", _ALL, ("auto", "always", "never")),
+    Option(
+        "allowed_callers",
+        list,
+        ("code_execution",),
+        "what may call the analytics tools from code, as Anthropic clients are told",
+        _ALL,
+    ),
     Option("import_root", list, (), "directory that import tools may read files from", _ALL),
     Option("api_url", str, None, "a backend that is there already; without it the embedded one is used", _ALL),
     Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
@@ -100,6 +107,7 @@ class Settings(NamedTuple):
     read_only: bool
     client_mode: str
     confirm: str
+    allowed_callers: tuple[str, ...]
     import_root: tuple[str, ...]
     api_url: str | None
     toolset_config: str | None
@@ -223,6 +231,7 @@ def usage(command: str) -> str:
     for option in OPTIONS:
         if command in option.commands:
             value = "" if option.kind is bool else " " + ("|".join(option.choices) or option.kind.__name__.upper())
-            default = "" if option.default in (None, False, ()) else f" (default {option.default})"
+            shown = ",".join(option.default) if option.kind is list else option.default
+            default = "" if option.default in (None, False, ()) else f" (default {shown})"
             lines += [f"  {option.flag}{value}", f"      {option.help}{default}; variable {option.variable}"]
     return "\n".join(lines)

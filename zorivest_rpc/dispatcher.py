@@ -192,7 +192,8 @@ class Exchange:
 
 
 def _refused(words: str) -> ToolError:
-    return ToolError(f"The client refused to ask: {words}", code="input_refused")
+    next = "Ask the user in the conversation, then call again."
+    return ToolError(f"The client refused to ask: {words}", code="input_refused", next=next)
 
 
 def after_response(exchange: Exchange, work: Callable[[], None]) -> None:

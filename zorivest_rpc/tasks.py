@@ -253,5 +253,5 @@ def outcome_of(record: TaskRecord) -> Result:
     if record.error is not None:
         raise ProtocolError(record.error.code, record.error.message, record.error.data)
     if record.result is None:
-        raise ToolError("the task was cancelled", code="cancelled")
+        raise ToolError("the task was cancelled", code="cancelled", next="Start it again if it is still wanted.")
     return record.result

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import zorivest_rpc
-from zorivest_rpc.catalog.load import check, load, schemas_dir
+from zorivest_rpc.catalog.load import CHECKED, check, fingerprint, load, schemas_dir
 from zorivest_rpc.catalog.spec import routes
 from zorivest_rpc.catalog.toolsets import members
 
@@ -106,6 +106,37 @@ def test_all_problems_of_all_files_are_reported_at_once(schemas: Path) -> None:
         "toolsets.json#/toolsets/0",
     ):
         assert expected in found, expected
+
+
+def test_a_start_reports_what_only_a_thorough_look_finds(schemas: Path) -> None:
+    """None of these is in the way of decoding a file."""
+    tools = schemas / "tools"
+    change(tools / "tax" / "get_tax_lots.json", lambda tool: tool["description"].update(minimal="Too short."))
+    change(tools / "core" / "get_settings.json", lambda tool: tool["inputSchema"]["properties"]["key"].pop("type"))
+    change(tools / "accounts" / "list_brokers.json", lambda tool: tool.update(rest="GET /brokers/{nothing}"))
+    with pytest.raises(ExceptionGroup) as failed:
+        load(str(schemas))
+    assert [str(problem) for problem in failed.value.exceptions] == [
+        "tools/accounts/list_brokers.json#/rest: no input 'nothing'",
+        "tools/core/get_settings.json#/inputSchema/properties/key: 'type' is a required property",
+        "tools/tax/get_tax_lots.json#/description/minimal: 10 characters; allowed are 50 to 100",
+    ]
+
+
+@pytest.mark.parametrize("stamp", [None, "{", '{"sum": 1}', '{"sum": "00000000"}', "[]"])
+def test_a_sound_catalogue_is_served_whatever_its_stamp_says(schemas: Path, stamp: str | None) -> None:
+    if stamp is None:
+        (schemas / CHECKED).unlink()
+    else:
+        (schemas / CHECKED).write_text(stamp)
+    assert load(str(schemas)) == load()
+
+
+def test_a_file_that_moved_changes_the_sum(schemas: Path) -> None:
+    before = fingerprint(str(schemas))
+    file = schemas / "tools" / "tax" / "get_tax_lots.json"
+    file.rename(schemas / "tools" / "accounts" / file.name)
+    assert fingerprint(str(schemas)) != before
 
 
 MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {

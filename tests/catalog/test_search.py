@@ -44,6 +44,13 @@ def found(index: SearchIndex, query: str) -> list[str]:
         ("MAE MFE", "enrich_trade_excursion"),
         ("load more tools", "enable_toolset"),
         ("CUSIP", "resolve_identifiers"),
+        ("how big should my position be if I risk 1%", "calculate_position_size"),
+        ("am I allowed to rebuy after selling at a loss", "find_wash_sales"),
+        ("which losers can I sell before year end to save taxes", "harvest_losses"),
+        ("what do I owe the IRS for Q3", "get_quarterly_estimate"),
+        ("did I get a good fill", "score_execution_quality"),
+        ("show my last trades", "list_trades"),
+        ("wat is my expectency", "get_expectancy_metrics"),
     ],
 )
 def test_what_a_trader_types_leads_to_the_tool(index: SearchIndex, query: str, tool: str) -> None:
@@ -51,7 +58,17 @@ def test_what_a_trader_types_leads_to_the_tool(index: SearchIndex, query: str, t
 
 
 @pytest.mark.parametrize(
-    ("query", "tool"), [("commissions paid", "get_fee_breakdown"), ("post mortem", "create_report")]
+    ("query", "tool"),
+    [
+        ("commissions paid", "get_fee_breakdown"),
+        ("post mortem", "create_report"),
+        ("how much did I pay in commissions this year", "get_fee_breakdown"),
+        ("send me a weekly report every friday", "create_policy"),
+        ("are my accounts up to date", "get_account_review_checklist"),
+        ("is polygon connected", "list_market_providers"),
+        ("when did the report last run", "get_pipeline_history"),
+        ("am I profitable", "get_expectancy_metrics"),
+    ],
 )
 def test_near_misses_are_among_the_first_three(index: SearchIndex, query: str, tool: str) -> None:
     assert tool in found(index, query)[:3]

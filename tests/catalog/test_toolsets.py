@@ -117,7 +117,10 @@ def test_the_toolset_file_is_read(definitions: Definitions) -> None:
     [
         (b"{", "toolset-config.json: "),
         (b'{"defaultToolset": []}', "defaultToolset"),
-        (b'{"clientModes": {"cline": "fast"}}', "fast"),
+        (b'{"clientModes": {"cline": "fast"}}', "there are anthropic, dynamic, static"),
+        (b'{"clientModes": {"cline": "statc"}}', 'did you mean "static"?'),
+        (b'{"defaultToolset": ["tax"]}', 'did you mean "defaultToolsets"?'),
+        (b'{"toolset_overrides": {}}', "`toolset_overrides`"),
         (b'{"defaultToolsets": "tax"}', "defaultToolsets"),
         (b"\xff", "toolset-config.json: "),
     ],

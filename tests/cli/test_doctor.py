@@ -579,3 +579,31 @@ print(json.dumps({"result": {"serverInfo": {"version": facts}}}))"""
 def test_the_command_of_this_installation_can_be_tried_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert clients.try_out(own_command(), os.environ, 20.0).version is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (
+            ("--toolsets", "all"),
+            "warn",
+            "70 tools are listed at start, and an unknown client works best with at most 40",
+        ),
+        (("--toolsets", "all", "--as", "cursor"), "warn", "Cursor works best with at most 40"),
+        (("--as=cursor",), "ok", "38 tools are listed at start for Cursor; its limit: 40"),
+        (("--as", "claude-code"), "ok", "70 tools are listed at start for Claude Code; its limit: none known"),
+    ],
+)
+def test_a_list_is_held_against_the_limit_of_the_client(
+    run: Run, quick: None, words: tuple[str, ...], status: str, told: str
+) -> None:
+    checks = json.loads(run("doctor", "--json", *words).out)["checks"]
+    (line,) = [line for line in checks if line["area"] == "list"]
+    assert line["status"] == status
+    assert told in line["text"]
+
+
+def test_a_client_that_does_not_exist_is_misuse(run: Run, quick: None) -> None:
+    done = run("doctor", "--as", "curser")
+    assert done.code == 2
+    assert "did you mean cursor?" in done.err

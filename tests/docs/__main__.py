@@ -152,7 +152,8 @@ def configuration() -> str:
     )
     lines += ["| option | variable | default | commands | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS:
-        default = "" if option.default in (None, False, ()) else option.default
+        shown = ", ".join(option.default) if option.kind is list else option.default
+        default = "" if option.default in (None, False, ()) else shown
         choices = f" ({', '.join(option.choices)})" if option.choices else ""
         commands = ", ".join(option.commands)
         lines.append(f"| `{option.flag}` | `{option.variable}` | {default} | {commands} | {option.help}{choices} |")

@@ -1,5 +1,8 @@
 """What clients see, as files: every tool in three modes and two eras, and the opening of every client family.
 
+With them goes the sum of the tool files, by which a start knows that they were checked; it is written only if every
+rule is kept.
+
 `python -m tests.golden.record --write` rewrites them; the diff is the review. `test_golden.py` compares.
 """
 
@@ -16,6 +19,7 @@ from typing import Any
 import orjson
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.catalog.load import CHECKED, check, fingerprint, schemas_dir
 from zorivest_rpc.config import parse
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.memory import MemoryClient
@@ -24,6 +28,7 @@ HERE = Path(__file__).parent
 CLIENTS = {"anthropic": "claude-code", "dynamic": "cline", "static": "cursor"}
 HANDSHAKES = HERE.parent / "modes" / "handshakes.json"
 ERAS = ("2025-11-25", "2026-07-28")
+STAMP = Path(schemas_dir()) / CHECKED
 
 
 def journal(data: str) -> Journal:
@@ -62,7 +67,7 @@ def listing(client: MemoryClient, revision: str, info: dict[str, Any] | None, ca
 async def record(data: str) -> dict[Path, Any]:
     """Every golden file and what belongs into it."""
     shelf = journal(data)
-    files: dict[Path, Any] = {}
+    files: dict[Path, Any] = {STAMP: {"sum": fingerprint()}}
     names = list(shelf.audience.specs)
     shown: dict[str, dict[str, Any]] = {name: {} for name in names}
     for mode, client_name in CLIENTS.items():
@@ -121,6 +126,9 @@ def text(value: Any) -> str:
 
 
 def main() -> int:
+    if problems := check():
+        print(*problems, sep="\n")
+        return 1
     with tempfile.TemporaryDirectory() as data:
         files = asyncio.run(record(data))
     stale = [path for path, value in files.items() if not path.exists() or path.read_text() != text(value)]
@@ -135,7 +143,7 @@ def main() -> int:
             else:
                 path.unlink()
     for path in stale:
-        print(path.relative_to(HERE))
+        print(path.relative_to(HERE) if HERE in path.parents else path.name)
     return 0 if "--write" in sys.argv or not stale else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.product.conftest import Connect, refusal_of, text_of
@@ -69,10 +70,67 @@ async def test_loading_a_toolset_changes_the_list_and_tells_the_client_once_afte
     client = await connect("cline")
     result = await client.call("enable_toolset", toolset_name="tax")
     assert text_of(result).startswith('✅ Toolset "tax" enabled (8 tools).')
-    assert [each["method"] for each in client.notifications] == ["notifications/tools/list_changed"]
     assert "get_tax_lots" in await client.names()
+    assert [each["method"] for each in client.notifications] == ["notifications/tools/list_changed"]
     again = await client.call("enable_toolset", toolset_name="tax")
     assert text_of(again).startswith('{"message":"Toolset \\"tax\\" is already loaded (8 tools).')
+
+
+async def test_toolsets_that_are_loaded_at_once_are_told_once(connect: Connect) -> None:
+    client = await connect("cline")
+    client._reader.cancel()
+    for number, name in enumerate(("tax", "accounts", "behavioral")):
+        asked = {"name": "enable_toolset", "arguments": {"toolset_name": name}}
+        client.wire.send(orjson.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": asked}))
+    frames = [orjson.loads(await client.wire.receive()) for _ in range(4)]
+    assert [frame["id"] for frame in frames[:3]] == [0, 1, 2]
+    assert frames[3]["method"] == "notifications/tools/list_changed"
+    client.wire.send(b'{"jsonrpc":"2.0","id":9,"method":"ping"}')
+    assert orjson.loads(await client.wire.receive())["id"] == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "repeated"),
+    [
+        ("cline", "2025-11-25", False),  # lists them at once
+        ("claude-code", "2025-11-25", False),  # reads the structure
+        ("Roo Code", "2025-11-25", True),  # never asks for a list again
+        ("Roo Code", "2025-03-26", True),
+        ("opencode", "2025-11-25", False),
+        ("opencode", "2026-07-28", True),  # reads text alone, and no list changes
+        ("Visual Studio Code", "2026-07-28", False),
+    ],
+)
+async def test_a_model_gets_the_definitions_of_what_it_loaded_one_way_or_another(
+    connect: Connect, name: str, revision: str, repeated: bool
+) -> None:
+    client = await connect(name, "--toolsets", "default", revision=revision)
+    result = await client.call("enable_toolset", toolset_name="tax")
+    shown = orjson.loads(result["content"][1]["text"])
+    assert ("tools" in shown) is repeated
+    if repeated:
+        assert [tool["name"] for tool in shown["tools"]][:2] == ["simulate_tax_impact", "estimate_tax"]
+        assert all(tool["inputSchema"]["type"] == "object" for tool in shown["tools"])
+
+
+async def test_a_client_that_declares_list_changes_is_told_that_its_list_is_new_now(connect: Connect) -> None:
+    client = await connect("some-agent", capabilities={"tools": {"listChanged": True}})
+    result = await client.call("enable_toolset", toolset_name="tax")
+    assert result["structuredContent"]["message"].endswith("Tools are now available.")
+
+
+@pytest.mark.parametrize(("name", "warned"), [("my-claude-wrapper", False), ("cursor", True), ("some-agent", True)])
+async def test_a_limit_that_is_only_assumed_is_no_limit_of_an_anthropic_client(
+    connect: Connect, name: str, warned: bool
+) -> None:
+    client = await connect(name, "--toolsets", "all")
+    assert ("works best with at most 40" in client.opened["instructions"]) is warned
+
+
+async def test_who_may_call_from_code_is_the_operators_word(connect: Connect) -> None:
+    client = await connect("claude-code", "--allowed-callers", "code_execution_20260120,direct")
+    callers = [tool["_meta"].get("allowed_callers") for tool in await client.tools()]
+    assert [each for each in callers if each] == [["code_execution_20260120", "direct"]] * 11
 
 
 async def test_a_list_that_one_session_changed_is_only_that_sessions(connect: Connect) -> None:
@@ -230,3 +288,5 @@ async def test_arguments_that_do_not_fit_name_the_field_and_what_is_allowed(conn
     assert refusal_of(result)["code"] == "invalid_arguments"
     assert "limit" in text_of(result)
     assert "20" in text_of(result)
+    mistyped = text_of(await (await connect("cline")).call("tool_search", query="x", limitt=9))
+    assert "did you mean limit? A call of the right form" in mistyped

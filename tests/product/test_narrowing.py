@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,3 +122,56 @@ async def test_search_describing_and_loading_stay_within_the_limits(data_dir: Pa
 async def test_the_instructions_say_that_a_session_may_only_read(data_dir: Path) -> None:
     async with serving(data_dir) as served:
         assert "may only read" in (await served.open(X_MCP_Readonly="1")).opened["instructions"]
+
+
+@pytest.mark.parametrize("with_post", [True, False])
+@pytest.mark.parametrize(
+    ("headers", "listed"), [({}, 70), ({"X-MCP-Toolsets": "tax"}, ALWAYS + 8), ({"X-MCP-Tools": "get_sqn"}, ALWAYS + 1)]
+)
+async def test_the_old_pair_of_stream_and_posts_is_narrowed_too(
+    data_dir: Path, headers: dict[str, str], listed: int, with_post: bool
+) -> None:
+    """With the headers of the POST that says hello, or of the GET alone, as clients have it."""
+    async with serving(data_dir, "--toolsets", "all") as served:
+        at_first, at_hello = ({}, headers) if with_post else (headers, {})
+        async with served.http.get(served.url + "/sse", headers=at_first) as stream:
+
+            async def data() -> str:
+                while not (line := (await stream.content.readline()).decode()).startswith("data:"):
+                    assert line, "the stream has ended"
+                return line[5:].strip()
+
+            endpoint = served.url + await data()
+
+            async def say(headers: dict[str, str], **message: Any) -> None:
+                async with served.http.post(endpoint, json={"jsonrpc": "2.0", **message}, headers=headers) as answer:
+                    assert answer.status == 202
+
+            hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+            await say(at_hello, id=1, method="initialize", params=hello)
+            await data()
+            await say({}, method="notifications/initialized")
+            await say({"X-MCP-Exclude-Tools": "get_settings"}, id=2, method="tools/list")
+            assert len(json.loads(await data())["result"]["tools"]) == listed
+
+
+async def test_a_header_in_several_lines_is_one_list(data_dir: Path) -> None:
+    async with serving(data_dir, "--toolsets", "all") as served:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        lines = [
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/list"),
+            ("X-MCP-Exclude-Tools", "get_settings"),
+            ("X-MCP-Exclude-Tools", "list_trades"),
+            ("X-MCP-Readonly", "false"),
+            ("X-MCP-Readonly", "true"),
+        ]
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+        async with served.http.post(served.url + "/mcp", json=message, headers=lines) as answer:
+            names = {tool["name"] for tool in (await answer.json())["result"]["tools"]}
+        assert names.isdisjoint({"get_settings", "list_trades", "create_trade"})
+        assert "get_sqn" in names

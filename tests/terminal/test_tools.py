@@ -131,6 +131,8 @@ def test_a_search_finds_tools_by_what_they_do(command: Command) -> None:
     assert done.widest <= 80
     found = command("tools", "search", "wash sale", "--as", "cursor", "--json").json
     assert (found[0]["name"], found[0]["listed"]) == ("find_wash_sales", False)
+    assert found[0]["toolset"] == "tax"
+    assert found[0]["description"].startswith("Find wash-sale chains")
     assert command("tools", "search", "wash sale", "--as", "claude-code", "--json").json[0]["listed"] is True
     assert command("tools", "search", "xyzzyplugh").code == 1
     limited = command("tools", "search", "wash sale", "--exclude-tools", "find_wash_sales", "--json").json
@@ -153,6 +155,11 @@ def test_why_explains_from_the_predicates_that_filter(command: Command) -> None:
     assert by_variable["chosen_by"] == "ZORIVEST_TOOLSETS"
     everything = command("tools", "why", "get_tax_lots", "--as", "claude-code").out
     assert "lists everything, because" in everything
+    assert "from defaults" not in everything, "what was not decided by them"
+    assert "enable_toolset" not in told.out, "Cursor cannot be told of a new list"
+    assert "enable_toolset" in command("tools", "why", "get_tax_lots", "--as", "cline").out
+    single = command("tools", "why", "get_sqn", "--tools", "get_tax_lots", "--as", "cursor").out
+    assert "Listed at start: core, discovery and get_tax_lots (from --tools)." in " ".join(single.split())
 
 
 @pytest.mark.parametrize("verb", ["show", "call", "why"])
@@ -166,9 +173,13 @@ def test_a_mistyped_tool_is_answered_with_the_nearest(command: Command, verb: st
     ("words", "told"),
     [
         ((), "usage: zorivest-rpc tools list"),
+        (("lst",), "no command tools lst; did you mean list?"),
         (("lst",), "usage: zorivest-rpc tools list"),
+        (("xyzzy",), "there are list, show, call, search, why"),
+        (("show",), "tools show needs one word more"),
         (("show",), "usage: zorivest-rpc tools list"),
         (("list", "--as", "cursr"), "did you mean cursor?"),
+        (("list", "--as", "xyzzy"), "there are claude-code, claude-desktop"),
         (("list", "--as"), "a value is missing"),
         (("list", "--toolsets", "taxes"), 'did you mean "tax"?'),
         (("list", "--toolset", "tax"), "did you mean --toolsets?"),
@@ -337,12 +348,13 @@ def test_the_page_that_is_opened_without_a_desktop_application_can_be_set(
     assert "calc.exe" in wrong.err
 
 
-def test_colours_are_for_terminals_alone(home: Path) -> None:
+@pytest.mark.parametrize(("variables", "head"), [({}, b"\x1b[1mTOOLSET"), ({"NO_COLOR": "1"}, b"TOOLSET")])
+def test_colours_are_for_terminals_alone(home: Path, variables: dict[str, str], head: bytes) -> None:
     leader, follower = pty.openpty()
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "zorivest_rpc", "toolsets", "list"],
-            env=environment(home),
+            env=environment(home) | variables,
             stdin=subprocess.DEVNULL,
             stdout=follower,
             stderr=subprocess.DEVNULL,
@@ -360,4 +372,4 @@ def test_colours_are_for_terminals_alone(home: Path) -> None:
         assert process.wait(30) == 0
     finally:
         os.close(leader)
-    assert b"\x1b[1mTOOLSET" in shown
+    assert shown.startswith(head)

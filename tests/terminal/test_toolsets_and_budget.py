@@ -45,6 +45,7 @@ def test_one_toolset_is_shown_with_its_tools(command: Command) -> None:
 def test_misuse_of_toolsets_ends_with_2_and_the_nearest_name(command: Command) -> None:
     for words in ((), ("show",), ("lsit",)):
         assert command("toolsets", *words).code == 2
+    assert "did you mean list?" in command("toolsets", "lsit").err
     done = command("toolsets", "show", "taxes")
     assert done.code == 2
     assert "did you mean tax?" in done.err
@@ -55,6 +56,12 @@ def test_the_budget_compares_the_kinds_of_client(command: Command) -> None:
     assert done.code == 0
     assert done.widest <= 80
     assert [line.split()[0] for line in done.out.splitlines()] == ["CLIENT", "Claude", "Visual", "Cursor"]
+
+
+def test_the_budget_says_when_a_list_is_too_long(command: Command) -> None:
+    done = command("budget", "--toolsets", "all")
+    assert done.out.splitlines()[-1] == "Cursor works best with at most 40 tools; choose fewer with --toolsets."
+    assert done.widest <= 80
 
 
 def test_the_budget_of_one_client_is_the_size_of_its_list(command: Command) -> None:

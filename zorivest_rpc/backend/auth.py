@@ -117,6 +117,7 @@ class Sessions:
                 "Auth failed (200): the answer of /auth/unlock has no session_token. Check that the API URL names a "
                 "Zorivest backend.",
                 code="auth_failed",
+                next="Check that the API URL names a Zorivest backend.",
             )
         life = answer.get("expires_in")
         seconds = float(life) if isinstance(life, (int, float)) and life > 0 else _LIFE

@@ -294,7 +294,8 @@ class HttpBackend:
             raise unreachable(self._base, str(unsent)) from None
         except TooLarge as answered:
             raise too_large(method, path, answered.status, self._limits.body) from None
-        raise BackendError(310, f"{self._base} redirects in circles. Check the API URL.", code="redirects")
+        words = f"{self._base} redirects in circles. Check the API URL."
+        raise BackendError(310, words, code="redirects", next="Check the API URL.")
 
     def _open(self) -> Wire:
         if self._closed:

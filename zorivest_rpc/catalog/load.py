@@ -1,23 +1,23 @@
 """Reads the files below `schemas/`: quickly at start, thoroughly when something is wrong or somebody asks.
 
-`load` decodes with msgspec alone and takes about a millisecond. `check` applies every rule to every file and returns
-all problems together; `load` falls back on it to explain why it failed. Nothing else in `catalog/` touches a disk."""
+`check` applies every rule to every file and returns all problems together, which takes the better part of a second.
+`load` decodes with msgspec alone and takes a few milliseconds; it relies on `checked.json`, the sum of the files that
+were found sound, and checks files with another sum before it serves them. Nothing else in `catalog/` touches a disk."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TypeVar
+from zlib import crc32
 
 import msgspec
 
 from zorivest_rpc.catalog.spec import ClientTable, Definitions, ToolsetSpec, ToolSpec
 from zorivest_rpc.errors import CatalogError
 
-__all__ = ["check", "load", "load_clients", "schemas_dir"]
+__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "schemas_dir"]
 
-
-T = TypeVar("T")
+CHECKED = "checked.json"
 
 
 class _Toolsets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,20 +32,38 @@ def schemas_dir() -> str:
 
 
 def load(root: str | None = None) -> Definitions:
-    """Every definition below `root`; raises an `ExceptionGroup` of all `CatalogError`s if one cannot be served."""
+    """Every definition below `root`; raises an `ExceptionGroup` of all `CatalogError`s if there is a problem."""
     root = root or schemas_dir()
+    files = _Files(root)
     try:
-        return _read(root)
+        definitions = _read(files)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CatalogError) as exc:
         problems = check(root)
         if not problems:  # only the fast path saw it: say what it saw
             problems = [exc if isinstance(exc, CatalogError) else CatalogError(root, "", str(exc))]
         raise ExceptionGroup("the tool catalogue cannot be served", problems) from None
+    if files.sum != _checked(root) and (problems := check(root)):
+        raise ExceptionGroup("the tool catalogue cannot be served", problems)
+    return definitions
+
+
+def fingerprint(root: str | None = None) -> str:
+    """The sum over all files, by which `load` knows that they have been checked."""
+    files = _Files(root or schemas_dir())
+    _read(files)
+    return files.sum
+
+
+def _checked(root: str) -> str | None:
+    try:
+        return msgspec.json.decode(_bytes(os.path.join(root, CHECKED)), type=dict[str, str]).get("sum")
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def load_clients(root: str | None = None) -> ClientTable:
     """The client table alone, for callers that need no tools."""
-    return _decode(ClientTable, os.path.join(root or schemas_dir(), "clients.json"))
+    return msgspec.json.decode(_bytes(os.path.join(root or schemas_dir(), "clients.json")), type=ClientTable)
 
 
 def check(root: str | None = None) -> list[CatalogError]:
@@ -77,30 +95,52 @@ def check(root: str | None = None) -> list[CatalogError]:
     return problems + rules.problems(shape, toolsets, clients, tools)
 
 
-def _read(root: str) -> Definitions:
-    toolsets = _decode(_Toolsets, os.path.join(root, "toolsets.json")).toolsets
+class _Files:
+    """Reads files below a directory and sums up what it read."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._sum = 0
+
+    @property
+    def sum(self) -> str:
+        return f"{self._sum:08x}"
+
+    def read(self, *parts: str) -> bytes:
+        data = _bytes(os.path.join(self.root, *parts))
+        self._sum = crc32(data, crc32("/".join(parts).encode(), self._sum))
+        return data
+
+
+def _read(files: _Files) -> Definitions:
+    toolsets = msgspec.json.decode(files.read("toolsets.json"), type=_Toolsets).toolsets
     known = [toolset.name for toolset in toolsets]
-    base = os.path.join(root, "tools")
-    for directory in _names(base, directories=True):
+    for directory in _names(os.path.join(files.root, "tools"), directories=True):
         if directory not in known:
             raise CatalogError(f"tools/{directory}", "", f"no toolset {directory!r}")
     decoder = msgspec.json.Decoder(ToolSpec)
     seen: set[str] = set()
-    tools = [tool for name in known for tool in _tools(os.path.join(base, name), name, decoder, seen)]
+    tools = [tool for name in known for tool in _tools(files, ("tools", name), name, decoder, seen)]
     for tool in tools:
         for other in tool.also_in:
             if other not in known or other == tool.toolset:
                 raise CatalogError(f"tools/{tool.toolset}/{tool.name}.json", "/also_in", f"no other toolset {other!r}")
-    meta = tuple(_tools(os.path.join(root, "meta"), "", decoder, seen))
-    return Definitions(toolsets, tuple(tools), meta, load_clients(root))
+    meta = tuple(_tools(files, ("meta",), "", decoder, seen))
+    clients = msgspec.json.decode(files.read("clients.json"), type=ClientTable)
+    files.read("tool.schema.json")  # no definition comes from it, but a file that was checked was checked by it
+    return Definitions(toolsets, tuple(tools), meta, clients)
 
 
-def _tools(directory: str, toolset: str, decoder: msgspec.json.Decoder[ToolSpec], seen: set[str]) -> list[ToolSpec]:
+def _tools(
+    files: _Files, directory: tuple[str, ...], toolset: str, decoder: msgspec.json.Decoder[ToolSpec], seen: set[str]
+) -> list[ToolSpec]:
     found: list[ToolSpec] = []
-    for name in _names(directory):
-        tool = decoder.decode(_bytes(os.path.join(directory, name + ".json")))
+    for name in _names(os.path.join(files.root, *directory)):
+        tool = decoder.decode(files.read(*directory, name + ".json"))
         if tool.name != name or name in seen or (tool.rest is None) == (tool.python is None):
-            raise CatalogError(f"{directory}/{name}.json", "/name", "misnamed, not unique, or without one way to run")
+            raise CatalogError(
+                f"{'/'.join(directory)}/{name}.json", "/name", "misnamed, not unique, or without one way to run"
+            )
         seen.add(name)
         msgspec.structs.force_setattr(tool, "toolset", toolset)  # the directory is the fact; a file cannot state it
         found.append(tool)
@@ -122,10 +162,6 @@ def _names(directory: str, *, directories: bool = False) -> Iterator[str]:
                 yield entry[: -len(".json")]
         elif os.path.isdir(os.path.join(directory, entry)):
             yield entry
-
-
-def _decode(kind: type[T], path: str) -> T:
-    return msgspec.json.decode(_bytes(path), type=kind)
 
 
 def _bytes(path: str) -> bytes:

@@ -36,7 +36,7 @@ _REGEX_SIZE = 1 << 20
 
 # Phrases that mean the same to a trader; each stands for all the others of its line.
 _SYNONYMS = (
-    ("pnl", "p&l", "profit and loss", "profit", "earnings"),
+    ("pnl", "p&l", "profit and loss", "profit", "profitable", "earnings"),
     ("fill", "execution", "trade", "order"),
     ("stock", "ticker", "symbol", "equity", "share"),
     ("price", "quote", "last price"),
@@ -46,10 +46,16 @@ _SYNONYMS = (
     ("expectancy", "edge", "win rate", "kelly", "profit factor"),
     ("sqn", "system quality number"),
     ("mfe", "mae", "excursion"),
-    ("slippage", "execution quality", "price improvement", "nbbo"),
-    ("position size", "sizing", "how many shares", "lot size"),
-    ("wash sale", "disallowed loss"),
-    ("tax loss harvesting", "harvest", "tlh"),
+    ("slippage", "execution quality", "good fill", "bad fill", "price improvement", "nbbo"),
+    ("position size", "sizing", "how many shares", "how big", "lot size"),
+    ("wash sale", "disallowed loss", "rebuy", "buy back", "30 days"),
+    ("tax loss harvesting", "harvest", "tlh", "loser", "losing position"),
+    ("tax", "irs", "owe"),
+    ("quarter", "quarterly", "q1", "q2", "q3", "q4"),
+    ("recent", "last", "latest", "newest"),
+    ("pipeline history", "last run", "run history"),
+    ("stale", "up to date", "outdated", "out of date"),
+    ("market provider", "data source", "feed", "polygon", "finnhub", "alpha vantage", "yahoo"),
     ("lot", "cost basis", "basis"),
     ("capital gain", "realized gain", "gain"),
     ("broker", "brokerage", "ibkr", "interactive brokers", "alpaca", "schwab"),
@@ -58,7 +64,20 @@ _SYNONYMS = (
     ("screenshot", "image", "chart", "picture"),
     ("review", "report", "post mortem", "journal"),
     ("mistake", "error", "discipline", "fomo", "revenge"),
-    ("schedule", "cron", "policy", "pipeline", "automation", "recurring"),
+    (
+        "schedule",
+        "cron",
+        "policy",
+        "pipeline",
+        "automation",
+        "recurring",
+        "every",
+        "daily",
+        "nightly",
+        "weekly",
+        "monthly",
+    ),
+    ("configured", "set up", "connected"),
     ("news", "headline", "article"),
     ("filing", "sec", "edgar", "10-k", "10-q", "8-k"),
     ("stop", "halt", "kill switch", "panic", "freeze", "lock"),
@@ -70,9 +89,10 @@ _SYNONYMS = (
     ("round trip", "closed trade", "position"),
 )
 _STOP_WORDS = """
-    a about all an and any are as at be can could did do does for from have how i if in into is it its like
-    me my need of on or our please should some that the their them then there these this to up us use want
-    was we what when where which who will with would you your tool tools show give tell
+    a about after all allowed am an and any are as at be before can could did do does for from get good had has have how
+    i if in into is it its like me much my need now of on or our out please really should some that the their them then
+    there these this to today up us use want was we were what when where which who will with would you your tool
+    tools show give tell
 """
 _WORD = re.compile(r"[a-z0-9]+(?:&[a-z0-9]+)?")
 
@@ -140,7 +160,7 @@ class SearchIndex:
         return shares
 
     def _near(self, word: str) -> list[tuple[str, float]]:
-        if len(word) < 3:
+        if len(word) < 4:
             return []
         longer = [term for term in self._postings if term.startswith(word)]
         if longer:
@@ -201,13 +221,15 @@ def _stop_terms() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
-def _phrases() -> dict[tuple[str, ...], list[str]]:
-    """Each phrase, in stems, with the terms of the phrases that mean the same."""
-    phrases: dict[tuple[str, ...], list[str]] = defaultdict(list)
+def _phrases() -> dict[tuple[str, ...], list[tuple[str, float]]]:
+    """Each phrase, in stems, with the terms of those that mean the same, each for its part of its phrase."""
+    phrases: dict[tuple[str, ...], list[tuple[str, float]]] = defaultdict(list)
     for line in _SYNONYMS:
         for phrase in line:
-            others = [term for other in line if other != phrase for term in _terms(other)]
-            phrases[tuple(_terms(phrase))] += [term for term in others if term not in _stop_terms()]
+            for other in line:
+                terms = [term for term in _terms(other) if term not in _stop_terms()]
+                if other != phrase:
+                    phrases[tuple(_terms(phrase))] += [(term, 1 / len(terms)) for term in terms]
     return phrases
 
 
@@ -216,8 +238,8 @@ def _synonyms_of(words: Sequence[str]) -> dict[str, float]:
     for phrase, others in _phrases().items():
         width = len(phrase)
         if any(tuple(words[at : at + width]) == phrase for at in range(len(words) - width + 1)):
-            for term in others:  # the more ways there are to say it, the less each tells
-                found[term] = max(found.get(term, 0.0), _SYNONYM / (1 + 0.1 * len(others)))
+            for term, part in others:  # the more ways there are to say it, the less each tells
+                found[term] = max(found.get(term, 0.0), part * _SYNONYM / (1 + 0.1 * len(others)))
     return found
 
 

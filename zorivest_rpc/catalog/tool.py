@@ -102,7 +102,8 @@ class Tool:
         try:
             fits = check(arguments)
         except ValueError:  # the validator goes 255 levels down and no further
-            raise InvalidArguments(f"Invalid arguments for {self.name}: nested too deeply.") from None
+            words = f"Invalid arguments for {self.name}: nested too deeply."
+            raise InvalidArguments(words, next="Call again with a flatter value.") from None
         if not fits:
             self._refuse(arguments)
 
@@ -130,7 +131,9 @@ class Tool:
         advice = "See the tool's input schema and call again."
         if fitting:
             advice = f"A call of the right form, with your own values: {fitting}"
-        raise InvalidArguments(f"Invalid arguments for {self.name}: {'; '.join(found)}. {advice}", next=advice)
+        told = "; ".join(found)
+        stop = "" if told.endswith("?") else "."
+        raise InvalidArguments(f"Invalid arguments for {self.name}: {told}{stop} {advice}", next=advice)
 
 
 def _compile(schema: Json) -> Callable[[Json], bool]:

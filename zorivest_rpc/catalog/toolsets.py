@@ -5,6 +5,7 @@ Choosing is not limiting: a toolset that was not chosen can still be found and c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
@@ -80,7 +81,7 @@ def decode_config(data: bytes, source: str, definitions: Definitions) -> Toolset
     try:
         config = msgspec.json.decode(data, type=ToolsetConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise ConfigError(source, str(exc)) from None
+        raise ConfigError(source, _with_nearest(str(exc))) from None
     lists = {"defaultToolsets": config.default_toolsets or ()}
     lists |= {f"clientOverrides.{client}": names for client, names in config.client_overrides.items()}
     wrong = [
@@ -92,6 +93,19 @@ def decode_config(data: bytes, source: str, definitions: Definitions) -> Toolset
     if wrong:
         raise ConfigError(source, "; ".join(wrong))
     return config
+
+
+def _with_nearest(problem: str) -> str:
+    """What the decoder says of a key or a mode that there is not, with the one that was meant."""
+    for said, known in (
+        ("unknown field `", [field.encode_name for field in msgspec.structs.fields(ToolsetConfig)]),
+        ("Invalid enum value '", [str(mode) for mode in Mode]),
+    ):
+        _, found, rest = problem.partition(said)
+        if found:
+            near = nearest(re.split("[`']", rest)[0], known)
+            return f"{problem}; " + (f'did you mean "{near}"?' if near else f"there are {', '.join(known)}")
+    return problem
 
 
 def choose(

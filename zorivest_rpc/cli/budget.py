@@ -6,7 +6,8 @@ import sys
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.audience import sizes
-from zorivest_rpc.cli.terminal import Words, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.protocol.jsonrpc import Json
 
 __all__ = ["run"]
 
@@ -26,7 +27,7 @@ def run(argv: list[str]) -> int:
     journal = Journal(words.settings)
     names = [words.flags["--as"]] if "--as" in words.flags else ["claude-code", "vscode", "cursor"]
     known = {client.id for client in journal.audience.definitions.clients.clients}
-    told = []
+    told: list[dict[str, Json]] = []
     for name in names:
         if len(names) > 1 and name not in known:
             continue
@@ -59,5 +60,11 @@ def run(argv: list[str]) -> int:
         ]
         for each in told
     ]
-    say(table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"]))
+    told_all = [table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"])]
+    told_all += [
+        paragraph(f"{each['client']} works best with at most {each['tool_limit']} tools; choose fewer with --toolsets.")
+        for each in told
+        if (each["share_of_limit"] or 0) > 1
+    ]
+    say("\n\n".join(told_all))
     return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings
 from zorivest_rpc.cli.checks.line import Line, fail
+from zorivest_rpc.cli.words import coloured, own_flag
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
 
@@ -21,6 +21,8 @@ _WIDTH = 80
 _COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
 _LOOKS_SECRET = re.compile(r"zrv_sk_[\w-]*|(?<=://)[^/\s@]+(?=@)|(?<=Bearer )\S+")
 _OWN = """
+  --as CLIENT
+      whether the list fits this client, such as cursor or claude-code
   --start
       start the embedded backend if it does not run, and look at it
   --json
@@ -34,8 +36,9 @@ def run(argv: list[str]) -> int:
         return 0
     own = {word for word in argv if word in ("--json", "--start")}
     rest = [word for word in argv if word not in own]
+    client, rest = own_flag("--as", rest)
     settings, wrong = _settings(rest, os.environ)
-    lines = list(examine(settings, wrong, os.environ, start="--start" in own))
+    lines = list(examine(settings, wrong, os.environ, start="--start" in own, client=client))
     secrets = _secrets(settings, os.environ)
     lines = [line._replace(text=_clean(line.text, secrets), next=_clean(line.next, secrets)) for line in lines]
     failed = sum(line.status == "fail" for line in lines)
@@ -49,7 +52,12 @@ def run(argv: list[str]) -> int:
 
 
 def examine(
-    settings: Settings, wrong: list[Line], environ: Mapping[str, str], *, start: bool = False
+    settings: Settings,
+    wrong: list[Line],
+    environ: Mapping[str, str],
+    *,
+    start: bool = False,
+    client: str | None = None,
 ) -> Iterator[Line]:
     """Every finding, in the order in which a user would mend them."""
     yield machine.python()
@@ -63,7 +71,7 @@ def examine(
     if usable:
         yield from journal.schemas()
         if not wrong:
-            yield journal.offered(settings)
+            yield from journal.offered(settings, client)
     past = {"this program was installed": os.stat(__file__).st_mtime}
     if vault is not None and vault.created is not None:
         past["this journal's newest key was made"] = vault.created
@@ -133,7 +141,7 @@ def _clean(text: str, secrets: Iterable[str]) -> str:
 
 
 def _print(lines: list[Line], failed: int) -> None:
-    colours = sys.stdout.isatty()
+    colours = coloured()
     for line in lines:
         mark = f"{line.status:4}"
         if colours:

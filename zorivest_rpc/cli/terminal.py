@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.cli.words import coloured
 from zorivest_rpc.config import parse, usage
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.modes.detect import find_client, normalise
@@ -14,7 +15,17 @@ from zorivest_rpc.protocol.revisions import LATEST_LEGACY
 from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Implementation
 
-__all__ = ["WIDTH", "Words", "paragraph", "print_json", "say", "session_as", "table", "wants_help"]
+__all__ = [
+    "WIDTH",
+    "Words",
+    "misused",
+    "paragraph",
+    "print_json",
+    "say",
+    "session_as",
+    "table",
+    "wants_help",
+]
 
 WIDTH = 80
 _OWN = """\
@@ -72,8 +83,10 @@ def session_as(journal: Journal, client: str | None) -> Session:
     if find_client(table, wanted) is None:
         from zorivest_rpc.catalog.toolsets import nearest
 
-        near = nearest(client, [known.id for known in table.clients])
-        raise ConfigError("--as", f"no client {client!r}" + (f"; did you mean {near}?" if near else ""))
+        names = [known.id for known in table.clients]
+        near = nearest(client, names)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+        raise ConfigError("--as", f"no client {client!r}; {hint}")
     session.client = Implementation(client)
     return session
 
@@ -92,9 +105,23 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
 
     lines = [line(row) for row in rows]
     head = line(heads)
-    if sys.stdout.isatty():
+    if coloured():
         head = f"\x1b[1m{head}\x1b[0m"
     return "\n".join([head, *lines])
+
+
+def misused(command: str, forms: str, words: Sequence[str], verbs: Sequence[str]) -> int:
+    """What is wrong with the words, and then the forms there are; the exit code of a misuse."""
+    from zorivest_rpc.catalog.toolsets import nearest
+
+    if words and words[0] in verbs:
+        print(f"zorivest-rpc: {command} {words[0]} needs one word more", file=sys.stderr)
+    elif words:
+        near = nearest(words[0], verbs)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(verbs)}"
+        print(f"zorivest-rpc: no command {command} {words[0]}; {hint}", file=sys.stderr)
+    print(forms, file=sys.stderr)
+    return 2
 
 
 def print_json(value: Json) -> None:

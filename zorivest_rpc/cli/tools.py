@@ -11,7 +11,7 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec, routes
 from zorivest_rpc.catalog.toolsets import always_loaded, nearest
-from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import Words, misused, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.protocol.session import Session
 
@@ -35,8 +35,7 @@ def run(argv: list[str]) -> int:
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
     if verb not in commands or (verb != "list" and not rest):
-        print(USAGE, file=sys.stderr)
-        return 2
+        return misused("tools", USAGE, words.words, tuple(commands))
     return commands[verb](Journal(words.settings), words, rest)
 
 
@@ -95,7 +94,13 @@ def _search(journal: Journal, words: Words, rest: list[str]) -> int:
     if words.json:
         print_json(
             [
-                {"name": match.tool.name, "score": round(match.score, 3), "listed": match.tool in listed}
+                {
+                    "name": match.tool.name,
+                    "toolset": match.tool.toolset,
+                    "description": match.tool.description.minimal,
+                    "score": round(match.score, 3),
+                    "listed": match.tool in listed,
+                }
                 for match in found
             ]
         )
@@ -131,14 +136,17 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     lines = [
         f"{spec.name} is {seen} and {runs} be called.",
         f"It belongs to {', '.join(spec.toolsets) or 'no toolset: it is always listed'}.",
-        f"Listed at start: {', '.join(selection.toolsets)} (from {selection.source}).",
     ]
     if profile.implied.lists_all and not selection.requested:
         lines.append(f"Mode {profile.mode} lists everything, because {profile.reason}.")
+    else:
+        single = f" and {', '.join(selection.tools)}" if selection.tools else ""
+        lines.append(f"Listed at start: {', '.join(selection.toolsets)}{single} (from {selection.source}).")
     if refusal is not None:
         lines.append(f"Refused: {refusal[1]}.")
     elif not listed:
-        lines.append(f"To list it: {_ways_to_list(journal, session, spec)}; call_tool runs it either way.")
+        ways = _ways_to_list(journal, session, spec)
+        lines.append(f"To list it: {ways}. By its name, or through call_tool, it runs anyway.")
     say("\n".join(map(paragraph, lines)))
     return 0
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from zorivest_rpc.app import Journal
 from zorivest_rpc.audience import sizes
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
-from zorivest_rpc.cli.terminal import Words, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import Words, misused, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.session import Session
@@ -25,8 +23,7 @@ def run(argv: list[str]) -> int:
         return 0
     words = Words("toolsets", argv)
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
-        print(USAGE, file=sys.stderr)
-        return 2
+        return misused("toolsets", USAGE, words.words, ("list", "show"))
     journal = Journal(words.settings)
     session = session_as(journal, words.flags.get("--as"))
     definitions = journal.audience.definitions

@@ -115,13 +115,15 @@ async def resume(
         answers = await gather(exchange, asked.asks)
         problem = check_answers(asked.asks, answers)
         if problem is not None:
-            raise ToolError(f"The client's reply could not be used: {problem}.", code="bad_input")
+            words = f"The client's reply could not be used: {problem}."
+            raise ToolError(words, code="bad_input", next="Call again and answer what is asked.")
         call.answers = {**call.answers, **answers}
         try:
             return await run(call)
         except InputRequired as again:
             asked = again
-    raise ToolError(f"Still not enough input after {core.limits.input_rounds} rounds.", code="too_many_rounds")
+    words = f"Still not enough input after {core.limits.input_rounds} rounds."
+    raise ToolError(words, code="too_many_rounds", next="Call again with all of it in the arguments.")
 
 
 async def drive(

@@ -157,7 +157,8 @@ class Tools:
                     inside.answers = {**inside.answers, **given}
                 except ToolError as error:
                     return encode(fail(error), revision)
-            return encode(fail(ToolError("Still not enough input.", code="too_many_rounds")), revision)
+            next = "Call again with all of it in the arguments."
+            return encode(fail(ToolError("Still not enough input.", code="too_many_rounds", next=next)), revision)
 
         return self._core.tasks.create(exchange.session.principal, work, ttl_ms)
 

@@ -183,7 +183,8 @@ class Confirmation:
             answer = {"token": "ctk_" + token_urlsafe(16)}
         token = answer.get("token") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
-            raise BackendError(200, "The backend issued no confirmation token. Try again.", code="bad_answer")
+            words = "The backend issued no confirmation token. Try again."
+            raise BackendError(200, words, code="bad_answer", next="Try again.")
         self._remember(token, _Token(action, self._tenant(call), _session(call), bound, asked))
         return {
             "token": token,

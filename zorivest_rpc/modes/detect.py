@@ -138,7 +138,14 @@ def detect(
     known = find_client(table, normalised) if normalised else None
     client = known or table.unknown
 
+    states_it = _declares_list_changed(capabilities)
+
     def profile(mode: Mode, source: Json, reason: str) -> Profile:
+        traits = _traits(client, version)
+        if states_it and traits.list_changed in ("no", "unknown"):  # what a client says of itself beats our table
+            traits = msgspec.structs.replace(traits, list_changed="yes")
+        if source in ("vendor", "environment"):  # a limit that was assumed of a stranger is not one of these clients
+            traits = msgspec.structs.replace(traits, tool_limit=None)
         return Profile(
             client=client.id,
             title=client.title,
@@ -147,7 +154,7 @@ def detect(
             mode=mode,
             source=source,
             reason=reason,
-            traits=_traits(client, version),
+            traits=traits,
             elicitation=_elicitation(capabilities),
             implied=table.modes[mode],
         )
@@ -157,7 +164,6 @@ def detect(
     chosen = client_entry(client_modes, name, table) if client_modes else None
     if chosen is not None:
         return profile(chosen, "toolset-config", f"clientModes of the toolset file says {chosen} for this client")
-    states_it = _declares_list_changed(capabilities)
     if known is not None and not (known.mode is Mode.STATIC and states_it):
         return profile(known.mode, "name", f"{known.title} is known by the name {normalised!r}")
     if known is None and (word := _vendor_word(table.vendor_words, normalised, user_agent)) is not None:

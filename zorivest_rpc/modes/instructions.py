@@ -26,7 +26,8 @@ class Category(msgspec.Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """Where the session is; None where it is not known yet, and then nothing is said."""
+    """Where the session is; None where it is not known. Of that nothing is said, except that the guard of a backend is
+    not known yet."""
 
     backend: str | None = None
     tenant: str | None = None
@@ -96,6 +97,8 @@ def _where(situation: Situation) -> str:
             if situation.locked
             else "The guard is open."
         )
+    elif situation.backend:
+        parts.append("The guard has not been asked yet; zorivest_diagnose tells whether it is locked.")
     if situation.read_only:
         parts.append("This session may only read.")
     return " ".join(parts)

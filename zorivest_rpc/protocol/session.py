@@ -9,9 +9,8 @@ A session is what the two sides agreed on. Tasks, futures and channels belong to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.capabilities import NO_CAPABILITIES, Capabilities, read_capabilities
@@ -23,6 +22,14 @@ __all__ = ["ANY", "HEADERS", "LEGAL", "Phase", "Session", "negotiate"]
 
 ANY: Final = "*"
 HEADERS: Final = ("X-MCP-Toolsets", "X-MCP-Tools", "X-MCP-Exclude-Tools", "X-MCP-Readonly")
+
+
+class RequestHeaders(Protocol):
+    """As much of a transport's header map as a session reads; a header may stand in several lines."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+    def getall(self, key: str, /) -> list[str]: ...
 
 
 class Phase(Enum):
@@ -78,7 +85,7 @@ class Session:
         self.key = key  # the session id on the wire, where the transport has one
         self.subscriptions: frozenset[str] = frozenset()  # resource URIs of `resources/subscribe`
         self.toolsets: frozenset[str] = frozenset()  # loaded during the session
-        self.headers: Mapping[str, str] | None = None  # of the request, where the transport has some
+        self.headers: RequestHeaders | None = None  # of the request, where the transport has some
         self._asked: tuple[str, ...] | None = None
         self._agent: str | None = None
 
@@ -87,7 +94,7 @@ class Session:
         """What the request's own headers narrow the list to, in the order of HEADERS; empty where they say nothing."""
         if self._asked is None:
             given = self.headers
-            found = () if given is None else tuple(given.get(name, "") for name in HEADERS)
+            found = () if given is None else tuple(_all_lines(given, name) for name in HEADERS)
             self._asked = found if any(found) else ()
         return self._asked
 
@@ -99,7 +106,7 @@ class Session:
     def agent(self) -> str:
         """The User-Agent, a hint to who is calling."""
         if self._agent is None:
-            self._agent = "" if self.headers is None else self.headers.get("User-Agent", "")
+            self._agent = "" if self.headers is None else self.headers.get("User-Agent") or ""
         return self._agent
 
     @agent.setter
@@ -130,6 +137,10 @@ class Session:
         if method == "initialize":
             return '"initialize" was already answered in this session; open another connection to negotiate again'
         return "the session is closed"
+
+
+def _all_lines(headers: RequestHeaders, name: str) -> str:
+    return "" if headers.get(name) is None else ",".join(headers.getall(name))
 
 
 def negotiate(asked: str) -> Revision:

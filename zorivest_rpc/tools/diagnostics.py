@@ -109,7 +109,7 @@ class Diagnostics:
         except ToolError as error:
             return error
         except TimeoutError:
-            return ToolError("No answer in time.", code="backend_timeout")
+            return ToolError("No answer in time.", code="backend_timeout", next="Try again in a moment.")
 
     def _client(self, call: Call) -> dict[str, Json]:
         """How this client is treated, and why."""

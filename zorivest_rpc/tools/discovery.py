@@ -110,12 +110,13 @@ class Discovery:
                 f'Toolset "{name}" has {len(allowed)} tools. In this protocol revision a list does not change because '
                 "of a call: run them with call_tool (name and arguments)."
             )
-            return _with_text({"message": message, "toolset": name, "tools": definitions}, f"{message}\n{lines}")
+            return self._loaded(session, {"message": message, "toolset": name, "tools": definitions}, lines)
         profile = audience.profile(session)
         if profile.mode is Mode.STATIC:
             raise ToolError(
                 "Dynamic tool loading is not supported by your IDE. Restart the MCP server with --toolsets "
-                f"{name} to include this category. Without a restart: call_tool runs any of its tools by name."
+                f"{name} to include this category. Without a restart: tool_search shows the inputs of its tools and "
+                "call_tool runs them by name."
                 f"\n{lines}",
                 code="static_client",
                 next=f"Use call_tool with one of: {', '.join(spec.name for spec in allowed)}.",
@@ -131,10 +132,24 @@ class Discovery:
         count, limit = len(audience.listed(session)), profile.traits.tool_limit
         given: dict[str, Json] = {"message": message, "toolset": name, "tools": definitions}
         if limit is not None and count > limit:
-            given["warning"] = f"{count} tools are listed now; {profile.title} works best with at most {limit}."
-        outcome = _with_text(given, f"{message}\n{lines}")
+            given["warning"] = (
+                f"{count} tools are listed now; {profile.title} works best with at most {limit}. "
+                "call_tool runs tools without listing them."
+            )
+        outcome = self._loaded(session, given, lines)
         outcome.after = [lambda: self._changed(session)]
         return outcome
+
+    def _loaded(self, session: Session, value: dict[str, Json], lines: str) -> Outcome:
+        """The text names the tools; it repeats their definitions only where the model would not get them otherwise,
+        neither in a new list nor as structure."""
+        traits = self._audience.profile(session).traits
+        lists_them = not session.revision.modern and traits.list_changed == "yes"
+        sees_structure = session.revision.structured and traits.structured == "preferred"
+        shown = value
+        if lists_them or sees_structure:
+            shown = {key: entry for key, entry in value.items() if key != "tools"}
+        return Outcome([text(f"{value['message']}\n{lines}"), text(dumps(shown).decode())], value)
 
     def _known(self, name: str) -> str:
         known = toolset_names(self._audience.definitions)
@@ -197,9 +212,3 @@ class Discovery:
         near = nearest(name, self._audience.specs)
         next = (f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do."
         return ToolError(f'There is no tool "{name}". {next}', code="unknown_tool", next=next)
-
-
-def _with_text(value: dict[str, Json], words: str) -> Outcome:
-    """Definitions are for the structure; the text names the tools and does not repeat their schemas."""
-    brief = {key: entry for key, entry in value.items() if key != "tools"}
-    return Outcome([text(words), text(dumps(brief).decode())], value)

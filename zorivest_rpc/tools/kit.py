@@ -115,8 +115,10 @@ def entries(value: Json) -> list[dict[str, Json]]:
 def segment(name: str, value: str) -> str:
     """One segment of a path. Dots alone would climb to another route, whatever their encoding."""
     if value in ("", ".", ".."):
-        raise InvalidArguments(f'{name}: "{value}" is not an identifier. Give the exact one and call again.')
+        words = f'{name}: "{value}" is not an identifier. Give the exact one and call again.'
+        raise InvalidArguments(words, next="Give the exact one and call again.")
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:
-        raise InvalidArguments(f"{name}: it is not valid Unicode. Give the exact identifier.") from None
+        words = f"{name}: it is not valid Unicode. Give the exact identifier."
+        raise InvalidArguments(words, next="Give the exact identifier.") from None

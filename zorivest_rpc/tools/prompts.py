@@ -70,7 +70,8 @@ it with `create_trade_plan`; `create_trade` is for executions that have happened
 def _tax_year_end(given: Values) -> str:
     year = given.get("tax_year", "").strip()
     if year and not (len(year) == 4 and year.isascii() and year.isdigit()):
-        raise ToolError("tax_year must be a year of four digits, such as 2026.", code="invalid_arguments")
+        words = "tax_year must be a year of four digits, such as 2026."
+        raise ToolError(words, code="invalid_arguments", next="Give the year, or leave tax_year out.")
     argument = f"tax_year {year}" if year else ""
     of_year = f" with {argument}" if year else ""
     lots = _with_account(given) or " for each account"
@@ -122,7 +123,8 @@ def _prompt(
     async def get(call: Call) -> Messages:
         for argument, value in call.arguments.items():
             if len(value) > _LONGEST:
-                raise ToolError(f"{argument} is longer than {_LONGEST} characters.", code="too_long")
+                long = f"{argument} is longer than {_LONGEST} characters."
+                raise ToolError(long, code="too_long", next="Give a shorter one.")
         return [message(text(words(call.arguments)))]
 
     return Prompt(name, description, get, arguments, title=title)

@@ -46,6 +46,7 @@ _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
 _LAST_WORD: Final = 1.0  # seconds, for a call that is over already
 _IMPORTS: Final = "/import/progress/{key}"
 _BASE64_LIMIT: Final = 10 * 1024 * 1024
+_SMALLER: Final = "Send a smaller image."
 _OCTETS: Final = "application/octet-stream"
 _KINDS: Final = {"csv": "text/csv", "txt": "text/plain", "pdf": "application/pdf", "xml": "application/xml"}
 
@@ -202,12 +203,14 @@ def _segment(spec: ToolSpec, name: str, value: Json) -> str:
     words = "" if value is None else as_text(value)
     if words in ("", ".", ".."):
         raise InvalidArguments(
-            f'Invalid arguments for {spec.name}: {name}: "{words}" is not an identifier. Give the exact one.'
+            f'Invalid arguments for {spec.name}: {name}: "{words}" is not an identifier. Give the exact one.',
+            next="Give the exact one.",
         )
     try:
         return quote(words, safe="")
     except UnicodeEncodeError:
-        raise InvalidArguments(f"Invalid arguments for {spec.name}: {name}: it is not valid Unicode.") from None
+        broken = f"Invalid arguments for {spec.name}: {name}: it is not valid Unicode."
+        raise InvalidArguments(broken, next="Give the exact identifier.") from None
 
 
 def _chosen(plans: tuple[_Plan, ...], arguments: Mapping[str, Json]) -> _Plan:
@@ -243,13 +246,15 @@ def _from_base64(name: str, given: str) -> bytes:
     """Also with line breaks and as a data URL, as models like to give it."""
     words = given.partition(",")[2] if given.startswith("data:") else given
     if len(words) > _BASE64_LIMIT * 3 // 2:
-        raise InvalidArguments(f"{name}: more than {_BASE64_LIMIT} bytes. Send a smaller image.")
+        raise InvalidArguments(f"{name}: more than {_BASE64_LIMIT} bytes. {_SMALLER}", next=_SMALLER)
     try:
         data = b64decode("".join(words.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidArguments(f"{name}: not base64. Encode the bytes of the file with standard base64.") from None
+        next = "Encode the bytes of the file with standard base64."
+        raise InvalidArguments(f"{name}: not base64. {next}", next=next) from None
     if not data or len(data) > _BASE64_LIMIT:
-        raise InvalidArguments(f"{name}: {len(data)} bytes; 1 to {_BASE64_LIMIT} are taken.")
+        next = _SMALLER if data else "Send the bytes of an image."
+        raise InvalidArguments(f"{name}: {len(data)} bytes; 1 to {_BASE64_LIMIT} are taken. {next}", next=next)
     return data
 
 
@@ -262,7 +267,7 @@ def _explained(spec: ToolSpec, arguments: Mapping[str, Json], error: BackendErro
         404,
         words,
         code="not_found",
-        next=words.partition("; ")[2] or None,
+        next=words.partition("; ")[2] or "Check the identifier and call again.",
         reported=error.reported,
         detail=error.detail,
     )
@@ -270,5 +275,6 @@ def _explained(spec: ToolSpec, arguments: Mapping[str, Json], error: BackendErro
 
 def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
     if spec.reads_only:
-        return BackendUnreachable(f"{error.text.partition(' Whether')[0]} Nothing was changed; it may be called again.")
+        next = "Nothing was changed; it may be called again."
+        return BackendUnreachable(f"{error.text.partition(' Whether')[0]} {next}", next=next)
     return lost(spec, error)

@@ -15,6 +15,7 @@ from zorivest_rpc.dispatcher import Conversation
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.framing import sse_event
 from zorivest_rpc.protocol.jsonrpc import INVALID_REQUEST, decode
+from zorivest_rpc.protocol.session import HEADERS, Phase
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import EVENTS, EventStream, Writer
 from zorivest_rpc.transports.streamable import Refused, with_cors
@@ -46,6 +47,7 @@ class SsePair:
             principal=principal,
             modern=False,
         )
+        connection.session.headers = request.headers
         self._open[key] = (principal, connection, stream)
         self._keep_alive(stream)
         stream.write(sse_event(b"/messages?session_id=" + key.encode(), event=b"endpoint"))
@@ -63,6 +65,9 @@ class SsePair:
         if found is None or found[0] != principal:
             raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open GET /sse first"))
         decode(body)  # what is no message is refused here, where its sender looks
+        session = found[1].session
+        if session.phase is Phase.NEW and any(name in request.headers for name in HEADERS):
+            session.headers = request.headers  # those of `initialize` count; a client may send them with the GET alone
         found[1].receive(body)
         return self._writer.answer(request, 202, headers=with_cors(request, ()))
 

@@ -39,18 +39,29 @@ def schemas(root: str | None = None) -> Iterator[Line]:
         yield ok("schemas", f"complete in {root or schemas_dir()}")
 
 
-def offered(settings: Settings) -> Line:
-    """The options as the server would take them, the toolset configuration among them."""
+def offered(settings: Settings, client: str | None = None) -> Iterator[Line]:
+    """The options as the server would take them, the toolset configuration among them, and whether their list fits."""
     from zorivest_rpc.app import Journal
+    from zorivest_rpc.cli.terminal import session_as
 
     file = settings.toolset_config or os.path.join(settings.data_dir, "toolset-config.json")
     try:
-        Journal(settings)
+        journal = Journal(settings)
     except ConfigError as error:
-        return fail("options", str(error), "Correct it where it is set: the option, the variable or the file.")
+        yield fail("options", str(error), "Correct it where it is set: the option, the variable or the file.")
+        return
     except ExceptionGroup:
-        return fail("options", "not looked at, because of the schema files", "Mend those first.")
-    return ok("options", f"valid; toolset configuration {file if os.path.exists(file) else 'none'}")
+        yield fail("options", "not looked at, because of the schema files", "Mend those first.")
+        return
+    yield ok("options", f"valid; toolset configuration {file if os.path.exists(file) else 'none'}")
+    session = session_as(journal, client)
+    profile, count = journal.audience.profile(session), len(journal.audience.listed(session))
+    limit = profile.traits.tool_limit
+    if limit is not None and count > limit:
+        words = f"{count} tools are listed at start, and {profile.title} works best with at most {limit}"
+        yield warn("list", words, "Choose fewer with --toolsets; tool_search and call_tool reach the others.")
+    elif client is not None:
+        yield ok("list", f"{count} tools are listed at start for {profile.title}; its limit: {limit or 'none known'}")
 
 
 def directory(path: str) -> Iterator[Line]:
