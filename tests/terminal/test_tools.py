@@ -143,7 +143,7 @@ def test_why_explains_from_the_predicates_that_filter(command: Command) -> None:
     told = command("tools", "why", "get_tax_lots", "--as", "cursor")
     assert told.code == 0
     assert "get_tax_lots is not listed and can be called." in told.out
-    assert told.out.endswith("To list it: --toolsets default,tax; call_tool runs it either way.\n")
+    assert "To list it: --toolsets default,tax. By its name, or through call_tool, it runs\nanyway.\n" in told.out
     assert told.widest <= 80
     dynamic = command("tools", "why", "get_tax_lots", "--as", "cline", "--toolsets", "behavioral").out
     assert "To list it: --toolsets behavioral,tax or enable_toolset;" in " ".join(dynamic.split())
