@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from zorivest_rpc.audience import Audience
 from zorivest_rpc.backend.interface import Backend
 from zorivest_rpc.call import Call, Handler
-from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.layers import around
@@ -67,7 +67,9 @@ class Pipeline:
             handler, travelling = self._python[spec.python], None
         else:
             handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
-            travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
+            # no file is even looked at before the guard said yes, so the question does not travel with one
+            reads = any(route.file is not None for route in routes(spec))
+            travelling = None if reads else rest_handler(spec, self._backend_for, guard=True, shape=self.shown)
         return around(
             spec,
             handler,

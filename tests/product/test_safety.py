@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
+from zorivest_rpc.catalog.explain import example
+from zorivest_rpc.catalog.load import load
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
 
@@ -22,6 +25,10 @@ async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagn
         refused = await client.call("get_settings")
         assert "MCP guard blocked" in text_of(refused)
         assert refused["isError"] is True
+        for spec in load().tools:
+            if spec.guarded:
+                refused = await client.call(spec.name, **json.loads(example(spec.input_schema, {}) or "{}"))
+                assert "MCP guard blocked this call: test." in text_of(refused), (spec.name, refused)
         through = await client.call("call_tool", name="get_settings", arguments={})
         assert "MCP guard blocked" in text_of(through)
         diagnosed = (await client.call("zorivest_diagnose"))["structuredContent"]
