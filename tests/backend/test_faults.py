@@ -292,6 +292,20 @@ async def test_while_a_backend_is_down_calls_fail_at_once(replies: aioresponses,
     assert sum(map(len, replies.requests.values())) == sent == 3
 
 
+async def test_what_is_urgent_has_a_look_at_once_and_ends_the_wait(server: Misbehaving, make: Make, clock: Clock) -> None:
+    server.script = [hang_up] * 4
+    backend = make(server.url, breaker=Breaker(clock, failures=3, pause=1.0))
+    with pytest.raises(BackendUnreachable):
+        await backend.ask("GET", "/x")
+    with pytest.raises(BackendUnreachable, match="tried again"):
+        await backend.ask("GET", "/x")
+    with pytest.raises(BackendUnreachable, match="the connection was lost"):
+        await backend.ask("POST", "/x", repeatable=True, urgent=True)
+    assert len(server.seen) == 4
+    assert (await backend.ask("POST", "/x", repeatable=True, urgent=True)).value == {"ok": True}
+    assert (await backend.ask("GET", "/x")).value == {"ok": True}
+
+
 async def test_it_recovers_by_itself(server: Misbehaving, make: Make, clock: Clock) -> None:
     server.script = [hang_up] * 3
     backend = make(server.url, breaker=Breaker(clock, failures=3, pause=1.0))

@@ -38,7 +38,7 @@ from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
 from zorivest_rpc.backend.limits import Limits
 from zorivest_rpc.backend.refusals import is_ours, redacted, refusal, session_is_gone
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, ZorivestError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class HttpBackend:
         repeatable: bool | None = None,
         timeout: float | None = None,
         key: str | None = None,
+        urgent: bool = False,
     ) -> Reply:
         if query:
             path = f"{path}?{encode_query(query)}"
@@ -182,6 +183,8 @@ class HttpBackend:
             headers["X-MCP-Guard"] = "check"
         attempts = self._limits.attempts if (method == "GET" if repeatable is None else repeatable) else 1
         seconds = self._limits.total if timeout is None else timeout
+        if urgent:
+            self._breaker.hurry()
         self.in_flight += 1
         try:
             sessions = self._sessions
@@ -234,13 +237,15 @@ class HttpBackend:
         url = self._urls.get(path) or await self._url(path)
         time = asyncio.get_running_loop().time
         deadline, left = time() + seconds, seconds
+        failure: BackendUnreachable | OutcomeUnknown | None = None
         for attempt in range(1, attempts + 1):
             waits = self._breaker.wait()
             if waits > 0:
-                raise known_to_be_down(self._base, waits)
+                raise failure or known_to_be_down(self._base, waits)
             try:
                 answer = await self._exchange(method, url, path, headers, data, left)
-            except BackendUnreachable:
+            except BackendUnreachable as error:
+                failure = error
                 self._breaker.failed()
                 if attempt == attempts or self._closed:
                     self._moved()
@@ -249,9 +254,10 @@ class HttpBackend:
             except Lost as lost:
                 self._breaker.failed()
                 late = lost.late or time() >= deadline
+                reason = f"within {seconds:g} s" if late else str(lost)
+                failure = no_answer(self._base, method, path, reason, unknown=attempts == 1)
                 if attempt == attempts or late:
-                    reason = f"within {seconds:g} s" if late else str(lost)
-                    raise no_answer(self._base, method, path, reason, unknown=attempts == 1) from None
+                    raise failure from None
             except BaseException:
                 self._breaker.gave_up()
                 raise
