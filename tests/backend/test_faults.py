@@ -292,7 +292,7 @@ async def test_while_a_backend_is_down_calls_fail_at_once(replies: aioresponses,
     assert sum(map(len, replies.requests.values())) == sent == 3
 
 
-async def test_what_is_urgent_has_a_look_at_once_and_ends_the_wait(server: Misbehaving, make: Make, clock: Clock) -> None:
+async def test_what_is_urgent_has_a_look_and_ends_the_wait(server: Misbehaving, make: Make, clock: Clock) -> None:
     server.script = [hang_up] * 4
     backend = make(server.url, breaker=Breaker(clock, failures=3, pause=1.0))
     with pytest.raises(BackendUnreachable):

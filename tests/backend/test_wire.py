@@ -175,21 +175,25 @@ async def test_an_upload_nobody_takes_leaves_no_connection(wire: str) -> None:
     server = await asyncio.get_running_loop().create_server(Deaf, "127.0.0.1", 0)
     url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     sender = Wire(Limits(), plain=wire == "plain")
-    for cancelled in (False, True):
+    for ends_by in ("time", "cancellation", "closing"):
         accepted.clear()
-        sending = asyncio.create_task(sender.send("POST", url, {}, bytes(50_000_000), 30.0 if cancelled else 0.2))
+        seconds = 0.2 if ends_by == "time" else 30.0
+        sending = asyncio.create_task(sender.send("POST", url, {}, bytes(50_000_000), seconds))
         async with asyncio.timeout(5):
             await accepted.wait()
             await _until(lambda: any(getattr(one, "_paused", False) for one in sender._pool._acquired))
             closed = next(iter(sender._pool._acquired)).closed
             assert closed is not None
-            if cancelled:
+            if ends_by == "cancellation":
                 sending.cancel()
+            elif ends_by == "closing":
+                await sender.close()
             await asyncio.wait([sending])
             await closed
-        assert sending.cancelled() == cancelled
-        assert cancelled or isinstance(sending.exception(), Lost)
-    await sender.close()
+        if ends_by == "cancellation":
+            assert sending.cancelled()
+        else:
+            assert isinstance(sending.exception(), Lost)
     for end in ends:
         end.abort()
     server.close()

@@ -130,6 +130,9 @@ class Wire:
 
         for body in self._bodies:  # aiohttp would leave them waiting
             body.set_exception(aiohttp.ServerDisconnectedError())
+        for held in list(self._pool._acquired):  # and would wait itself until what is half sent is taken
+            if held.transport is not None:
+                held.transport.abort()
         await self._http.close()
 
     async def send(
