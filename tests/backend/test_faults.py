@@ -10,7 +10,7 @@ import pytest
 from aioresponses import aioresponses
 
 from tests.backend.conftest import Clock, Make
-from tests.backend.misbehaving import Misbehaving, answer, endless, hang_up, never, reset_mid_body
+from tests.backend.misbehaving import Behaviour, Misbehaving, answer, endless, hang_up, never, raw, reset_mid_body
 from zorivest_rpc.backend.breaker import Breaker
 from zorivest_rpc.backend.http import Limits
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
@@ -96,12 +96,61 @@ async def test_a_write_on_a_kept_connection_that_breaks_is_not_sent_again(
     assert (server.count("/x"), server.open) == (1, 0)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504])
+@pytest.mark.parametrize("status", [500, 503])
 async def test_a_write_that_was_answered_badly_is_not_sent_again(server: Misbehaving, make: Make, status: int) -> None:
     server.otherwise = answer(b"oops", status, "text/html")
     with pytest.raises(BackendError):
         await make(server.url).ask("POST", "/x")
     assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [502, 504])
+async def test_a_write_that_only_a_gateway_answered_is_unknown(server: Misbehaving, make: Make, status: int) -> None:
+    server.otherwise = answer(b"oops", status, "text/html")
+    with pytest.raises(OutcomeUnknown, match=f"something in between says {status}"):
+        await make(server.url).ask("POST", "/x")
+    assert len(server.seen) == 1
+    server.otherwise = answer({"error": "provider_failed", "detail": "No quote."}, status)
+    with pytest.raises(BackendError, match="No quote"):
+        await make(server.url).ask("POST", "/x")
+
+
+@pytest.mark.parametrize(
+    "behaviour", [answer(b"{", 200), answer(b"oops", 200, "text/html"), answer({"detail": "Oops."}, 500)]
+)
+async def test_who_wrote_and_got_nonsense_is_told_to_look_first(
+    server: Misbehaving, make: Make, behaviour: Behaviour
+) -> None:
+    server.otherwise = behaviour
+    with pytest.raises(BackendError, match=r"Whether it was done is unknown|Check whether it was done"):
+        await make(server.url).ask("POST", "/x")
+    with pytest.raises(BackendError) as told:
+        await make(server.url).ask("POST", "/x", repeatable=True)
+    assert "done" not in told.value.text
+
+
+@pytest.mark.parametrize("given", ["\xff\xfe", "a\x01b", "x" * 1000, "a b", ""])
+async def test_an_id_that_is_none_is_not_passed_on(server: Misbehaving, make: Make, given: str) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nX-Request-ID: "
+    server.otherwise = raw(head + given.encode("latin-1") + b"\r\n\r\n{}", stays=True)
+    reply = await make(server.url).ask("POST", "/x")
+    assert reply.request_id == server.seen[0].headers["x-request-id"]
+
+
+async def test_words_that_cannot_be_written_down_are_not_repeated(server: Misbehaving, make: Make) -> None:
+    server.otherwise = raw(b"HTTP/1.1 200 OK\r\nContent-Type: \xff/\xfe\r\nContent-Length: 2\r\n\r\n{}", stays=True)
+    with pytest.raises(BackendError, match="an unknown type instead of JSON") as told:
+        await make(server.url).ask("GET", "/x")
+    assert told.value.text.encode()
+
+
+async def test_a_redirection_brings_no_credentials_of_its_own(server: Misbehaving, make: Make) -> None:
+    there = server.url.replace("://", "://somebody:else@") + "/api/v1/y"
+    server.routes["/x"] = answer(None, 307, Location=there)
+    server.routes["/auth/unlock"] = answer({"session_token": "tok_1", "expires_in": 3600})
+    await make(server.url, "zrv_sk_mine").ask("POST", "/x")
+    assert server.seen[-1].path == "/api/v1/y"
+    assert server.seen[-1].headers["authorization"] == "Bearer tok_1"
 
 
 async def test_a_write_that_takes_too_long_is_unknown(server: Misbehaving, make: Make) -> None:
@@ -241,6 +290,20 @@ async def test_while_a_backend_is_down_calls_fail_at_once(replies: aioresponses,
         await backend.ask("GET", "/x")
     assert failed.value.code == "backend_down"
     assert sum(map(len, replies.requests.values())) == sent == 3
+
+
+async def test_what_is_urgent_has_a_look_and_ends_the_wait(server: Misbehaving, make: Make, clock: Clock) -> None:
+    server.script = [hang_up] * 4
+    backend = make(server.url, breaker=Breaker(clock, failures=3, pause=1.0))
+    with pytest.raises(BackendUnreachable):
+        await backend.ask("GET", "/x")
+    with pytest.raises(BackendUnreachable, match="tried again"):
+        await backend.ask("GET", "/x")
+    with pytest.raises(BackendUnreachable, match="the connection was lost"):
+        await backend.ask("POST", "/x", repeatable=True, urgent=True)
+    assert len(server.seen) == 4
+    assert (await backend.ask("POST", "/x", repeatable=True, urgent=True)).value == {"ok": True}
+    assert (await backend.ask("GET", "/x")).value == {"ok": True}
 
 
 async def test_it_recovers_by_itself(server: Misbehaving, make: Make, clock: Clock) -> None:

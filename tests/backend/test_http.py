@@ -129,6 +129,8 @@ async def test_an_empty_answer_is_no_failure(replies: aioresponses, make: Make) 
         (413, {"detail": "over 10 MB"}, "too_large", "smaller"),
         (422, {"detail": {"errors": {"quantity": ["must be positive"]}}}, "invalid", "quantity: must be positive"),
         (422, {"detail": {"validation_errors": ["step 1 has no id"]}}, "invalid", "step 1 has no id"),
+        (422, {"detail": {"errors": "none fits"}}, "invalid", ": none fits."),
+        (422, {"detail": {"errors": 5}}, "invalid", ": 5."),
         (422, {"detail": [{"loc": ["body", "price"], "msg": "not a number"}]}, "invalid", "price: not a number"),
         (423, {"detail": "held"}, "database_busy", "another program"),
         (429, {"detail": "slow down"}, "rate_limited", "Wait"),
@@ -155,6 +157,9 @@ async def test_a_refusal_says_what_happened_and_what_to_do(
 async def test_a_rate_limit_passes_on_how_long_to_wait(replies: aioresponses, make: Make) -> None:
     replies.get(f"{URL}/x", status=429, payload={"detail": "x"}, headers={"Retry-After": "17"})
     with pytest.raises(BackendError, match="Wait 17 s"):
+        await make(URL).ask("GET", "/x")
+    replies.get(f"{URL}/x", status=429, payload={"detail": "x"}, headers={"Retry-After": "9" * 5000})
+    with pytest.raises(BackendError, match="Wait before"):
         await make(URL).ask("GET", "/x")
 
 

@@ -6,13 +6,16 @@ import asyncio
 import datetime
 import gzip
 import ipaddress
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import aiohttp
 import pytest
 import uvloop
 from cryptography import x509
@@ -24,7 +27,7 @@ from yarl import URL
 
 from tests.backend.conftest import Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer, endless, never, raw
-from zorivest_rpc.backend.http import Limits
+from zorivest_rpc.backend.http import HttpBackend, Limits
 from zorivest_rpc.backend.wire import Lost, TooLarge, Unsent, Wire
 from zorivest_rpc.errors import BackendUnreachable, OutcomeUnknown
 
@@ -94,6 +97,106 @@ async def test_a_body_that_never_ends_ends_with_the_time(server: Misbehaving, ma
         await make(server.url, limits=Limits(total=0.2, body=1 << 40)).ask("POST", "/x")
     async with asyncio.timeout(5):
         await server.all_gone.wait()
+
+
+@pytest.mark.parametrize("part", [b"", b"[1]"])
+async def test_a_body_without_a_length_that_stops_is_no_answer(server: Misbehaving, make: Make, part: bytes) -> None:
+    async def stalls(seen: Seen, write: Write) -> bool:
+        write.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + part)
+        return await never(seen, write)
+
+    server.otherwise = stalls
+    backend = make(server.url, limits=Limits(total=0.2))
+    with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
+        await backend.ask("POST", "/x")
+    with pytest.raises(BackendUnreachable, match=r"within 0\.2 s"):
+        await backend.ask("GET", "/x")
+
+
+async def test_a_body_without_a_length_that_breaks_is_no_answer(server: Misbehaving, make: Make) -> None:
+    read = asyncio.Event()
+
+    async def breaks(seen: Seen, write: Write) -> bool:
+        write.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[1]")
+        await write.drain()
+        await read.wait()
+        write.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        write.transport.abort()
+        return False
+
+    server.otherwise = breaks
+    backend = make(server.url)
+    asking = asyncio.create_task(backend.ask("POST", "/x"))
+    async with asyncio.timeout(5):
+        await server.arrived.wait()
+        await _until(lambda: _bodies(backend))
+    read.set()
+    with pytest.raises(OutcomeUnknown, match="reset"):
+        await asking
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 9", "Transfer-Encoding: chunked", "X: y"])
+async def test_who_waits_for_a_body_when_all_ends_is_told(server: Misbehaving, make: Make, framing: str) -> None:
+    async def half(seen: Seen, write: Write) -> bool:
+        write.write(f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{framing}\r\n\r\n1\r\n0\r\n".encode())
+        return await never(seen, write)
+
+    server.otherwise = half
+    backend = make(server.url)
+    asking = asyncio.create_task(backend.ask("POST", "/x"))
+    async with asyncio.timeout(5):
+        await _until(lambda: _bodies(backend))
+        await backend.close()
+        with pytest.raises(OutcomeUnknown):
+            await asking
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+def _bodies(backend: HttpBackend) -> set[aiohttp.StreamReader]:
+    """What somebody waits for the rest of."""
+    return set() if backend._wire is None else backend._wire._bodies
+
+
+async def test_an_upload_nobody_takes_leaves_no_connection(wire: str) -> None:
+    accepted = asyncio.Event()
+    ends: list[asyncio.Transport] = []
+
+    class Deaf(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.pause_reading()
+            ends.append(transport)
+            accepted.set()
+
+    server = await asyncio.get_running_loop().create_server(Deaf, "127.0.0.1", 0)
+    url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    sender = Wire(Limits(), plain=wire == "plain")
+    for ends_by in ("time", "cancellation", "closing"):
+        accepted.clear()
+        seconds = 0.2 if ends_by == "time" else 30.0
+        sending = asyncio.create_task(sender.send("POST", url, {}, bytes(50_000_000), seconds))
+        async with asyncio.timeout(5):
+            await accepted.wait()
+            await _until(lambda: any(getattr(one, "_paused", False) for one in sender._pool._acquired))
+            closed = next(iter(sender._pool._acquired)).closed
+            assert closed is not None
+            if ends_by == "cancellation":
+                sending.cancel()
+            elif ends_by == "closing":
+                await sender.close()
+            await asyncio.wait([sending])
+            await closed
+        if ends_by == "cancellation":
+            assert sending.cancelled()
+        else:
+            assert isinstance(sending.exception(), Lost)
+    for end in ends:
+        end.abort()
+    server.close()
 
 
 # --- what goes out
@@ -202,7 +305,7 @@ async def _outcome(script: list[tuple[bytes, bool]], cuts: list[int], method: st
         at = sorted({0, *(cut % (len(whole) + 1) for cut in cuts), len(whole)})
         server.script = [raw(*(whole[a:b] for a, b in pairwise(at)), stays=stays)]
         try:
-            got = await wire.send(method, URL(server.url), {}, b"{}" if method == "POST" else None, 20.0)
+            got = await wire.send(method, URL(server.url), {}, b"{}" if method == "POST" else None, 5.0)
             outcome.append((got.status, got.kind, got.body))
         except TooLarge as failure:
             outcome.append(("too large", failure.status))
@@ -235,6 +338,32 @@ def test_both_wires_end_alike(loop: str, script: list[tuple[bytes, bool]], cuts:
         directly = runner.run(_outcome(script, cuts, method, plain=False))
         plainly = runner.run(_outcome(script, cuts, method, plain=True))
     assert directly == plainly
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_server_that_speaks_first_is_not_called_again_and_again(loop: str, plain: bool) -> None:
+    calls = 0
+
+    async def greets(reader: asyncio.StreamReader, writer: Write) -> None:
+        nonlocal calls
+        calls += 1
+        writer.write(b"220 mail.example ready\r\n")
+        await reader.read()
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(greets, "127.0.0.1", 0)
+        wire = Wire(Limits(), plain=plain)
+        async with asyncio.timeout(5):
+            with pytest.raises(Lost, match="not HTTP"):
+                await wire.send("POST", URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), {}, b"{}", 30.0)
+        await wire.close()
+        server.close()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(ask())
+    assert calls == 1
 
 
 # --- TLS

@@ -52,6 +52,7 @@ class FakeBackend:
         repeatable: bool | None = None,
         timeout: float | None = None,
         key: str | None = None,
+        urgent: bool = False,
     ) -> Reply:
         if guard and not self.inline:
             raise NotInline

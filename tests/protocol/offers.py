@@ -92,7 +92,12 @@ class Rich:
             tool("raise", self._raise, schema("what", what=STRING, later={"type": "boolean"})),
             tool("tool_error", self._tool_error),
             tool("bad_output", self._bad_output, output_schema=schema("n", n={"type": "integer"})),
-            tool("no_output", self._no_output, output_schema=schema("n", n={"type": "integer"})),
+            tool(
+                "no_output",
+                self._no_output,
+                output_schema=schema("n", n={"type": "integer"}),
+                annotations={"readOnlyHint": True},
+            ),
             tool("list_output", self._list_output, output_schema={"type": "array"}),
             tool("blocks", self._blocks),
             tool("ask_form", self._ask_form),
@@ -210,7 +215,9 @@ class Rich:
         raise ProtocolError(INVALID_PARAMS, "refused by the job", {"why": "tests"})
 
     async def _bad_output(self, call: Call) -> Outcome:
-        return give({"n": "not a number", "secret": SECRET})
+        outcome = give({"n": "not a number", "secret": SECRET})
+        outcome.meta = {"com.zorivest/receipt": {"changed": "one thing"}}
+        return outcome
 
     async def _no_output(self, call: Call) -> Outcome:
         return say("no structure")

@@ -181,6 +181,9 @@ async def test_a_result_that_its_schema_refuses_is_a_tool_error(
     assert "structuredContent" not in result
     assert SECRET not in str(result)
     assert result["_meta"]["com.zorivest/error"]["code"] == "bad_result"
+    wrote = tool == "bad_output"
+    assert ("The call itself was done" in result["content"][0]["text"]) is wrote
+    assert ("com.zorivest/receipt" in result["_meta"]) is wrote
 
 
 async def test_answers_of_one_client_never_reach_another(memory: Host) -> None:

@@ -146,7 +146,7 @@ def test_why_explains_from_the_predicates_that_filter(command: Command) -> None:
     assert "To list it: --toolsets default,tax. By its name, or through call_tool, it runs\nanyway.\n" in told.out
     assert told.widest <= 80
     dynamic = command("tools", "why", "get_tax_lots", "--as", "cline", "--toolsets", "behavioral").out
-    assert "To list it: --toolsets behavioral,tax or enable_toolset;" in " ".join(dynamic.split())
+    assert "To list it: --toolsets behavioral,tax or enable_toolset." in " ".join(dynamic.split())
     refused = command("tools", "why", "create_trade", "--read-only", "--json").json
     assert (refused["listed"], refused["callable"], refused["refused"]["code"]) == (False, False, "read_only")
     chosen = command("tools", "why", "get_tax_lots", "--toolsets", "tax", "--json").json

@@ -61,6 +61,7 @@ class Asked(NamedTuple):
     repeatable: bool | None
     timeout: float | None
     key: str | None
+    urgent: bool
 
 
 class FakeBackend:
@@ -91,8 +92,9 @@ class FakeBackend:
         repeatable: bool | None = None,
         timeout: float | None = None,
         key: str | None = None,
+        urgent: bool = False,
     ) -> Reply:
-        question = Asked(method, path, query, body, auth, repeatable, timeout, key)
+        question = Asked(method, path, query, body, auth, repeatable, timeout, key, urgent)
         self.asked.append(question)
         self.running += 1
         self.most_running = max(self.most_running, self.running)

@@ -97,6 +97,7 @@ async def test_the_four_probes_run_at_once_and_only_the_last_two_carry_a_session
         "/mcp-guard/status": "if_any",
         "/market-data/providers": "if_any",
     }
+    assert all(asked.urgent for asked in backend.asked)  # a report of what is, not of what was
 
 
 @pytest.mark.parametrize("missing", sorted(HEALTHY))

@@ -52,6 +52,13 @@ async def test_a_stop_may_be_repeated_on_the_way_but_an_unlock_may_not() -> None
     assert [asked.repeatable for asked in backend.asked] == [True, False]
 
 
+async def test_neither_waits_until_the_backend_is_taken_to_be_back() -> None:
+    backend = FakeBackend({LOCK: {"is_locked": True}, UNLOCK: {"is_locked": False}})
+    await stop(backend)
+    await unlock(backend)
+    assert [asked.urgent for asked in backend.asked] == [True, True]
+
+
 @pytest.mark.parametrize("failure", [BackendUnreachable("down"), refused(403, "No session."), OutcomeUnknown("lost")])
 async def test_a_request_that_failed_is_no_success(failure: ToolError) -> None:
     backend = FakeBackend({LOCK: failure, UNLOCK: failure})

@@ -69,6 +69,13 @@ async def test_what_the_backend_cannot_give_is_an_error(uri: str, answer: Any) -
     assert error["code"] == INTERNAL_ERROR
 
 
+@pytest.mark.parametrize("uri", OF_THE_BACKEND)
+async def test_a_guard_that_cannot_be_asked_is_no_fault_of_the_uri(uri: str) -> None:
+    error = (await read(uri, {**FULL, "POST /mcp-guard/check": DOWN}))["error"]
+    assert error["code"] == INTERNAL_ERROR
+    assert "MCP guard blocked" in error["message"]
+
+
 async def test_the_toolsets_can_be_read_all_or_one_with_the_backend_down() -> None:
     found = await content("zorivest://toolsets", {})
     assert len(found["toolsets"]) == 9

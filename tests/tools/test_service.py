@@ -56,6 +56,7 @@ async def test_both_questions_go_out_at_once_and_only_health_needs_no_session() 
     await Service(kit(backend), "/logs").status(make_call("zorivest_service_status"))
     assert backend.most_running == 2
     assert {asked.path: asked.auth for asked in backend.asked} == {"/health": "none", "/service/status": "needed"}
+    assert all(asked.urgent for asked in backend.asked)
 
 
 async def test_an_unreachable_backend_is_an_object_with_the_error_flag() -> None:

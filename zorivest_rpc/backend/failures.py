@@ -75,13 +75,17 @@ def too_large(method: str, path: str, status: int, limit: int) -> BackendError:
     )
 
 
-def not_json(base: str, method: str, path: str, status: int, problem: str, request_id: str) -> BackendError:
+def not_json(
+    base: str, method: str, path: str, status: int, problem: str, request_id: str, *, unknown: bool
+) -> BackendError:
+    """`unknown`: it was a write, and it is not known whether it was done."""
+    done = "Whether it was done is unknown: check the stored data before you repeat the call. " if unknown else ""
     return BackendError(
         status,
-        f"{base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id}). Check "
-        "that the API URL names a Zorivest backend.",
+        f"{base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id}). {done}"
+        "Check that the API URL names a Zorivest backend.",
         code="not_json",
-        next="Check the API URL.",
+        next="Check the stored data and the API URL." if unknown else "Check the API URL.",
     )
 
 

@@ -36,9 +36,9 @@ from zorivest_rpc.backend.failures import (
 )
 from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
 from zorivest_rpc.backend.limits import Limits
-from zorivest_rpc.backend.refusals import is_ours, refusal, session_is_gone
+from zorivest_rpc.backend.refusals import is_ours, redacted, refusal, session_is_gone
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, ZorivestError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ _AGAIN: Final = (502, 503, 504)  # where something in between speaks for a backe
 _REDIRECTS: Final = {"GET": (301, 302, 303, 307, 308)}
 _SAME_METHOD: Final = (307, 308)
 _HOPS: Final = 3
+_LONGEST_ID: Final = 128
 
 
 def _sign(headers: dict[str, str], grant: Grant | None, guard: bool) -> None:
@@ -64,8 +65,8 @@ def _sign(headers: dict[str, str], grant: Grant | None, guard: bool) -> None:
         headers["Authorization"] = grant.header
 
 
-def _fits_a_line(address: str) -> bool:
-    return address.isascii() and address.isprintable() and " " not in address
+def _fits_a_line(words: str) -> bool:
+    return words != "" and words.isascii() and words.isprintable() and " " not in words
 
 
 def normalise(url: str) -> str:
@@ -165,6 +166,7 @@ class HttpBackend:
         repeatable: bool | None = None,
         timeout: float | None = None,
         key: str | None = None,
+        urgent: bool = False,
     ) -> Reply:
         if query:
             path = f"{path}?{encode_query(query)}"
@@ -181,6 +183,8 @@ class HttpBackend:
             headers["X-MCP-Guard"] = "check"
         attempts = self._limits.attempts if (method == "GET" if repeatable is None else repeatable) else 1
         seconds = self._limits.total if timeout is None else timeout
+        if urgent:
+            self._breaker.hurry()
         self.in_flight += 1
         try:
             sessions = self._sessions
@@ -233,13 +237,15 @@ class HttpBackend:
         url = self._urls.get(path) or await self._url(path)
         time = asyncio.get_running_loop().time
         deadline, left = time() + seconds, seconds
+        failure: BackendUnreachable | OutcomeUnknown | None = None
         for attempt in range(1, attempts + 1):
             waits = self._breaker.wait()
             if waits > 0:
-                raise known_to_be_down(self._base, waits)
+                raise failure or known_to_be_down(self._base, waits)
             try:
                 answer = await self._exchange(method, url, path, headers, data, left)
-            except BackendUnreachable:
+            except BackendUnreachable as error:
+                failure = error
                 self._breaker.failed()
                 if attempt == attempts or self._closed:
                     self._moved()
@@ -248,35 +254,45 @@ class HttpBackend:
             except Lost as lost:
                 self._breaker.failed()
                 late = lost.late or time() >= deadline
+                reason = f"within {seconds:g} s" if late else str(lost)
+                failure = no_answer(self._base, method, path, reason, unknown=attempts == 1)
                 if attempt == attempts or late:
-                    reason = f"within {seconds:g} s" if late else str(lost)
-                    raise no_answer(self._base, method, path, reason, unknown=attempts == 1) from None
+                    raise failure from None
             except BaseException:
                 self._breaker.gave_up()
                 raise
             else:
                 self._breaker.answered()
-                if attempt == attempts or answer.status not in _AGAIN or is_ours(answer.kind, answer.body):
-                    return self._reply(method, path, headers["X-Request-ID"], answer, raw)
+                final = answer.status not in _AGAIN or is_ours(answer.kind, answer.body)
+                write = attempts == 1 and method != "GET"
+                if write and not final and answer.status != 503:
+                    reason = f"something in between says {answer.status}"
+                    raise no_answer(self._base, method, path, reason, unknown=True)
+                if attempt == attempts or final:
+                    return self._reply(method, path, headers["X-Request-ID"], answer, raw, write)
             pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
             await self._sleep(pause * (0.5 + self._rng() / 2))
             left = max(deadline - time(), 0.01)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _reply(self, method: str, path: str, request_id: str, answer: Answer, raw: bool) -> Reply:
+    def _reply(self, method: str, path: str, request_id: str, answer: Answer, raw: bool, write: bool) -> Reply:
+        """`write`: done twice, it is there twice."""
         status, kind, body, given = answer.status, answer.kind, answer.body, answer.headers
-        request_id = given.get("X-Request-ID") or request_id
+        theirs = given.get("X-Request-ID")
+        if theirs and len(theirs) <= _LONGEST_ID and _fits_a_line(theirs):
+            request_id = redacted(theirs)
         if not 200 <= status < 300:
-            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, given.get("Retry-After"))
+            retry_after = given.get("Retry-After")
+            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, retry_after, write)
         if raw or not body:
             return Reply(status, None, body, kind, request_id)
-        problem = "" if "json" in kind else f"{kind or 'an unnamed type'} instead of JSON"
+        problem = "" if "json" in kind else f"{kind if _fits_a_line(kind) else 'an unknown type'} instead of JSON"
         if not problem:
             try:
                 return Reply(status, orjson.loads(body), body, kind, request_id)
             except orjson.JSONDecodeError:
                 problem = "broken JSON"
-        raise not_json(self._base, method, path, status, problem, request_id)
+        raise not_json(self._base, method, path, status, problem, request_id, unknown=write)
 
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
@@ -339,7 +355,7 @@ class HttpBackend:
         from yarl import URL
 
         try:
-            target = url.join(URL(location))
+            target = url.join(URL(location)).with_user(None)
             if target.origin() == url.origin():
                 return target
         except ValueError:

@@ -75,11 +75,13 @@ class Backend(Protocol):
         repeatable: bool | None = None,
         timeout: float | None = None,
         key: str | None = None,
+        urgent: bool = False,
     ) -> Reply:
         """The reply to one request; `path` is percent-encoded and relative to the API's root.
 
         `guard` puts the guard's question into the request and raises NotInline where that is not possible.
         `repeatable` says that asking twice changes nothing more than asking once; by default only GET is so.
         `key` names a write, so that both sides can tell a repetition from a second write.
+        `urgent` goes out even where the backend is taken to be down; it may be back.
         Raises BackendError, BackendUnreachable, OutcomeUnknown or GuardLocked."""
         ...

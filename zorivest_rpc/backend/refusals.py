@@ -10,7 +10,7 @@ import orjson
 from zorivest_rpc.errors import BackendError, GuardLocked, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
 
-__all__ = ["is_ours", "refusal", "session_is_gone", "unknown_route"]
+__all__ = ["is_ours", "redacted", "refusal", "session_is_gone", "unknown_route"]
 
 _SECRET = re.compile(r"(zrv_sk_|tok_|apt_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 600
@@ -53,9 +53,16 @@ _TEXTS: dict[int, tuple[str, str, str]] = {
 
 
 def refusal(
-    method: str, path: str, status: int, content_type: str, body: bytes, request_id: str, retry_after: str | None
+    method: str,
+    path: str,
+    status: int,
+    content_type: str,
+    body: bytes,
+    request_id: str,
+    retry_after: str | None,
+    write: bool = False,
 ) -> ToolError:
-    """The error for an answer that is not 2xx."""
+    """The error for an answer that is not 2xx; `write` warns of repeating what may have been done."""
     answer = _decoded(content_type, body)
     reported, detail = _words(answer)
     if reported == "guard_blocked":
@@ -64,11 +71,10 @@ def refusal(
     known = _TEXTS.get(status)
     if known is None:
         what = "The backend failed" if status >= 500 else "The backend refused the request"
-        known = (
-            "backend_failed" if status >= 500 else "refused",
-            what,
-            "Try once more; if it fails again, zorivest_diagnose shows the state of the backend.",
-        )
+        again = "Try once more; if it fails again, zorivest_diagnose shows the state of the backend."
+        if write and status >= 500:
+            again = "Check whether it was done before you call again; zorivest_diagnose shows the state of the backend."
+        known = ("backend_failed" if status >= 500 else "refused", what, again)
     code, what, advice = known
     if status == 429 and (seconds := _seconds(retry_after)) is not None:
         advice = f"Wait {seconds} s before the next call."
@@ -107,8 +113,8 @@ def said_by(detail: Json) -> str:
     if isinstance(detail, str):
         line = detail
     elif isinstance(detail, dict):
-        errors = detail.get("errors") or detail.get("validation_errors")
-        line = "; ".join(_fields(errors)) if errors else "; ".join(_fields(detail))
+        errors = detail.get("errors") or detail.get("validation_errors") or detail
+        line = "; ".join(_fields(errors)) if isinstance(errors, dict | list) else str(errors)
     elif isinstance(detail, list):
         line = "; ".join(_fields(detail))
     else:
@@ -158,4 +164,4 @@ def _words(answer: Json) -> tuple[str | None, Json]:
 
 def _seconds(retry_after: str | None) -> int | None:
     """Seconds only; a date in this header is rare and needs a clock that agrees with the server's."""
-    return int(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
+    return int(retry_after) if retry_after and re.fullmatch("[0-9]{1,9}", retry_after) else None

@@ -20,6 +20,7 @@ from zorivest_rpc.backend.limits import Limits
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.client_proto import ResponseHandler
     from yarl import URL
 
 __all__ = ["Answer", "Lost", "TooLarge", "Unsent", "Wire"]
@@ -77,14 +78,20 @@ def _connector_class() -> Any:
     import aiohttp
 
     class Connector(aiohttp.TCPConnector):
-        """Nothing that came while a connection was idle is taken for the answer to the next request."""
+        """Nothing that came while a connection was idle is taken for the answer to the next request, and nothing that
+        waits to be written keeps a connection that was given up."""
 
-        async def connect(self, *args: Any, **kwargs: Any) -> Any:
-            while True:
-                connection = await super().connect(*args, **kwargs)
-                if connection.protocol is None or not connection.protocol.should_close:
-                    return connection
-                connection.close()
+        async def _get(self, *args: Any) -> Any:
+            while (kept := await super()._get(*args)) is not None:
+                if kept.protocol is None or not kept.protocol.should_close:
+                    break
+                kept.close()
+            return kept
+
+        def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
+            if should_close and protocol.transport is not None:
+                protocol.transport.abort()
+            super()._release(key, protocol, should_close=should_close)
 
     return Connector
 
@@ -115,8 +122,17 @@ class Wire:
         self._http._retry_connection = False
         self._is_plain = plain
         self._origin: _Origin | None = None
+        self._bodies: set[aiohttp.StreamReader] = set()  # that somebody waits for
 
     async def close(self) -> None:
+        """Whoever waits for an answer is told at once that there will be none."""
+        import aiohttp
+
+        for body in self._bodies:  # aiohttp would leave them waiting
+            body.set_exception(aiohttp.ServerDisconnectedError())
+        for held in list(self._pool._acquired):  # and would wait itself until what is half sent is taken
+            if held.transport is not None:
+                held.transport.abort()
         await self._http.close()
 
     async def send(
@@ -184,9 +200,11 @@ class Wire:
             raise Unsent(why(exc)) from None
         protocol, transport = connection.protocol, connection.transport
         assert protocol is not None
-        assert transport is not None
+        if transport is None:  # the other side was faster
+            connection.close()
+            raise Unsent("the connection was closed at once")
         protocol.set_response_params(read_until_eof=True)
-        alarm = self._loop.call_at(deadline, transport.abort)  # whoever waits is told that the connection is gone
+        alarm = self._loop.call_at(deadline, self._ring, protocol, transport)
         try:
             transport.write(request)
             while True:
@@ -202,6 +220,11 @@ class Wire:
             alarm.cancel()
         return Answer(message.code, message.headers, body)
 
+    def _ring(self, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
+        """The time is over: whoever waits is told that the connection is gone, and why."""
+        protocol.set_exception(TimeoutError())
+        transport.abort()
+
     # --- the body of either
 
     async def _body(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
@@ -209,14 +232,26 @@ class Wire:
         limit, length = self._limits.body, headers.get("Content-Length", "")
         if length.isdecimal() and int(length) > limit:
             raise TooLarge(status)
-        if length and "Content-Encoding" not in headers:
-            return content.read_nowait() if content.is_eof() else await content.read()
-        size, pieces = 0, []
-        async for piece in content.iter_any():
-            size += len(piece)
-            if size > limit:
-                raise TooLarge(status)
-            pieces.append(piece)
+        at_once = length and "Content-Encoding" not in headers
+        if at_once and content.is_eof():
+            return content.read_nowait()
+        self._bodies.add(content)
+        try:
+            if at_once:
+                return await content.read()
+            size, pieces = 0, []
+            async for piece in content.iter_any():
+                size += len(piece)
+                if size > limit:
+                    raise TooLarge(status)
+                pieces.append(piece)
+        finally:
+            self._bodies.discard(content)
+        protocol = getattr(content, "_protocol", None)  # a body that cannot be there has none
+        if protocol is not None and not length and "Transfer-Encoding" not in headers:
+            broken = protocol.exception()
+            if isinstance(broken, OSError):  # of a body that says neither its length nor its end this may be a part
+                raise broken
         return b"".join(pieces)
 
 

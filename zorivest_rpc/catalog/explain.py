@@ -73,7 +73,7 @@ def _told(error: Json) -> Iterator[str]:
 def _instead(name: str, known: dict[str, Json]) -> str:
     near = get_close_matches(str(name), known, 1)
     if near:
-        return f"did you mean {near[0]}?"
+        return f"perhaps {near[0]} is meant"
     return f"allowed are {_cut(', '.join(known), 240)}" if known else "none is taken here"
 
 
@@ -152,6 +152,8 @@ def _sample(schema: Json, name: str) -> Json:
         return f"<{name}>" if "pattern" not in schema else _of_pattern(schema["pattern"], name)
     if kind in ("integer", "number"):
         low = schema.get("minimum", schema.get("exclusiveMinimum"))
+        if low is None and name.endswith("year"):
+            return 2026
         if low is None:
             return min(100, schema.get("maximum", 100))
         return low + (1 if "exclusiveMinimum" in schema else 0)

@@ -101,14 +101,7 @@ class Tools:
                 problem = tool.check_output(outcome.structured) or ""
             if problem:
                 log.error("result of %s does not fit its output schema: %s", tool.name, problem)
-                outcome = fail(
-                    ToolError(
-                        f"{tool.name} produced a result that does not fit its own output schema. This is a fault of "
-                        "the server, not of the arguments.",
-                        code="bad_result",
-                        next="Report it; the server's log has the details.",
-                    )
-                )
+                outcome = _unfit(tool, outcome)
         return encode(outcome, revision)
 
     def _as_task(self, exchange: Exchange, params: CallTool, tool: Tool, call: Call, handler: Handler) -> Result | None:
@@ -172,3 +165,18 @@ def encode(outcome: Outcome, revision: Revision) -> Result:
     if outcome.is_error:
         members += b',"isError":true'
     return Result(members, outcome.meta)
+
+
+def _unfit(tool: Tool, outcome: Outcome) -> Outcome:
+    """Instead of a result that cannot be shown. What the call did is done all the same, and its receipt says so."""
+    words = (
+        f"{tool.name} produced a result that does not fit its own output schema. This is a fault of the server, not of "
+        "the arguments."
+    )
+    next = "Report it; the server's log has the details."
+    if tool.definition.get("annotations", {}).get("readOnlyHint") is not True:
+        words += " The call itself was done: look at what it changed before you call it again."
+        next = "Do not repeat the call; look at what it changed."
+    failed = fail(ToolError(words, code="bad_result", next=next))
+    failed.meta = {**(outcome.meta or {}), **(failed.meta or {})}
+    return failed

@@ -105,7 +105,7 @@ class Diagnostics:
         """The value in a tuple, as it may be anything, or why there is none."""
         try:
             async with asyncio.timeout(self._seconds * 1.2):  # whatever a backend makes of its own limit
-                return ((await backend.ask("GET", path, auth=auth, timeout=self._seconds)).value,)
+                return ((await backend.ask("GET", path, auth=auth, timeout=self._seconds, urgent=True)).value,)
         except ToolError as error:
             return error
         except TimeoutError:

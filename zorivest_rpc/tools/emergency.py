@@ -27,7 +27,8 @@ class Emergency:
     async def stop(self, call: Call) -> Outcome:
         """Locking a locked guard changes nothing, so it is tried again where it got no answer."""
         reason = self._kit.arguments(call)["reason"].strip()[:_LONGEST_REASON] or "agent_self_lock"
-        written = await self._kit.write(call, "POST", "/mcp-guard/lock", {"reason": reason}, repeatable=True)
+        body = {"reason": reason}
+        written = await self._kit.write(call, "POST", "/mcp-guard/lock", body, repeatable=True, urgent=True)
         if _locked(written, "/mcp-guard/lock") is not True:
             next = "Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop else ".")
             raise ToolError(
@@ -45,7 +46,7 @@ class Emergency:
 
     async def unlock(self, call: Call) -> Outcome:
         """Sent once: a repetition could lift a lock that somebody set in between."""
-        written = await self._kit.write(call, "POST", "/mcp-guard/unlock")
+        written = await self._kit.write(call, "POST", "/mcp-guard/unlock", urgent=True)
         if _locked(written, "/mcp-guard/unlock") is not False:
             way = f"Unlock it {_IN_THE_APP}" if self._kit.desktop else "Try again"
             next = f"{way}; zorivest_diagnose shows its state."

@@ -60,12 +60,19 @@ class Kit:
         return {**constant, **call.arguments}
 
     async def write(
-        self, call: Call, method: str, path: str, body: Json = UNSET, *, repeatable: bool = False
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        body: Json = UNSET,
+        *,
+        repeatable: bool = False,
+        urgent: bool = False,
     ) -> Written:
         """One request that changes something."""
         spec, backend, key = self.spec(call), self.backend_for(call), uuid4().hex
         try:
-            reply = await backend.ask(method, path, body=body, repeatable=repeatable, key=key)
+            reply = await backend.ask(method, path, body=body, repeatable=repeatable, key=key, urgent=urgent)
         except OutcomeUnknown as error:
             raise lost(spec, error) from None
         tenant = "" if self._tenant is None else self._tenant(call)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from zorivest_rpc.call import Call, Handler
-from zorivest_rpc.errors import BackendError, BackendUnreachable, ProtocolError, ToolError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, ProtocolError, ToolError
 from zorivest_rpc.offer import Resource, ResourceShelf, Template
 from zorivest_rpc.protocol.content import Block
 from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps
@@ -125,8 +125,8 @@ class Shelf(ResourceShelf):
         return await self._from_backend(call, "/scheduling/step-types", list)
 
     async def _from_backend(self, call: Call, path: str, kind: type) -> list[Block]:
-        await self._permit(call)
         with _server_side():
+            await self._permit(call)
             reply = await self._backend_for(call).ask("GET", path)
             if not isinstance(reply.value, kind):
                 raise bad_answer(path, reply, "an object" if kind is dict else "a list")
@@ -160,8 +160,8 @@ class Shelf(ResourceShelf):
         image_id = call.arguments["image_id"]
         if not (image_id.isascii() and image_id.isdigit() and len(image_id) <= 18):
             raise KeyError(call.name)
-        await self._permit(call)
         with _server_side():
+            await self._permit(call)
             try:
                 picture = await fetch(self._backend_for(call), int(image_id))
             except BackendError as error:
@@ -173,9 +173,13 @@ class Shelf(ResourceShelf):
 
 @contextmanager
 def _server_side() -> Iterator[None]:
-    """A backend that fails is no fault of the URI that was asked for."""
+    """A backend that fails is no fault of the URI that was asked for, nor is a guard that cannot be asked."""
     try:
         yield
+    except GuardLocked as error:
+        if error.code == "guard_blocked":
+            raise
+        raise ProtocolError(INTERNAL_ERROR, error.text) from None
     except (BackendError, BackendUnreachable) as error:
         raise ProtocolError(INTERNAL_ERROR, error.text) from None
 

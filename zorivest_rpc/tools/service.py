@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from zorivest_rpc.backend.interface import Backend, Reply
+from zorivest_rpc.backend.interface import Auth, Backend, Reply
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -141,8 +141,9 @@ class _Witness:
 
 
 async def _asked(backend: Backend, path: str, *, open_to_all: bool = False) -> Reply | ToolError:
+    auth: Auth = "none" if open_to_all else "needed"
     try:
-        return await backend.ask("GET", path, auth="none" if open_to_all else "needed", timeout=_HEALTH_SECONDS)
+        return await backend.ask("GET", path, auth=auth, timeout=_HEALTH_SECONDS, urgent=True)
     except ToolError as error:
         return error
 
