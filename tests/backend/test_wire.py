@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import pytest
 import uvloop
 from cryptography import x509
@@ -156,9 +156,26 @@ async def _until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-def _bodies(backend: HttpBackend) -> set[aiohttp.StreamReader]:
-    """What somebody waits for the rest of."""
-    return set() if backend._wire is None else backend._wire._bodies
+def _bodies(backend: HttpBackend) -> list[Any]:
+    """What has begun to arrive."""
+    held = () if backend._wire is None else backend._wire._pool._acquired
+    return [each for each in held if getattr(each, "_payload", None) is not None]
+
+
+async def test_a_body_that_turns_into_nonsense_is_given_up_at_once(server: Misbehaving, make: Make) -> None:
+    async def breaks(seen: Seen, write: Write) -> bool:
+        write.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n[\r\n")
+        await write.drain()
+        await _until(lambda: _bodies(backend))
+        write.write(b"zz\r\n")
+        return await never(seen, write)
+
+    server.otherwise = breaks
+    backend = make(server.url, limits=Limits(total=3600.0))
+    async with asyncio.timeout(20):
+        with pytest.raises(OutcomeUnknown, match="not HTTP"):
+            await backend.ask("POST", "/x")
+        await server.all_gone.wait()
 
 
 async def test_an_upload_nobody_takes_leaves_no_connection(wire: str) -> None:

@@ -36,7 +36,7 @@ def refusal(name: str, arguments: dict[str, Any]) -> str:
         ("get_sqn", {"period": 7}, "period is 7; it must be"),
         ("get_tax_lots", {}, "account_id is missing; it must be text of at least 1 character"),
         ("estimate_tax", {"tax_year": "this"}, 'tax_year is "this"; it must be a whole number, for example 2026.'),
-        ("list_trades", {"limt": 5}, "limt (5) is no argument; perhaps limit is meant."),
+        ("list_trades", {"limt": 5}, "limt (5) is no argument; did you mean limit?"),
         ("list_brokers", {"x": 1}, "x (1) is no argument; none is taken here"),
         ("disconnect_market_provider", {"provider_name": "a", "confirm_destructive": False}, "exactly true"),
         ("resolve_identifiers", {"identifiers": [{"id_type": "x", "id_value": "1"}]}, 'identifiers.0.id_type is "x"'),

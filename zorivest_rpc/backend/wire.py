@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -76,10 +76,36 @@ class _Origin(NamedTuple):
 def _connector_class() -> Any:
     """On demand, because aiohttp is not imported before it is needed."""
     import aiohttp
+    from aiohttp.client_proto import ResponseHandler
+
+    class Handler(ResponseHandler):
+        """Whoever waits for a body learns that nothing more will come; aiohttp tells those who wait for a head."""
+
+        def set_exception(self, exc: BaseException, *cause: Any) -> None:
+            self._tell(exc)
+            super().set_exception(exc, *cause)
+
+        def connection_lost(self, exc: BaseException | None) -> None:
+            if exc is not None:  # of a body that says neither its length nor its end, what came may be a part
+                self._tell(aiohttp.ClientOSError(*exc.args))
+            super().connection_lost(exc)
+
+        def close(self) -> None:
+            self._tell(aiohttp.ClientConnectionError())
+            super().close()
+
+        def _tell(self, exc: BaseException) -> None:
+            payload = self._payload
+            if payload is not None and not payload.is_eof() and payload.exception() is None:
+                payload.set_exception(exc)
 
     class Connector(aiohttp.TCPConnector):
         """Nothing that came while a connection was idle is taken for the answer to the next request, and nothing that
         waits to be written keeps a connection that was given up."""
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self._factory = cast("partial[ResponseHandler]", partial(Handler, loop=self._loop))
 
         async def _get(self, *args: Any) -> Any:
             while (kept := await super()._get(*args)) is not None:
@@ -92,6 +118,12 @@ def _connector_class() -> Any:
             if should_close and protocol.transport is not None:
                 protocol.transport.abort()
             super()._release(key, protocol, should_close=should_close)
+
+        def let_go(self) -> None:
+            """Of what is half sent or half read; closing would wait until the other side has taken it."""
+            for held in list(self._acquired):
+                if held.transport is not None:
+                    held.transport.abort()
 
     return Connector
 
@@ -108,7 +140,7 @@ class Wire:
         # a time-out of the socket is an OSError; an answer that is not HTTP ends as the parser's own error
         self._foreign = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
-        self._pool: aiohttp.TCPConnector = _connector_class()(
+        self._pool = _connector_class()(
             limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
         )
         self._http = aiohttp.ClientSession(
@@ -122,17 +154,10 @@ class Wire:
         self._http._retry_connection = False
         self._is_plain = plain
         self._origin: _Origin | None = None
-        self._bodies: set[aiohttp.StreamReader] = set()  # that somebody waits for
 
     async def close(self) -> None:
         """Whoever waits for an answer is told at once that there will be none."""
-        import aiohttp
-
-        for body in self._bodies:  # aiohttp would leave them waiting
-            body.set_exception(aiohttp.ServerDisconnectedError())
-        for held in list(self._pool._acquired):  # and would wait itself until what is half sent is taken
-            if held.transport is not None:
-                held.transport.abort()
+        self._pool.let_go()
         await self._http.close()
 
     async def send(
@@ -232,26 +257,14 @@ class Wire:
         limit, length = self._limits.body, headers.get("Content-Length", "")
         if length.isdecimal() and int(length) > limit:
             raise TooLarge(status)
-        at_once = length and "Content-Encoding" not in headers
-        if at_once and content.is_eof():
-            return content.read_nowait()
-        self._bodies.add(content)
-        try:
-            if at_once:
-                return await content.read()
-            size, pieces = 0, []
-            async for piece in content.iter_any():
-                size += len(piece)
-                if size > limit:
-                    raise TooLarge(status)
-                pieces.append(piece)
-        finally:
-            self._bodies.discard(content)
-        protocol = getattr(content, "_protocol", None)  # a body that cannot be there has none
-        if protocol is not None and not length and "Transfer-Encoding" not in headers:
-            broken = protocol.exception()
-            if isinstance(broken, OSError):  # of a body that says neither its length nor its end this may be a part
-                raise broken
+        if length and "Content-Encoding" not in headers:
+            return content.read_nowait() if content.is_eof() else await content.read()
+        size, pieces = 0, []
+        async for piece in content.iter_any():
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(status)
+            pieces.append(piece)
         return b"".join(pieces)
 
 

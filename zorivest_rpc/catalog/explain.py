@@ -73,7 +73,7 @@ def _told(error: Json) -> Iterator[str]:
 def _instead(name: str, known: dict[str, Json]) -> str:
     near = get_close_matches(str(name), known, 1)
     if near:
-        return f"perhaps {near[0]} is meant"
+        return f"did you mean {near[0]}?"
     return f"allowed are {_cut(', '.join(known), 240)}" if known else "none is taken here"
 
 
