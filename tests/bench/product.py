@@ -49,7 +49,7 @@ def schemas_with_forward(directory: Path, guarded: bool) -> Path:
         "title": "Forward",
         "description": {
             "minimal": "Post the order to the backend over HTTP and return the backend's JSON.",
-            "rich": "Post the order to the backend over HTTP and return the backend's JSON. " * 3,
+            "rich": " ".join(["Post the order to the backend over HTTP and return the backend's JSON."] * 3),
         },
         "inputSchema": {**ORDER_SCHEMA, "additionalProperties": False},
         "annotations": {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False},

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.bench import product
 from tests.bench.bars import Verdict
+from zorivest_rpc.catalog.load import load
 
 
 def test_the_figures_within_one_process_are_taken_of_the_real_parts() -> None:
@@ -12,6 +17,12 @@ def test_the_figures_within_one_process_are_taken_of_the_real_parts() -> None:
     checks = product.validation_times()
     assert len(checks) == 68
     assert all(taken > 0 for taken in checks.values())
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_tool_that_forwards_can_be_served(tmp_path: Path, guarded: bool) -> None:
+    tools = {tool.name: tool for tool in load(str(product.schemas_with_forward(tmp_path, guarded))).tools}
+    assert (len(tools), tools["forward"].guarded) == (69, guarded)
 
 
 def records(share: float, **more: object) -> list[dict[str, object]]:
