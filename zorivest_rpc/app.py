@@ -29,6 +29,7 @@ from zorivest_rpc.protocol.session import Session
 if TYPE_CHECKING:
     from zorivest_rpc.backend.auth import Keyring
     from zorivest_rpc.backend.http import HttpBackend
+    from zorivest_rpc.backend.interface import Address
     from zorivest_rpc.backend.pool import Backends
     from zorivest_rpc.pipeline import Pipeline
     from zorivest_rpc.tools.completions import Completions
@@ -243,13 +244,14 @@ class Journal:
 
         return stored_key(Path(self.settings.data_dir), os.environ)
 
-    async def _embedded(self, offered: str | None = None) -> str:
+    async def _embedded(self, offered: str | None = None) -> Address:
         """Where the embedded backend of the data directory listens, started if nobody has yet.
 
         A journal that is only now made takes the key that its first caller brought, if that one is on this machine."""
         import asyncio
         from pathlib import Path
 
+        from zorivest_rpc.backend.interface import Address
         from zorivest_rpc.embedded.locate import find_or_start
         from zorivest_rpc.embedded.paths import DataDir
 
@@ -259,7 +261,8 @@ class Journal:
         if offered and mine and not DataDir(place).bootstrap.exists():
             environ = {**os.environ, "ZORIVEST_API_KEY": offered}
         located = await asyncio.to_thread(find_or_start, place, idle_exit=settings.idle_exit, environ=environ)
-        return located.base_url
+        address = located.address
+        return Address(address.base_url, address.socket or "", address.secret)
 
     async def warm_up(self) -> None:
         """Connect and unlock before the first call needs it; what goes wrong is told by that call."""

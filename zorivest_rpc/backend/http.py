@@ -34,7 +34,7 @@ from zorivest_rpc.backend.failures import (
     too_large,
     unreachable,
 )
-from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
+from zorivest_rpc.backend.interface import Address, Auth, Form, NotInline, Reply
 from zorivest_rpc.backend.limits import Limits
 from zorivest_rpc.backend.refusals import is_ours, redacted, refusal, session_is_gone
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_URL", "HttpBackend", "Limits", "Where", "normalise"]
 
 DEFAULT_URL: Final = "http://localhost:8765"
-Where: TypeAlias = str | Callable[[], Awaitable[str]]
+Where: TypeAlias = str | Address | Callable[[], Awaitable[str | Address]]
 """The API's address, or how to find it; asked again after the address stopped answering."""
 
 _PREFIX: Final = "/api/v1"
@@ -103,7 +103,9 @@ class HttpBackend:
     ) -> None:
         """Without `key` the backend is one that asks for no session; `plain` sends by aiohttp's own objects alone."""
         self._where = where
-        self._base = normalise(where) if isinstance(where, str) else ""
+        self._wire: Wire | None = None
+        self._address: Address | None = None
+        self._base = "" if callable(where) else self._settle(where)
         self._find = Coalesced(self._locate)
         self._limits = limits or Limits()
         self._rng = rng
@@ -111,7 +113,6 @@ class HttpBackend:
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
         self._plain = plain
-        self._wire: Wire | None = None
         self._closed = False
         self._urls: dict[str, URL] = {}  # of the paths without values
         self._ids = count(1)
@@ -120,7 +121,7 @@ class HttpBackend:
 
     @property
     def base_url(self) -> str:
-        return self._base
+        return f"unix:{self._address.socket}" if self._address is not None and self._address.socket else self._base
 
     @property
     def inline_guard(self) -> bool:
@@ -241,7 +242,7 @@ class HttpBackend:
         for attempt in range(1, attempts + 1):
             waits = self._breaker.wait()
             if waits > 0:
-                raise failure or known_to_be_down(self._base, waits)
+                raise failure or known_to_be_down(self.base_url, waits)
             try:
                 answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable as error:
@@ -255,7 +256,7 @@ class HttpBackend:
                 self._breaker.failed()
                 late = lost.late or time() >= deadline
                 reason = f"within {seconds:g} s" if late else str(lost)
-                failure = no_answer(self._base, method, path, reason, unknown=attempts == 1)
+                failure = no_answer(self.base_url, method, path, reason, unknown=attempts == 1)
                 if attempt == attempts or late:
                     raise failure from None
             except BaseException:
@@ -267,7 +268,7 @@ class HttpBackend:
                 write = attempts == 1 and method != "GET"
                 if write and not final and answer.status != 503:
                     reason = f"something in between says {answer.status}"
-                    raise no_answer(self._base, method, path, reason, unknown=True)
+                    raise no_answer(self.base_url, method, path, reason, unknown=True)
                 if attempt == attempts or final:
                     return self._reply(method, path, headers["X-Request-ID"], answer, raw, write)
             pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
@@ -292,7 +293,7 @@ class HttpBackend:
                 return Reply(status, orjson.loads(body), body, kind, request_id)
             except orjson.JSONDecodeError:
                 problem = "broken JSON"
-        raise not_json(self._base, method, path, status, problem, request_id, unknown=write)
+        raise not_json(self.base_url, method, path, status, problem, request_id, unknown=write)
 
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
@@ -307,16 +308,16 @@ class HttpBackend:
                     return answer
                 url = self._elsewhere(url, answer.headers["Location"], answer.status)
         except Unsent as unsent:
-            raise unreachable(self._base, str(unsent)) from None
+            raise unreachable(self.base_url, str(unsent)) from None
         except TooLarge as answered:
             raise too_large(method, path, answered.status, self._limits.body) from None
-        words = f"{self._base} redirects in circles. Check the API URL."
+        words = f"{self.base_url} redirects in circles. Check the API URL."
         raise BackendError(310, words, code="redirects", next="Check the API URL.")
 
     def _open(self) -> Wire:
         if self._closed:
-            raise ended(self._base)
-        self._wire = Wire(self._limits, plain=self._plain)
+            raise ended(self.base_url)
+        self._wire = Wire(self._limits, plain=self._plain, address=self._address)
         return self._wire
 
     # --- where it is
@@ -334,7 +335,7 @@ class HttpBackend:
 
     def _moved(self) -> bool:
         """Nobody listens there any more: a backend that is looked for is looked for again."""
-        if isinstance(self._where, str):
+        if not callable(self._where):
             return False
         self._base = ""
         self._urls.clear()
@@ -344,11 +345,19 @@ class HttpBackend:
         assert callable(self._where)
         try:
             async with asyncio.timeout(self._limits.locate):
-                self._base = normalise(await self._where())
+                self._base = self._settle(await self._where())
         except (ZorivestError, OSError) as exc:  # a TimeoutError is an OSError
             reason = str(exc) or f"nothing was found within {self._limits.locate:g} s"
             raise not_found_anywhere(reason) from None
         return self._base
+
+    def _settle(self, found: str | Address) -> str:
+        """Take over an address; the API's root at it."""
+        base = normalise(found.url if isinstance(found, Address) else found)
+        self._address = found if isinstance(found, Address) else None
+        if self._wire is not None:
+            self._wire.move(self._address)
+        return base
 
     def _elsewhere(self, url: URL, location: str, status: int) -> URL:
         """Backends that insist on a slash redirect to it; nobody else gets our token."""

@@ -10,12 +10,13 @@ import contextlib
 import functools
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Literal, TypeVar
+
+from zorivest_rpc.proof import new_secret
 
 from . import audit
 from .attempts import Attempts
@@ -59,7 +60,8 @@ class Embedded:
         self.directory = directory
         self.vault = vault
         self.clock = clock
-        self.instance_id = str(uuid.uuid4())
+        self.proof_secret = new_secret()
+        self.proof_place = ""  # where it listens; until then it proves nothing
         self.started_at = datetime.now(UTC)
         self.started = clock()
         self.last_used = clock()
