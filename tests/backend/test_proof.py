@@ -20,7 +20,7 @@ from zorivest_rpc.errors import BackendUnreachable
 from zorivest_rpc.proof import is_challenge, new_secret, place_of, prove
 
 KEY, SECRET = "zrv_sk_" + "k" * 32, new_secret()
-GRANT = {"session_token": "tok_" + "a" * 32, "role": "admin", "expires_in": 3600, "inline_guard": True}
+GRANT: dict[str, Any] = {"session_token": "tok_" + "a" * 32, "role": "admin", "expires_in": 3600, "inline_guard": True}
 
 
 def proving(secret: str, place: Callable[[], str]) -> Behaviour:

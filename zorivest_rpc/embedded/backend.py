@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 
 from zorivest_rpc.proof import new_secret
 
-from . import audit
+from . import audit, identity
 from .attempts import Attempts
 from .confirmations import Confirmations
 from .crypto import FieldCipher, Kdf
@@ -26,6 +26,7 @@ from .db import Database, cipher_driver
 from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
+from .identity import check_database
 from .keeper import Keeper, before_migration
 from .logs import FEATURES, Logs
 from .market.market import Market
@@ -175,20 +176,17 @@ class Embedded:
             undo.callback(self._file_lock.release)
             if self.vault.encrypted and self._driver is None:
                 raise Corrupt("sqlcipher_missing", "The database is encrypted and SQLCipher is not installed here.")
-            if self.vault.database_created and not self.directory.database.exists():
-                raise Corrupt(
-                    "database_missing",
-                    f"{self.directory.database} is gone: restore it (zorivest-rpc backup restore latest), or begin "
-                    f"anew without {self.directory.bootstrap}.",
-                )
             key = dek if self.vault.encrypted else None
+            if self.vault.database_created:
+                vault = self.vault
+                await asyncio.to_thread(check_database, self.directory, vault.journal_id, vault.mark, key, self._driver)
             save = functools.partial(before_migration, self.directory)
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver, save)
             undo.push_async_callback(db.close)
             settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
-            await asyncio.to_thread(self.vault.mark_created)
-            keeper = Keeper(db, self.directory, settings)
+            await self._mark(db)
+            keeper = Keeper(db, self.directory, settings, lambda: self._mark(db))
             await keeper.start()
             undo.push_async_callback(keeper.close)
             fetch = market_fetch(db, lambda: Market(db, settings, fields, self.outbound))
@@ -201,6 +199,20 @@ class Embedded:
         self._dek = bytearray(dek)
         self._keeper = keeper
         await self.apply_logging()
+
+    async def _mark(self, db: Database) -> None:
+        """Tell the vault how far the database has come, after that is on the disk; a full disk keeps no owner out.
+
+        The first time they agree on an id: the vault's, or, for a journal of release 0.1, a new one."""
+        journal_id = await db.read(identity.read_id)
+        if journal_id is None:
+            journal_id = await db.write(lambda conn: identity.give_id(conn, self.vault.journal_id))
+        mark = await db.read(identity.last_entry)
+        try:
+            await asyncio.to_thread(db.sync)
+            await asyncio.to_thread(self.vault.note_database, journal_id, mark)
+        except OSError as exc:
+            log.warning("the vault could not be marked: %s", exc.strerror)
 
     async def lock(self, actor: str) -> None:
         """Close the database, wipe its key, end every session."""
@@ -220,6 +232,7 @@ class Embedded:
                     await keeper.close()
                 await self.scheduling.stop()
                 await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
+                await self._mark(db)
             finally:
                 await db.close()
                 self._file_lock.release()

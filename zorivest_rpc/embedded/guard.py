@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from . import audit
 from .db import Database
@@ -57,8 +57,12 @@ class Guard:
         self._writing = asyncio.Lock()
 
     async def load(self, db: Database) -> None:
-        """Take over the persisted state when the database opens."""
-        row = await db.read(lambda conn: conn.execute(select(mcp_guard).where(mcp_guard.c.id == 1)).mappings().one())
+        """Take over the persisted state when the database opens; a state that is not there means locked."""
+        known = select(mcp_guard).where(mcp_guard.c.id == 1)
+        row = await db.read(lambda conn: conn.execute(known).mappings().one_or_none())
+        if row is None:
+            await db.write(_begin_locked)
+            row = await db.read(lambda conn: conn.execute(known).mappings().one())
         self._state = _State(**{name: row[name] for name in _State.__dataclass_fields__})
 
     def status(self) -> dict[str, Any]:
@@ -133,3 +137,10 @@ class Guard:
         for calls, span in ((self._minute, MINUTE), (self._hour, HOUR)):
             while calls and calls[0] <= now - span:
                 calls.popleft()
+
+
+def _begin_locked(conn: Connection) -> None:
+    """A row for a guard whose state was lost: nobody knows that it was open, so it is not."""
+    now = datetime.now(UTC)
+    lost = {"is_locked": True, "locked_at": now, "lock_reason": "the guard's state was lost"}
+    conn.execute(mcp_guard.insert().values(id=1, updated_at=now, **lost))

@@ -41,6 +41,7 @@ __all__ = [
     "excursion_metrics",
     "images",
     "journal_entries",
+    "journal_identity",
     "mcp_guard",
     "metadata",
     "mistake_entries",
@@ -64,6 +65,9 @@ CORPORATE_ACTIONS = 9
 
 JOURNAL_SUMS = 11
 """The schema version that brings, beside older rows, what sums are quickly made from."""
+
+JOURNAL_IDENTITY = 12
+"""The schema version that brings the id which the database shares with its vault."""
 
 metadata = MetaData(
     naming_convention={
@@ -576,4 +580,15 @@ corporate_actions = Table(
     Index("ix_corporate_actions_symbol", "symbol", "effective_at"),
     Index("ix_corporate_actions_underlying", "underlying", "effective_at"),
     info=_since(CORPORATE_ACTIONS),
+)
+
+# --- 12: whose database this is --------------------------------------------------------------------------------------
+
+journal_identity = Table(
+    "journal_identity",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("journal_id", String(36), nullable=False),
+    CheckConstraint("id = 1", name="single"),
+    info=_since(JOURNAL_IDENTITY),
 )
