@@ -38,6 +38,7 @@ from .scheduling.market_fetch import market_fetch
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
+from .tax_years import YearResults
 from .vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
@@ -75,6 +76,7 @@ class Embedded:
         self.guard = Guard(clock, GuardMark(directory.root))
         self.logs = Logs(directory.logs)
         self.scheduling = Scheduling(directory)
+        self.tax_years = YearResults()
         self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
@@ -214,6 +216,7 @@ class Embedded:
                 return
             self.sessions.clear()
             self.confirmations.clear()
+            self.tax_years.clear()
             keeper, self._keeper = self._keeper, None
             self._settings = self._summary = self._fields = None
             self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it
