@@ -140,11 +140,11 @@ class Announcer:
         return Result(meta={SUBSCRIPTION_ID: exchange.id})
 
     def _honoured(self, wanted: Filter, session: Session) -> Filter:
-        offer = self._offer
+        offer, changing = self._offer, self._offer.changing[session.revision.modern]
         return Filter(
-            wanted.tools_list_changed and offer.tools is not None,
-            wanted.prompts_list_changed and offer.prompts is not None,
-            wanted.resources_list_changed and offer.resources is not None,
+            wanted.tools_list_changed and offer.tools is not None and TOOLS in changing,
+            wanted.prompts_list_changed and offer.prompts is not None and PROMPTS in changing,
+            wanted.resources_list_changed and offer.resources is not None and RESOURCES in changing,
             list(wanted.resource_subscriptions) if offer.resources is not None else [],
             [id for id in wanted.task_ids if session.capabilities.tasks and self.may_follow(id, session.principal)],
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
@@ -76,6 +76,9 @@ class Journal:
             prompts=_Prompts(),
             resources=_Resources(self),
             complete=self._complete,
+            tasks=True,
+            changing={False: (TOOLS,), True: ()},  # enable_toolset, in the legacy era alone
+            holding=self._holding_for,
         )
 
     # --- what the methods ask a toolbox
@@ -338,6 +341,11 @@ class Journal:
     def holding(self, header: str | None) -> AbstractContextManager[None]:
         """While this is open the key of a running request can be used to unlock again."""
         return _holding(self, bearer(header))
+
+    def _holding_for(self, session: Session) -> AbstractContextManager[object]:
+        """The same for work of this session that outlives the request it came with."""
+        key = None if self._keyring is None else self._keyring.key_of(session.principal)
+        return nullcontext() if key is None or self._keyring is None else self._keyring.holding(key)
 
     async def close(self) -> None:
         if self._backends is not None:
