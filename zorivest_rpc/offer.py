@@ -216,6 +216,7 @@ class Offer:
     """Everything a server needs to know about what it serves. Absent parts are not advertised and do not answer.
 
     `changing` says by era (True: modern) which lists ever change; no client is told to wait for a change of the others.
+    `watch` is told of a resource that somebody subscribed to, and how to learn whether anybody still does.
     `holding` keeps what a session's calls need, such as its key, for work that outlives its request."""
 
     def __init__(
@@ -234,6 +235,7 @@ class Offer:
         tasks: bool = False,
         changing: Mapping[bool, Collection[str]] = _ALL_CHANGE,
         holding: Callable[[Session], AbstractContextManager[object]] = lambda session: nullcontext(),
+        watch: Callable[[str, Callable[[], bool]], None] = lambda uri, wanted: None,
         page_size: int = 1_000,
         ttl_ms: int = 0,
         shared: bool = False,
@@ -248,6 +250,7 @@ class Offer:
         self.tasks = tasks
         self.changing = changing
         self.holding = holding
+        self.watch = watch
         self.page_size = page_size
         self.cache = (ttl_ms, "public" if shared else "private")
         self._listeners: list[Callable[[str, Session | None, str | None], None]] = []
@@ -257,10 +260,10 @@ class Offer:
         for listener in self._listeners:
             listener(kind, session, None)
 
-    def updated(self, uri: str) -> None:
-        """The content of a resource changed."""
+    def updated(self, uri: str, session: Session | None = None) -> None:
+        """The content of a resource changed, for everyone or for one legacy session."""
         for listener in self._listeners:
-            listener(RESOURCES, None, uri)
+            listener(RESOURCES, session, uri)
 
     def on_change(self, listener: Callable[[str, Session | None, str | None], None]) -> None:
         self._listeners.append(listener)
