@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check conformance interop fuzz crash bench bench-peers golden docs clean
+.PHONY: help setup run test check conformance interop fuzz crash mutants bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ fuzz: $(READY) ## 100 000 hostile messages per transport
 
 crash: $(READY) ## 300 kills of a writing backend; nothing acknowledged may be lost
 	@$(BIN)/python -m tests.crash --kills 300
+
+mutants: $(READY) ## change one operator at a time in critical modules; a test has to notice
+	@$(BIN)/python -m tests.mutants
 
 bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench

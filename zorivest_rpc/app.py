@@ -107,12 +107,13 @@ class Journal:
     def _build(self) -> Pipeline:
         from zorivest_rpc.middleware.metrics import Metrics
         from zorivest_rpc.pipeline import Pipeline
-        from zorivest_rpc.tools.files import ImportRoots
+        from zorivest_rpc.tools.files import ImportRoots, default_roots
         from zorivest_rpc.tools.own import own_handlers
 
         settings, definitions = self.settings, self.audience.definitions
         network = [spec.name for spec in definitions.tools if spec.network_bound]
-        roots = settings.import_root or self._default_roots()
+        here = os.getcwd() if settings.command == "stdio" else None
+        roots = settings.import_root or default_roots(settings.data_dir, here, os.path.expanduser("~"))
         pipeline = Pipeline(
             self.audience,
             self._backend_for,
@@ -169,10 +170,6 @@ class Journal:
                 self.audience.refusal,
             )
         return await self._completions(session, kind, name, argument, value, others)
-
-    def _default_roots(self) -> tuple[str, ...]:
-        imports = os.path.join(self.settings.data_dir, "imports")
-        return (imports, os.getcwd()) if self.settings.command == "stdio" else (imports,)
 
     def _list_changed(self, session: Session) -> None:
         """Told once the loop comes round: of several toolsets that were loaded at once the client hears once."""

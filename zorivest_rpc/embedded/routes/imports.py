@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from .. import import_store
 from ..errors import NotFound
 from ..fields import Fields
+from ..futures import SETTING as FUTURE_MULTIPLIERS
+from ..futures import parse_multipliers
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
 from ..imports.drafts import BrokerHints, BrokerImport
 from ..inputs import identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, Importer, Progress, form_with_file, read_file
+from ..uploads import BODY, Importer, Progress, form_with_file, preview, read_file
 
 __all__ = ["ROUTES"]
 
 
 async def import_csv(ask: Ask) -> web.StreamResponse:
     """CSV in any known layout, or the XML of a Flex query."""
-    return await _import(ask, import_broker_file, "broker_csv")
+    return reply(await _import(ask, import_broker_file, "broker_csv"))
+
+
+async def preview_csv(ask: Ask) -> web.StreamResponse:
+    return reply(preview(await _import(ask, import_broker_file, "broker_csv", rehearse=True)))
 
 
 async def import_pdf(ask: Ask) -> web.StreamResponse:
-    return await _import(ask, import_broker_pdf, "broker_pdf")
+    return reply(await _import(ask, import_broker_pdf, "broker_pdf"))
 
 
-async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind: str) -> web.StreamResponse:
+async def preview_pdf(ask: Ask) -> web.StreamResponse:
+    return reply(preview(await _import(ask, import_broker_pdf, "broker_pdf", rehearse=True)))
+
+
+async def _import(
+    ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind: str, *, rehearse: bool = False
+) -> dict[str, Any]:
     actor = ask.session.actor
     form, upload = await form_with_file(ask)
     fields = Fields(form.fields)
@@ -41,10 +55,12 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
         broker=broker.strip() or "auto",
         file_name=upload.filename,
         timezone=zone,
+        multipliers=parse_multipliers(await settings.value(FUTURE_MULTIPLIERS)),
     )
     with Progress(ask) as progress:
         found = await read_file(ask, importer, upload, hints, progress)
-        answer = await ask.db.write(
+        run = ask.db.rehearse if rehearse else ask.db.write
+        return await run(
             lambda conn: import_store.store(
                 conn,
                 found,
@@ -56,7 +72,6 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
                 progress=progress.written,
             )
         )
-    return reply(answer)
 
 
 async def list_batches(ask: Ask) -> web.StreamResponse:
@@ -82,6 +97,8 @@ async def progress(ask: Ask) -> web.StreamResponse:
 ROUTES = (
     Route("GET", "/import/progress/{key}", READ, progress),
     Route("POST", "/import/csv", WRITE, import_csv, BODY),
+    Route("POST", "/import/csv/preview", WRITE, preview_csv, BODY),
     Route("POST", "/import/pdf", WRITE, import_pdf, BODY),
+    Route("POST", "/import/pdf/preview", WRITE, preview_pdf, BODY),
     Route("GET", "/import/batches", READ, list_batches),
 )
