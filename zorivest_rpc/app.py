@@ -16,12 +16,12 @@ from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import Definitions
+from zorivest_rpc.catalog.spec import Definitions, Mode
 from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
-from zorivest_rpc.modes.detect import asks_for_confirmation, parse_mode
+from zorivest_rpc.modes.detect import parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -118,7 +118,6 @@ class Journal:
             self.audience,
             self._backend_for,
             Metrics(network_bound=network, started=self.started),
-            confirm=settings.confirm,
             roots=ImportRoots(roots, private=settings.data_dir),
             seen=self._guard_seen,
             desktop=bool(settings.api_url),
@@ -212,8 +211,10 @@ class Journal:
             ),
             client=profile.title,
             tool_limit=profile.traits.tool_limit,
-            confirms=asks_for_confirmation(profile, self.settings.confirm),  # type: ignore[arg-type]
+            gated=len(audience.gated(session)),
+            forms="form" in profile.elicitation,
             fixed_list=session.revision.modern,
+            next_turn=profile.mode is Mode.ANTHROPIC or profile.traits.list_changed == "next-turn",
             limit=profile.traits.instructions_limit,
         )
 
@@ -466,6 +467,8 @@ def policy_of(settings: Settings, definitions: Definitions) -> Policy:
         config=_toolset_config(settings, definitions),
         allowed_callers=settings.allowed_callers,
         inside_claude_code=settings.inside_claude_code and settings.command == "stdio",
+        confirm=settings.confirm,  # type: ignore[arg-type]
+        trusts_names=settings.command != "serve" or settings.trust_client_names,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "Annotations",
+    "Cause",
     "ClientSpec",
     "ClientTable",
     "Definitions",
@@ -38,6 +39,8 @@ __all__ = [
 Json = Any  # opaque JSON that passes through
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+Cause = Literal["write", "destructive", "open_world", "marked"]
+"""What about a tool makes a client ask its user: it writes, a hint says so, or `requiresUserInteraction` marks it."""
 _TOKEN = "confirmation_token"  # consumed by this server, so no route ever carries it
 
 
@@ -144,7 +147,8 @@ class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a client honours, apart from the mode it gets."""
 
     list_changed: Literal["yes", "next-turn", "no", "unknown"] = "unknown"
-    annotations: Literal["enforced", "shown", "ignored", "unknown"] = "unknown"
+    asks_for: tuple[Cause, ...] = ()
+    """What makes the client ask its user before a call; empty unless it was seen or documented."""
     tool_limit: int | None = None
     structured: Literal["preferred", "ignored", "unknown"] = "unknown"
     instructions_limit: int = 2048
