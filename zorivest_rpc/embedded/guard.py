@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import select
@@ -27,13 +28,15 @@ from .errors import Conflict, Forbidden, Refusal
 from .guard_mark import GuardMark
 from .tables import mcp_guard
 
-__all__ = ["PERSON", "RATE", "TOOL", "Guard", "Verdict"]
+__all__ = ["LONGEST_WAIT", "MOST_HELD", "PERSON", "RATE", "TOOL", "Guard", "Verdict"]
 
 PERSON, TOOL, RATE = "person", "tool", "rate"
 RATE_REASON = "rate_limit_exceeded"
 LOST_REASON = "stopped while nothing could be saved"
 MINUTE, HOUR = 60.0, 3600.0
 SAVE_AGAIN = 1.0  # seconds between two attempts to save a lock that only memory holds
+LONGEST_WAIT = 25.0  # seconds for which a question about the state may be held
+MOST_HELD = 64  # questions that are held at once; the state is open to every program on this machine
 _OPEN: dict[str, Any] = {"is_locked": False, "locked_at": None, "lock_reason": None, "locked_by": None}
 
 log = logging.getLogger("zorivest.app")
@@ -66,7 +69,11 @@ class Guard:
         """`mark` keeps a lock that the database does not take."""
         self._clock = clock
         self._mark = mark
-        self._state: _State | None = None  # unknown until the database was open once
+        self._process = token_hex(4)
+        self._changes = 0
+        self._changed = asyncio.Event()
+        self._held = 0
+        self._now: _State | None = None  # unknown until the database was open once
         self._generation = 0  # counts locks, so that an unlock in progress cannot undo a newer one
         self._minute: deque[float] = deque()
         self._hour: deque[float] = deque()
@@ -76,6 +83,38 @@ class Guard:
         self._on_disk = True  # whether the database or the mark has it
         self._last_attempt = 0.0
         self._locker = "backend"  # who asked for the present lock, for the audit log
+
+    @property
+    def _state(self) -> _State | None:
+        return self._now
+
+    @_state.setter
+    def _state(self, state: _State | None) -> None:
+        """Every change goes through here, so that no way to change the guard leaves those who wait for it asleep."""
+        if state == self._now:
+            return
+        self._now = state
+        self._changes += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    @property
+    def version(self) -> str:
+        """Another one after every change; of another process it says nothing."""
+        return f"{self._process}.{self._changes}"
+
+    async def wait(self, version: str, seconds: float, stop: asyncio.Event) -> None:
+        """Until the version is another one, the backend ends, or the time is up; at most MOST_HELD wait at once."""
+        if version != self.version or self._held >= MOST_HELD:
+            return
+        self._held += 1
+        events = [asyncio.ensure_future(event.wait()) for event in (self._changed, stop)]
+        try:
+            await asyncio.wait(events, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._held -= 1
+            for event in events:
+                event.cancel()
 
     async def load(self, db: Database) -> None:
         """Take over the persisted state when the database opens; a marked lock counts, whatever the database says."""
@@ -109,6 +148,7 @@ class Guard:
             "recent_calls_1min": len(self._minute),
             "recent_calls_1hr": len(self._hour),
             "call_count": self._call_count,
+            "version": self.version,
         }
 
     async def check(self, db: Database, actor: str) -> Verdict:
@@ -184,7 +224,7 @@ class Guard:
                 where = "a file keeps it" if self._on_disk else "ONLY MEMORY HOLDS IT"
                 log.error("the guard is locked and the database does not take it; %s: %s", where, exc)
                 return
-            if state is self._state:  # a newer lock has its own write behind this one
+            if state == self._state:  # a newer lock has its own write behind this one
                 self._in_database = self._on_disk = True
                 if self._mark is not None:
                     self._mark.clear()
