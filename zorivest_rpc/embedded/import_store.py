@@ -241,6 +241,8 @@ def _unstorable(draft: TradeDraft) -> tuple[str, str] | None:
     with localcontext(prec=60):
         if draft.quantity * draft.price * draft.multiplier > trades.LARGEST_VALUE:
             return "quantity", f"quantity times price is above {trades.LARGEST_VALUE}"
+    if draft.price < 0:
+        return "price", "is negative"
     if quantity(draft.quantity) <= 0:
         return "quantity", "is smaller than the journal's smallest unit"
     return None

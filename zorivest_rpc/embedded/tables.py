@@ -65,6 +65,9 @@ CORPORATE_ACTIONS = 9
 JOURNAL_SUMS = 11
 """The schema version that brings, beside older rows, what sums are quickly made from."""
 
+LOCK_OWNER = 12
+"""The schema version from which on the guard remembers who locked it."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -138,6 +141,7 @@ mcp_guard = Table(
     _flag("is_locked"),
     Column("locked_at", Moment),
     Column("lock_reason", String(100)),
+    Column("locked_by", String(10), info=_since(LOCK_OWNER)),  # person, tool or rate
     Column("calls_per_minute_limit", Integer, nullable=False, server_default="60"),
     Column("calls_per_hour_limit", Integer, nullable=False, server_default="500"),
     Column("updated_at", Moment, nullable=False),

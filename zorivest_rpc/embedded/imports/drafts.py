@@ -128,7 +128,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller knows about a broker file; everything but the account may stay unknown."""
+    """What the caller knows about a broker file; everything but the account may stay unknown.
+
+    `multipliers` are those of futures by root; they win over the table of contracts."""
 
     account_id: str
     broker: str = "auto"
@@ -139,6 +141,7 @@ class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
     delimiter: str | None = None
     decimal: str | None = None
     day_first: bool | None = None
+    multipliers: dict[str, Decimal] = {}
 
 
 class BankHints(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from aiohttp import web
 from .. import import_store
 from ..errors import NotFound
 from ..fields import Fields
+from ..futures import SETTING as FUTURE_MULTIPLIERS
+from ..futures import parse_multipliers
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
 from ..imports.drafts import BrokerHints, BrokerImport
@@ -53,6 +55,7 @@ async def _import(
         broker=broker.strip() or "auto",
         file_name=upload.filename,
         timezone=zone,
+        multipliers=parse_multipliers(await settings.value(FUTURE_MULTIPLIERS)),
     )
     with Progress(ask) as progress:
         found = await read_file(ask, importer, upload, hints, progress)
