@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec
+from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec, spellings
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.toolsets import (
     Selection,
@@ -83,7 +83,10 @@ class Audience:
         self.definitions = definitions
         self.policy = policy
         self.specs: dict[str, ToolSpec] = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
-        self._base = {spec.name: Tool.trusted(spec.name, spec.input_schema) for spec in self.specs.values()}
+        self._base = {
+            spec.name: Tool.trusted(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            for spec in self.specs.values()
+        }
         self._presented: dict[Presentation, dict[str, Tool]] = {}
         self._views: dict[tuple[object, ...], View] = {}
         self._profiles: dict[tuple[object, ...], Profile] = {}

@@ -23,6 +23,7 @@ from .tables import (
     CORPORATE_ACTIONS,
     JOURNAL_IDENTITY,
     JOURNAL_SUMS,
+    LOCK_OWNER,
     accounts,
     mcp_guard,
     metadata,
@@ -81,6 +82,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(CORPORATE_ACTIONS, "corporate actions", None),
     Version(book_tables.FOUND, "lots found", None),
     Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
+    Version(LOCK_OWNER, "who locked", None),
     Version(JOURNAL_IDENTITY, "journal id", None),
     # Append here. The number is the next one, said once, beside the tables or columns that it brings (`since`), and its
     # digest goes into PUBLISHED of tests/embedded/test_migrate.py. Two branches that took the same number: the one that

@@ -66,7 +66,10 @@ CORPORATE_ACTIONS = 9
 JOURNAL_SUMS = 11
 """The schema version that brings, beside older rows, what sums are quickly made from."""
 
-JOURNAL_IDENTITY = 12
+LOCK_OWNER = 12
+"""The schema version from which on the guard remembers who locked it."""
+
+JOURNAL_IDENTITY = 13
 """The schema version that brings the id which the database shares with its vault."""
 
 metadata = MetaData(
@@ -142,6 +145,7 @@ mcp_guard = Table(
     _flag("is_locked"),
     Column("locked_at", Moment),
     Column("lock_reason", String(100)),
+    Column("locked_by", String(10), info=_since(LOCK_OWNER)),  # person, tool or rate
     Column("calls_per_minute_limit", Integer, nullable=False, server_default="60"),
     Column("calls_per_hour_limit", Integer, nullable=False, server_default="500"),
     Column("updated_at", Moment, nullable=False),
@@ -582,7 +586,7 @@ corporate_actions = Table(
     info=_since(CORPORATE_ACTIONS),
 )
 
-# --- 12: whose database this is --------------------------------------------------------------------------------------
+# --- 13: whose database this is --------------------------------------------------------------------------------------
 
 journal_identity = Table(
     "journal_identity",

@@ -8,7 +8,7 @@ from zorivest_rpc.proof import PROOF_PATH, is_challenge, prove
 
 from ..errors import Invalid, Unavailable
 from ..fields import Fields
-from ..routing import ADMIN, OPEN, READ, Ask, Route, no_content, reply
+from ..routing import ADMIN, OPEN, Ask, Route, no_content, reply
 from ..vault import SHORTEST, Role
 
 __all__ = ["ROUTES"]
@@ -108,7 +108,7 @@ async def remove_passphrase(ask: Ask) -> web.StreamResponse:
 
 ROUTES = (
     Route("POST", "/auth/unlock", OPEN, unlock, _SMALL),
-    Route("POST", "/auth/lock", READ, lock, _SMALL),
+    Route("POST", "/auth/lock", ADMIN, lock, _SMALL),
     Route("GET", "/auth/status", OPEN, status),
     Route("GET", PROOF_PATH, OPEN, show_proof),
     Route("POST", "/auth/keys", ADMIN, create_key, _SMALL),
