@@ -244,7 +244,7 @@ class Journal:
         if principal == LOCAL:
             return HttpBackend(self.settings.api_url or self._embedded, self.own_key, plain=plain)
         return HttpBackend(
-            self.settings.api_url or (lambda: self._embedded(keyring.key_of(principal))),
+            self.settings.api_url or self._embedded,
             lambda: keyring.key_of(principal),
             plain=plain,
         )
@@ -259,23 +259,30 @@ class Journal:
 
         return stored_key(Path(self.settings.data_dir), os.environ)
 
-    async def _embedded(self, offered: str | None = None) -> Address:
-        """Where the embedded backend of the data directory listens, started if nobody has yet.
+    async def found(self) -> bool:
+        """Make the embedded journal if there is none yet; True if this call did.
 
-        A journal that is only now made takes the key that its first caller brought, if that one is on this machine."""
+        Its first key is this process's own (`ZORIVEST_API_KEY`) or a new one. A bearer that comes over HTTP never
+        becomes the key of a new journal: whoever called first would own it."""
+        from pathlib import Path
+
+        from zorivest_rpc.embedded.paths import DataDir
+
+        if self.settings.api_url or DataDir(Path(self.settings.data_dir)).bootstrap.exists():
+            return False
+        await self._embedded()
+        return True
+
+    async def _embedded(self) -> Address:
+        """Where the embedded backend of the data directory listens, started if it does not run yet."""
         import asyncio
         from pathlib import Path
 
         from zorivest_rpc.backend.interface import Address
         from zorivest_rpc.embedded.locate import find_or_start
-        from zorivest_rpc.embedded.paths import DataDir
 
-        settings, environ = self.settings, None
-        place = Path(settings.data_dir)
-        mine = settings.host in ("127.0.0.1", "::1", "localhost") and not settings.api_key
-        if offered and mine and not DataDir(place).bootstrap.exists():
-            environ = {**os.environ, "ZORIVEST_API_KEY": offered}
-        located = await asyncio.to_thread(find_or_start, place, idle_exit=settings.idle_exit, environ=environ)
+        settings = self.settings
+        located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
         address = located.address
         return Address(address.base_url, address.socket or "", address.secret)
 

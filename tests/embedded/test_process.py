@@ -307,45 +307,33 @@ def test_a_client_that_brings_its_own_key_keeps_it(home: Path) -> None:
         assert not path.is_file() or key.encode() not in path.read_bytes(), path
 
 
-async def test_the_first_caller_of_an_http_server_brings_the_key_of_a_new_journal(
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_no_bearer_founds_a_journal(host: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
+    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
+    journal = Journal(parse("serve", ["--data-dir", str(home), "--host", host]))
+    try:
+        bearer = new_api_key()
+        assert await journal.authenticate(f"Bearer {bearer}") is None  # well formed, and first
+        own = DataDir(home).key_file.read_text().strip()
+        assert own != bearer
+        assert await journal.authenticate(f"Bearer {own}")
+        assert not await journal.found()
+    finally:
+        await journal.close()
+
+
+async def test_the_key_of_the_process_that_makes_a_journal_founds_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    key = new_api_key()
     monkeypatch.setenv("ZORIVEST_KEYRING", "off")
-    monkeypatch.setenv("ZORIVEST_BACKEND_PORT", "0")
-    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
-    first, second = new_api_key(), new_api_key()
+    monkeypatch.setenv("ZORIVEST_API_KEY", key)
     journal = Journal(parse("serve", ["--data-dir", str(home)]))
     try:
-        assert await journal.authenticate("Bearer not-a-key") is None  # it made the journal, with a key of its own
-        assert await journal.authenticate(f"Bearer {first}") is None
-    finally:
-        await journal.close()
-    other = home.with_name("other")
-    journal = Journal(parse("serve", ["--data-dir", str(other)]))
-    try:
-        assert await journal.authenticate(f"Bearer {first}")
-        assert await journal.authenticate(f"Bearer {second}") is None
-        assert not DataDir(other).key_file.exists()
-        located = find(other)
-        assert located is not None
-        assert ask(located, "POST", "/auth/unlock", {"api_key": first})["role"] == "admin"
-    finally:
-        await journal.close()
-        for process in backends_of(other):
-            process.kill()
-            process.wait(PATIENCE)
-
-
-async def test_a_server_that_others_can_reach_takes_no_key_from_its_first_caller(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
-    monkeypatch.setenv("ZORIVEST_BACKEND_PORT", "0")
-    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
-    journal = Journal(parse("serve", ["--data-dir", str(home), "--host", "0.0.0.0"]))
-    try:
-        assert await journal.authenticate(f"Bearer {new_api_key()}") is None
-        assert DataDir(home).key_file.exists()
+        assert await journal.found()
+        assert not DataDir(home).key_file.exists()
+        assert await journal.authenticate(f"Bearer {key}")
     finally:
         await journal.close()
 
