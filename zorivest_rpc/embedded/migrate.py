@@ -14,12 +14,12 @@ from sqlalchemy import Column, Connection, Index, Table, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from . import book_tables, journal_sums
+from . import book_tables, journal_sums, rate_tables
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import CORPORATE_ACTIONS, JOURNAL_SUMS, accounts, mcp_guard, metadata, schema_migrations
+from .tables import CORPORATE_ACTIONS, JOURNAL_SUMS, MONEY, accounts, mcp_guard, metadata, schema_migrations
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -73,6 +73,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(CORPORATE_ACTIONS, "corporate actions", None),
     Version(book_tables.FOUND, "lots found", None),
     Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
+    Version(MONEY, "currencies", rate_tables.prepare),
 )
 
 CURRENT = VERSIONS[-1].number

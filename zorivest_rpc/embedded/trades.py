@@ -21,6 +21,7 @@ from . import audit, round_trip_store
 from .analytics.money import cents
 from .columns import money
 from .errors import Conflict, Invalid, NotFound
+from .exchange import currency_of
 from .inputs import Page
 from .period import Period
 from .symbols import Instrument
@@ -62,9 +63,12 @@ SORTS = ("time", "created_at", "instrument", "price")
 _COLUMNS = (
     "exec_id", "time", "instrument", "symbol", "asset_class", "action", "quantity", "price", "multiplier", "account_id",
     "commission", "fees", "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "created_at",
+    "currency", "fx_rate", "fx_base",
 )  # fmt: skip
 _AT_ONCE = 2000  # rows that are made ready for the database before any of them goes there
-_MATCHED = frozenset({"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees"})
+_MATCHED = frozenset(
+    {"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees", "currency"}
+)
 
 
 # Statements of the way a trade takes into the journal are built once: building one costs more than running it.
@@ -102,7 +106,8 @@ class Charge(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A trade on its way into the journal; `multiplier` None is the instrument's own."""
+    """A trade on its way into the journal; `multiplier` None is the instrument's own, `currency` None what the
+    instrument says or else the account's. One of `currency` was worth `fx_rate` of `fx_base`, or of the account's."""
 
     exec_id: str
     time: datetime
@@ -124,6 +129,9 @@ class Draft(NamedTuple):
     source: str = "manual"
     import_batch_id: str | None = None
     charges: tuple[Charge, ...] = ()
+    currency: str | None = None
+    fx_rate: Decimal | None = None
+    fx_base: str | None = None
 
 
 def fingerprint(symbol: str, action: str, quantity: Decimal, price: Decimal, account_id: str, time: datetime) -> str:
@@ -141,7 +149,7 @@ def insert(
     if existing is not None:
         raise _duplicate(draft.exec_id, "exec_id", existing)
     account_store.usable(conn, draft.account_id, auto_create=auto_create, actor=actor)
-    row = _row(draft)
+    row = _row(draft, account_store.require(conn, draft.account_id)["currency"])
     twin = conn.execute(_BY_LOOKS, {"looks": row["dedup_hash"]}).mappings().first()
     if twin is not None and synthesised:
         raise _duplicate(draft.exec_id, "fingerprint", twin)
@@ -181,9 +189,12 @@ def _insert_some(
     """The rows of some trades and of what they cost; what the matching needs to know of them."""
     rows: list[dict[str, Any]] = []
     charges: list[dict[str, Any]] = []
+    usual: dict[str, str] = {}
     for draft in drafts:
+        if draft.account_id not in usual:
+            usual[draft.account_id] = account_store.require(conn, draft.account_id)["currency"]
         try:
-            rows.append(_row(draft))
+            rows.append(_row(draft, usual[draft.account_id]))
         except Invalid as exc:
             refused.append((draft, exc))
             continue
@@ -206,7 +217,7 @@ def itemise(conn: Connection, exec_id: str, charges: Iterable[Charge]) -> None:
 
 
 def _ledger(row: Mapping[Any, Any], charges: Iterable[Charge]) -> list[dict[str, Any]]:
-    of_trade = {name: row[name] for name in ("account_id", "time", "broker")}
+    of_trade = {name: row[name] for name in ("account_id", "time", "broker", "currency")}
     return [{"trade_exec_id": row["exec_id"], **of_trade, **charge._asdict()} for charge in charges]
 
 
@@ -267,8 +278,15 @@ def change(
     if what is not None:
         after |= {"symbol": what.symbol, "underlying": what.underlying, "asset_class": what.asset_class}
         after["multiplier"] = before["multiplier"] if what.symbol == before["symbol"] else what.multiplier
+        if "currency" not in changes:
+            after["currency"] = currency_of(after["instrument"], what.asset_class, what.symbol, before["currency"])
     if after["account_id"] != before["account_id"]:
         account_store.usable(conn, after["account_id"], auto_create=auto_create, actor=actor)
+    _check_currency(after["asset_class"], after["symbol"], after["currency"])
+    if "fx_rate" in changes and "fx_base" not in changes:
+        after["fx_base"] = account_store.require(conn, after["account_id"])["currency"]
+    elif after["currency"] != before["currency"] and "fx_rate" not in changes:
+        after |= {"fx_rate": None, "fx_base": None}  # the rate was that of the other currency
     after["notional"] = _value(after["price"], after["quantity"], after["multiplier"])
     core = ("symbol", "action", "quantity", "price", "account_id", "time")
     after["dedup_hash"] = fingerprint(*(after[name] for name in core))
@@ -278,8 +296,8 @@ def change(
             itemise(conn, exec_id, ())
         elif before["is_itemised"]:
             lines = transaction_ledger.update().where(transaction_ledger.c.trade_exec_id == exec_id)
-            conn.execute(lines.values(account_id=after["account_id"], time=after["time"]))
-        if _MATCHED & changes.keys():
+            conn.execute(lines.values({name: after[name] for name in ("account_id", "time", "currency")}))
+        if _MATCHED & changes.keys() or after["currency"] != before["currency"]:
             round_trip_store.changed(conn, round_trip_store.execution_of(before), round_trip_store.execution_of(after))
     except StatementError as exc:
         raise _too_large(exc) from None
@@ -344,7 +362,18 @@ def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {**row, "has_report": bool(row["has_report"]), "computed_pnl": None if earned is None else cents(earned)}
 
 
-def _row(draft: Draft) -> dict[str, Any]:
+def _check_currency(asset_class: str, symbol: str, currency: str) -> None:
+    """A pair is paid for in its second currency."""
+    own = currency_of("", asset_class, symbol, currency)
+    if own != currency:
+        raise Invalid({"currency": [f'"{currency}" is not what {symbol} is paid in: that is {own}']})
+
+
+def _row(draft: Draft, usual: str) -> dict[str, Any]:
+    """`usual` is the currency of the account."""
+    currency = draft.currency or currency_of(draft.instrument, draft.what.asset_class, draft.what.symbol, usual)
+    _check_currency(draft.what.asset_class, draft.what.symbol, currency)
+    is_rated = draft.fx_rate is not None and (draft.fx_base or usual) != currency
     multiplier = draft.what.multiplier if draft.multiplier is None else draft.multiplier
     kept = (
         "exec_id", "time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees",
@@ -361,6 +390,9 @@ def _row(draft: Draft) -> dict[str, Any]:
         "dedup_hash": fingerprint(symbol, draft.action, draft.quantity, draft.price, draft.account_id, draft.time),
         "created_at": datetime.now(UTC),
         "is_itemised": bool(draft.charges),
+        "currency": currency,
+        "fx_rate": draft.fx_rate if is_rated else None,
+        "fx_base": (draft.fx_base or usual) if is_rated else None,
     }
 
 

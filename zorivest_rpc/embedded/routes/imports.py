@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from aiohttp import web
 
-from .. import import_store
+from .. import import_store, rate_store
 from ..errors import NotFound
 from ..fields import Fields
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
-from ..imports.drafts import BrokerHints, BrokerImport
+from ..imports.drafts import BrokerHints, BrokerImport, Limits
+from ..imports.rates_csv import RatesImport, is_rates_file, read_rates
 from ..inputs import identifier, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, Ask, Route, Upload, reply
 from ..uploads import BODY, Importer, Progress, form_with_file, read_file
+from .selection import currency_for
 
 __all__ = ["ROUTES"]
 
 
 async def import_csv(ask: Ask) -> web.StreamResponse:
-    """CSV in any known layout, or the XML of a Flex query."""
+    """CSV in any known layout, the XML of a Flex query, or a table of exchange rates."""
     return await _import(ask, import_broker_file, "broker_csv")
 
 
@@ -33,6 +38,8 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
     account_id = identifier(fields, "account_id")
     broker = fields.text("broker_hint", "auto", most=64)
     fields.done()
+    if kind == "broker_csv" and is_rates_file(upload.data):
+        return await _import_rates(ask, upload, account_id)
     settings = ask.backend.settings()
     auto_create = await settings.value("accounts.auto_create")
     zone = await settings.value("import.timezone")
@@ -41,6 +48,7 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
         broker=broker.strip() or "auto",
         file_name=upload.filename,
         timezone=zone,
+        currency=await currency_for(ask, account_id),
     )
     with Progress(ask) as progress:
         found = await read_file(ask, importer, upload, hints, progress)
@@ -57,6 +65,26 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
             )
         )
     return reply(answer)
+
+
+async def _import_rates(ask: Ask, upload: Upload, account_id: str) -> web.StreamResponse:
+    """Rates belong to no account; the one that was named is only repeated."""
+    actor = ask.session.actor
+
+    def read(
+        source: bytes,
+        hints: None,
+        *,
+        limits: Limits,
+        expired: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> RatesImport:
+        return read_rates(source, limits)
+
+    with Progress(ask) as progress:
+        found = await read_file(ask, read, upload, None, progress)
+        store = functools.partial(rate_store.store, found=found, file=upload, account_id=account_id, actor=actor)
+        return reply(await ask.db.write(store))
 
 
 async def list_batches(ask: Ask) -> web.StreamResponse:
