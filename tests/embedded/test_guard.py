@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.db import Database
-from zorivest_rpc.embedded.guard import Guard
+from zorivest_rpc.embedded.guard import MOST_HELD, Guard
 from zorivest_rpc.embedded.tables import audit_log, mcp_guard
 
 from .conftest import Caller, Clock
@@ -31,7 +31,9 @@ async def enable(admin: Caller, minute: int = 60, hour: int = 500) -> None:
 
 
 async def test_a_new_guard_is_off_and_open_to_read(admin: Caller, anybody: Caller) -> None:
-    assert await anybody.get("/mcp-guard/status") == {
+    shown = await anybody.get("/mcp-guard/status")
+    assert shown.pop("version")
+    assert shown == {
         "is_enabled": False,
         "is_locked": False,
         "locked_at": None,
@@ -217,3 +219,40 @@ async def test_every_change_of_the_guard_is_in_the_audit_log(admin: Caller, back
     )
     assert [row.action for row in rows] == ["auth.unlock", "guard.config", "guard.lock", "guard.unlock"]
     assert all(row.actor.startswith("key:") for row in rows)
+
+
+async def test_a_question_about_a_known_state_is_held_until_it_changes(admin: Caller, anybody: Caller) -> None:
+    version = (await anybody.get("/mcp-guard/status"))["version"]
+    held = asyncio.ensure_future(anybody.get(f"/mcp-guard/status?after={version}&wait=25"))
+    assert (await check(admin))["allowed"] is True  # counting is no change
+    assert not held.done()
+    await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "now"})
+    async with asyncio.timeout(20):
+        state = await held
+    assert (state["is_locked"], state["lock_reason"]) == (True, "now")
+    assert state["version"] != version
+    again = await anybody.get(f"/mcp-guard/status?after={version}&wait=25")  # an old version is answered at once
+    assert again["version"] == state["version"]
+
+
+@pytest.mark.parametrize("query", ["wait=0", "wait=", "wait=-1", "wait=x", "wait=1e9", ""])
+async def test_a_question_without_a_time_to_wait_is_answered_at_once(
+    admin: Caller, anybody: Caller, query: str
+) -> None:
+    version = (await anybody.get("/mcp-guard/status"))["version"]
+    assert (await anybody.get(f"/mcp-guard/status?after={version}&{query}"))["version"] == version
+
+
+async def test_no_more_questions_are_held_than_the_limit() -> None:
+    guard, stop = Guard(), asyncio.Event()
+    held = [asyncio.ensure_future(guard.wait(guard.version, 25, stop)) for _ in range(MOST_HELD)]
+    await asyncio.sleep(0)
+    await guard.wait(guard.version, 25, stop)  # one too many: answered at once
+    assert not any(each.done() for each in held)
+    stop.set()  # the backend ends, and nobody is kept waiting
+    async with asyncio.timeout(20):
+        await asyncio.gather(*held)
+    again = asyncio.ensure_future(guard.wait(guard.version, 25, asyncio.Event()))
+    await asyncio.sleep(0)
+    assert not again.done(), "the places are free again"
+    again.cancel()

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -94,20 +93,20 @@ def try_module(
             pending.append(mutant)
     if not pending:
         return
-    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
-        copies: SimpleQueue[_Copy] = SimpleQueue()
-        first = _Copy(Path(directory) / "0")
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory, ExitStack() as stack:
+        free: SimpleQueue[_Copy] = SimpleQueue()
+        first = stack.enter_context(closing(_Copy(Path(directory) / "0")))
         limits = first.measure(plan)
-        copies.put(first)
+        free.put(first)
         for number in range(1, workers):
-            copies.put(_Copy(Path(directory) / str(number), first.root))
+            free.put(stack.enter_context(closing(_Copy(Path(directory) / str(number), first.root))))
 
         def judge(mutant: Mutant) -> Finding:
-            copy = copies.get()
+            copy = free.get()
             try:
                 return Finding(plan.module, mutant, copy.noticed_by(plan, mutant, limits))
             finally:
-                copies.put(copy)
+                free.put(copy)
 
         with ThreadPoolExecutor(workers) as pool:
             yield from pool.map(judge, pending)
@@ -118,9 +117,13 @@ class _Copy:
 
     def __init__(self, root: Path, source: Path | None = None) -> None:
         self.root = root
-        if source is not None:
+        if source is None:
+            self._copy_project()
+        else:
             shutil.copytree(source, root, symlinks=True)
-            return
+        self._zygote = self._start_zygote()
+
+    def _copy_project(self) -> None:
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
@@ -129,8 +132,7 @@ class _Copy:
             check=True,
         )
         for name in listed.stdout.splitlines():
-            if (ROOT / name).is_file():
-                self._take(name)
+            self._take(name)
 
     def _take(self, name: str) -> None:
         """Copy a file and what was compiled of it; compiling the package for each mutant takes seconds."""
@@ -168,30 +170,25 @@ class _Copy:
             path.write_bytes(source)
 
     def _run(self, rung: tuple[str, ...], limit: float | None, *, compile_files: bool = False) -> int:
+        assert self._zygote.stdin is not None
+        assert self._zygote.stdout is not None
+        request = {"rung": rung, "limit": limit, "compile": compile_files}
+        self._zygote.stdin.write(json.dumps(request) + "\n")
+        self._zygote.stdin.flush()
+        return int(self._zygote.stdout.readline())
+
+    def _start_zygote(self) -> subprocess.Popen[str]:
         home = self.root / ".home"
         home.mkdir(exist_ok=True)
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self.root), "HOME": str(home)}
-        if not compile_files:
-            environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-x", "--no-header", *rung],
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.mutants.zygote"],
             cwd=self.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self.root), "HOME": str(home)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            return -1
-        finally:
-            _end_group(process)
 
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what the tests of a mutant started: a broken server may not have ended with its test."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    def close(self) -> None:
+        with self._zygote:  # closes its stdin, at which it ends, and waits
+            pass

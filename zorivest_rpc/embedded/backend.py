@@ -35,6 +35,7 @@ from .scheduling.market_fetch import market_fetch
 from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
+from .tax_years import YearResults
 from .vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
@@ -72,6 +73,7 @@ class Embedded:
         self.guard = Guard(clock)
         self.logs = Logs(directory.logs)
         self.scheduling = Scheduling(directory)
+        self.tax_years = YearResults()
         self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
@@ -206,6 +208,7 @@ class Embedded:
                 return
             self.sessions.clear()
             self.confirmations.clear()
+            self.tax_years.clear()
             keeper, self._keeper = self._keeper, None
             self._settings = self._summary = self._fields = None
             self._dek[:] = bytes(len(self._dek))  # best effort: Python may have copied it

@@ -7,7 +7,6 @@ the last one before it, at most `LATEST` days old; the European Central Bank pub
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -18,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 from . import audit
 from .analytics.money import cents
 from .book_tables import tax_stale
+from .currencies import is_currency
 from .inputs import Page
 from .rate_tables import exchange_rates
 from .tables import trades
@@ -32,9 +32,7 @@ __all__ = [
     "OwnRate",
     "Rate",
     "add_rates",
-    "currency_of",
     "differs",
-    "is_currency",
     "list_rates",
     "own_rate",
 ]
@@ -50,8 +48,6 @@ _MOST_NAMED = 20
 _AT_ONCE = 2000
 _PIVOTS = ("EUR", "USD")  # tried before other currencies, so that a cross rate has one value
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
-_CODE = re.compile(r"[A-Z]{3,5}")
-_WRITTEN = re.compile(r"\(([A-Z]{3})\)\s*$")
 _rates = exchange_rates.c
 
 
@@ -71,23 +67,9 @@ class OwnRate(NamedTuple):
     rate: Decimal
 
 
-def is_currency(code: str) -> bool:
-    return _CODE.fullmatch(code) is not None
-
-
 def differs(column: ColumnElement[str], currency: str) -> ColumnElement[bool]:
     """Another currency; two ranges, because an index serves them and does not serve `<>`."""
     return or_(column < currency, column > currency)
-
-
-def currency_of(instrument: str, asset_class: str, symbol: str, usual: str) -> str:
-    """The currency of a trade that names none: a pair's second one, the one written behind a symbol, else `usual`."""
-    if asset_class in ("FOREX", "CRYPTO"):
-        _, sign, quote = symbol.rpartition("/" if asset_class == "FOREX" else "-")
-        if sign and is_currency(quote):
-            return quote
-    written = _WRITTEN.search(instrument.upper())
-    return written[1] if written else usual
 
 
 def own_rate(row: Any) -> OwnRate | None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import select
@@ -22,9 +23,11 @@ from .db import Database
 from .errors import Forbidden
 from .tables import mcp_guard
 
-__all__ = ["Guard", "Verdict"]
+__all__ = ["LONGEST_WAIT", "MOST_HELD", "Guard", "Verdict"]
 
 MINUTE, HOUR = 60.0, 3600.0
+LONGEST_WAIT = 25.0  # seconds for which a question about the state may be held
+MOST_HELD = 64  # questions that are held at once; the state is open to every program on this machine
 _OPEN: dict[str, Any] = {"is_locked": False, "locked_at": None, "lock_reason": None}
 
 
@@ -49,12 +52,48 @@ class Guard:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._state: _State | None = None  # unknown until the database was open once
+        self._process = token_hex(4)
+        self._changes = 0
+        self._changed = asyncio.Event()
+        self._held = 0
+        self._now: _State | None = None  # unknown until the database was open once
         self._generation = 0  # counts locks, so that an unlock in progress cannot undo a newer one
         self._minute: deque[float] = deque()
         self._hour: deque[float] = deque()
         self._call_count = 0
         self._writing = asyncio.Lock()
+
+    @property
+    def _state(self) -> _State | None:
+        return self._now
+
+    @_state.setter
+    def _state(self, state: _State | None) -> None:
+        """Every change goes through here, so that no way to change the guard leaves those who wait for it asleep."""
+        if state == self._now:
+            return
+        self._now = state
+        self._changes += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    @property
+    def version(self) -> str:
+        """Another one after every change; of another process it says nothing."""
+        return f"{self._process}.{self._changes}"
+
+    async def wait(self, version: str, seconds: float, stop: asyncio.Event) -> None:
+        """Until the version is another one, the backend ends, or the time is up; at most MOST_HELD wait at once."""
+        if version != self.version or self._held >= MOST_HELD:
+            return
+        self._held += 1
+        events = [asyncio.ensure_future(event.wait()) for event in (self._changed, stop)]
+        try:
+            await asyncio.wait(events, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._held -= 1
+            for event in events:
+                event.cancel()
 
     async def load(self, db: Database) -> None:
         """Take over the persisted state when the database opens."""
@@ -70,6 +109,7 @@ class Guard:
             "recent_calls_1min": len(self._minute),
             "recent_calls_1hr": len(self._hour),
             "call_count": self._call_count,
+            "version": self.version,
         }
 
     async def check(self, db: Database, actor: str) -> Verdict:

@@ -22,7 +22,8 @@ from . import audit, trades
 from .analytics.money import divide
 from .book_tables import import_batches
 from .columns import money, quantity
-from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates, currency_of
+from .currencies import currency_of
+from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
 from .imports import dedup
 from .imports.collect import outcome
@@ -248,6 +249,8 @@ def _unstorable(draft: TradeDraft) -> tuple[str, str] | None:
     with localcontext(prec=60):
         if draft.quantity * draft.price * draft.multiplier > trades.LARGEST_VALUE:
             return "quantity", f"quantity times price is above {trades.LARGEST_VALUE}"
+    if draft.price < 0:
+        return "price", "is negative"
     if quantity(draft.quantity) <= 0:
         return "quantity", "is smaller than the journal's smallest unit"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,13 +48,13 @@ def identifier(fields: Fields, name: str, default: D = MISSING, most: int = 128)
     return trimmed
 
 
-def instrument(fields: Fields, name: str) -> Instrument:
-    """What a field's free text trades in."""
+def instrument(fields: Fields, name: str, near: date | None = None) -> Instrument:
+    """What a field's free text trades in; `near`, the day of a trade, tells the decade of a future such as ESH6."""
     text = fields.text(name, least=1, most=128)
     if not text.strip():
         return _NOTHING
     try:
-        found = parse_instrument(text)
+        found = parse_instrument(text, None, near)
     except ValueError as exc:
         fields.wrong(name, str(exc))
         return _NOTHING

@@ -8,9 +8,12 @@ from sqlalchemy import Column, Connection, Date, Index, String, Table, select
 
 from . import book_tables
 from .columns import Exact, Moment
+from .currencies import fixed_currency
 from .tables import MONEY, accounts, metadata, periodic_fees, round_trips, trades, transaction_ledger
 
 __all__ = ["exchange_rates", "prepare"]
+
+_FIXED = ("FOREX", "CRYPTO", "FUTURE")
 
 exchange_rates = Table(
     "exchange_rates",
@@ -27,17 +30,17 @@ exchange_rates = Table(
 
 
 def prepare(conn: Connection, now: datetime) -> None:
-    """Older trades were made in the currency of their account, a pair of currencies in its second one.
+    """Older trades were made in the currency of their account, pairs in their second one, futures in their contract's.
 
-    Positions of pairs count in that one from now on; nothing of their figures but the unit changes. The tax lots of
+    Positions count in that one from now on; nothing of their figures but the unit changes. The tax lots of
     whatever was not traded for dollars are made anew, and their trigger learns of the new columns."""
     own = select(accounts.c.currency).where(accounts.c.account_id == trades.c.account_id).scalar_subquery()
     conn.execute(trades.update().values(currency=own))
-    quotes = select(trades.c.symbol).where(trades.c.asset_class.in_(("FOREX", "CRYPTO"))).distinct()
-    for symbol in conn.execute(quotes).scalars().all():
-        quote = symbol.replace("-", "/").partition("/")[2]
-        if quote:
-            conn.execute(trades.update().where(trades.c.symbol == symbol).values(currency=quote))
+    fixed = select(trades.c.asset_class, trades.c.symbol).where(trades.c.asset_class.in_(_FIXED)).distinct()
+    for kind, symbol in conn.execute(fixed).all():
+        currency = fixed_currency(kind, symbol)
+        if currency is not None:
+            conn.execute(trades.update().where(trades.c.symbol == symbol).values(currency=currency))
     of_trade = select(trades.c.currency).where(trades.c.exec_id == round_trips.c.opened_by).scalar_subquery()
     conn.execute(round_trips.update().values(currency=of_trade))
     charged = select(trades.c.currency).where(trades.c.exec_id == transaction_ledger.c.trade_exec_id).scalar_subquery()

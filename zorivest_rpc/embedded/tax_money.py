@@ -1,9 +1,9 @@
 """Foreign money in the tax books: each fill in dollars at the rate of its own trade date, or its position kept apart.
 
-United States tax is figured in dollars, and each leg is translated on its own day (IRS, "Yearly average currency
-exchange rates"; Rev. Rul. 54-105 for the basis): what was paid at the rate of the purchase, what was received at that
-of the sale. A position is one account and one underlying; a fill without a rate would leave the others without their
-counterpart, so the whole position stays out of every tax figure and is told.
+United States tax is figured in dollars, and each leg is translated on its own day (Rev. Rul. 54-105): what was paid at
+the rate of the purchase, what was received at that of the sale. A position is one account and one underlying; a fill
+without a rate would leave the others without their counterpart, so the whole position stays out of every tax figure
+and is told.
 
 Futures and currency pairs change no foreign money at their price: only their gain does, on the day it is made. The
 lots have no place for that, so such positions in foreign money are kept apart as well."""

@@ -20,8 +20,8 @@ from . import accounts as account_store
 from . import audit, round_trip_store
 from .analytics.money import cents
 from .columns import money
+from .currencies import currency_of, fixed_currency
 from .errors import Conflict, Invalid, NotFound
-from .exchange import currency_of
 from .inputs import Page
 from .period import Period
 from .symbols import Instrument
@@ -363,9 +363,9 @@ def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _check_currency(asset_class: str, symbol: str, currency: str) -> None:
-    """A pair is paid for in its second currency."""
-    own = currency_of("", asset_class, symbol, currency)
-    if own != currency:
+    """Some things are paid in one currency only."""
+    own = fixed_currency(asset_class, symbol)
+    if own is not None and own != currency:
         raise Invalid({"currency": [f'"{currency}" is not what {symbol} is paid in: that is {own}']})
 
 

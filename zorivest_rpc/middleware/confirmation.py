@@ -18,7 +18,8 @@ import msgspec
 
 from zorivest_rpc.backend.interface import Backend
 from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
-from zorivest_rpc.catalog.spec import ToolSpec, defaults
+from zorivest_rpc.catalog.intended import intended
+from zorivest_rpc.catalog.spec import ToolSpec, defaults, spellings
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
@@ -49,8 +50,8 @@ class _Token(msgspec.Struct):
 
 
 def digest(spec: ToolSpec, arguments: Mapping[str, Json]) -> str:
-    """The arguments in one spelling: order, defaults and the form of a number make no difference."""
-    filled = {**defaults(spec), **arguments}
+    """The arguments in one spelling: order, defaults, nulls and the form of a number make no difference."""
+    filled = {**defaults(spec), **intended(spec.input_schema, dict(arguments), spellings(spec))}
     filled.pop(ARGUMENT, None)
     return sha256(dumps(_canonical(filled))).hexdigest()
 

@@ -54,7 +54,13 @@ def own_handlers(
     return {
         **Discovery(audience, changed, run).handlers(),
         **Diagnostics(
-            kit, metrics.summary, metrics.uptime_minutes, audience.profile, version=__version__, runtime=runtime
+            kit,
+            metrics.summary,
+            metrics.uptime_minutes,
+            audience.profile,
+            version=__version__,
+            runtime=runtime,
+            gated=lambda session: [spec.name for spec in audience.gated(session)],
         ).handlers(),
         **Service(kit, log_directory).handlers(),
         **Desktop(kit, on, Processes(environ), page=gui_page).handlers(),

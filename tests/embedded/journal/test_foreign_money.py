@@ -194,26 +194,27 @@ def longest(values: list[Fraction], sign: int) -> int:
 async def test_every_sum_agrees_with_a_ledger_by_currency(journal: Journal, seed: int) -> None:
     dice = random.Random(seed)
     table, fills = make_rates(dice), make_fills(dice, 180)
-    for account, code in ACCOUNTS.items():
-        body = {"account_id": account, "name": account, "account_type": "broker", "currency": code}
+    for name, code in ACCOUNTS.items():
+        body = {"account_id": name, "name": name, "account_type": "broker", "currency": code}
         await journal.expect(201, "POST", "/accounts", body)
-        own = [fill for fill in fills if fill.account == account]
-        assert (await load(journal, as_csv(own), account))["imported"] == len(own)
+        own = [fill for fill in fills if fill.account == name]
+        assert (await load(journal, as_csv(own), name))["imported"] == len(own)
     rates = await load(journal, as_ecb(table), name="eurofxref-hist.csv")
     assert (rates["status"], rates["kind"], rates["imported"]) == (
         "SUCCESS", "exchange_rates", sum(len(known) for known in table.values()),
     )  # fmt: skip
     seen_apart = 0
-    for target, account in (("USD", None), ("USD", "US"), ("EUR", "DE")):
+    scopes: tuple[tuple[str, str | None], ...] = (("USD", None), ("USD", "US"), ("EUR", "DE"))
+    for target, account in scopes:
         ledger = Ledger(fills, table, target, account)
         query = {"period": "all"} | ({} if account is None else {"account_id": account})
         await check_results(journal, ledger, query)
         await check_costs(journal, ledger, query)
         seen_apart += len(ledger.unconverted(ledger.closed))
     assert seen_apart  # the holes were hit
-    for account, code in ACCOUNTS.items():
-        ledger = Ledger(fills, table, code, account)
-        shown = await journal.get(f"/accounts/{account}")
+    for name, code in ACCOUNTS.items():
+        ledger = Ledger(fills, table, code, name)
+        shown = await journal.get(f"/accounts/{name}")
         assert shown["currency"] == code
         assert near(shown["total_realized_pnl"], sum(ledger.converted(ledger.trips), Fraction(0)))
     await check_taxes(journal, fills, table)
@@ -538,3 +539,40 @@ async def test_a_review_and_suspicions_compare_like_with_like(journal: Journal) 
     )
     found = await journal.get("/mistakes/suspected", params={"period": "all"})
     assert (found["items"], "not_comparable" in found) == ([], False)
+
+
+async def test_a_future_is_paid_in_the_currency_of_its_contract(journal: Journal) -> None:
+    # one DAX future is 25 euros a point: 10 points are 250 euros, whatever the account is kept in
+    await journal.buy(1, 18_000, instrument="FDAX 03-26")
+    sold = await journal.sell(1, 18_010, instrument="FDAX 03-26")
+    assert (sold["currency"], sold["computed_pnl"]) == ("EUR", 250)
+    found = await journal.get("/analytics/expectancy")
+    assert (found["total_pnl"], apart(found, "results")) == (0, {"EUR": (1, 250)})
+    taxes = await journal.get("/tax/ytd-summary", params={"tax_year": "2026"})
+    assert (taxes["total_realized"], taxes["unconverted"][0]["reason"]) == (0, "not_translated")
+    assert "take their gain from the broker" in taxes["currency_note"]
+
+
+async def test_tax_books_forget_a_position_as_soon_as_a_fill_has_no_rate(journal: Journal) -> None:
+    await journal.expect(
+        201, "POST", "/exchange-rates", {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 1}
+    )
+    await journal.buy(10, 100, instrument="SAP", currency="EUR")
+    assert (await journal.get("/tax/lots"))["total_count"] == 1
+    late = "2026-05-04T15:00:00Z"
+    sold = await journal.sell(10, 110, instrument="SAP", currency="EUR", time=late)
+    lots = await journal.get("/tax/lots", params={"status": "all"})
+    assert (lots["total_count"], lots["unconverted"][0]["reason"]) == (0, "no_rate")
+    assert lots["missing_rates"] == [{"from": "EUR", "to": "USD", "day": "2026-05-04"}]
+    await journal.expect(200, "PUT", f"/trades/{sold['exec_id']}", {"fx_rate": 2})
+    (lot,) = (await journal.get("/tax/lots", params={"status": "all"}))["lots"]
+    assert lot["realized_gain_loss"] == 1200  # 2200 - 1000
+
+
+async def test_an_open_foreign_lot_is_worth_dollars(journal: Journal) -> None:
+    await journal.expect(
+        201, "POST", "/exchange-rates", {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 2}
+    )
+    await journal.buy(10, 100, instrument="SAP", currency="EUR")
+    (lot,) = (await journal.get("/tax/lots"))["lots"]
+    assert (lot["cost_basis"], lot["current_price"], lot["unrealized_gain_loss"]) == (200, 200, 0)

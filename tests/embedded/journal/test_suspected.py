@@ -96,7 +96,8 @@ async def test_a_period_begins_and_ends_with_the_traders_day(journal: Journal) -
             [line["month"] for line in trend],
         )
 
-    old, new = ((2, 1, 1, 2, ["2025-12"]), (0, 0, 0, 0, [])), ((2, 1, 1, 2, ["2026-01"]), (0, 0, 0, 0, []))
+    nothing: tuple[int, int, int, int, list[str]] = (0, 0, 0, 0, [])
+    old, new = ((2, 1, 1, 2, ["2025-12"]), nothing), ((2, 1, 1, 2, ["2026-01"]), nothing)
     assert (await seen("2025"), await seen("2026")) == old
     assert (await journal.get("/fees/summary"))["period_timezone"] == "America/New_York"
     await journal.expect(200, "PUT", "/settings", {"scheduling.default_timezone": "UTC"})

@@ -107,6 +107,7 @@ async def test_the_estimate_of_a_year_by_brackets(books: Books, satisfies: Satis
 async def test_a_net_loss_is_deducted_up_to_the_limit_and_the_rest_carried(books: Books) -> None:
     await books.buy(100, 100, "2025-01-06")
     await books.sell(100, 50, "2025-02-03")
+    await books.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 50_000})
     answer = await books.expect(200, "POST", "/tax/estimate", {"tax_year": 2025})
     # (50-100)*100 = -5000: 3000 deducted, 2000 carried on as short-term
     gains = answer["realized_gains"]

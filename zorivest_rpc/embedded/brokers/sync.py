@@ -18,6 +18,8 @@ from ..columns import money
 from ..crypto import FieldCipher
 from ..db import Database
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
+from ..futures import SETTING as FUTURE_MULTIPLIERS
+from ..futures import parse_multipliers
 from ..imports.drafts import BankImport
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
@@ -126,7 +128,8 @@ class Brokers:
         since = start
         if since is None and config.cursor is not None:
             since = datetime.fromisoformat(config.cursor) - OVERLAP
-        wanted = Wanted(since, end, await self._settings.value("import.timezone"))
+        given = parse_multipliers(await self._settings.value(FUTURE_MULTIPLIERS))
+        wanted = Wanted(since, end, await self._settings.value("import.timezone"), multipliers=given)
         try:
             pulled = (await self._pull(broker, config, wanted)).within(start, end)
         except Failure as failure:

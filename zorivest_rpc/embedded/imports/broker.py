@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from zorivest_rpc.embedded.imports import ibkr_activity, ibkr_flex, ninjatrader, thinkorswim
+from zorivest_rpc.embedded.imports import ibkr_activity, ibkr_flex, ninjatrader, thinkorswim, tradovate
 from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
 from zorivest_rpc.embedded.imports.detect import Detection, broker_of, detect_broker, is_xml
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
@@ -20,8 +20,19 @@ from zorivest_rpc.embedded.imports.values import BadValue, decimal_mark, is_day_
 __all__ = ["base_reading", "import_broker_file", "settle", "settle_times"]
 
 SAMPLE = 5000
-NUMBER_ROLES = ("quantity", "price", "commission", "fee", "average", "entry_price", "exit_price", "profit")
-DAY_ROLES = ("date", "datetime", "entry_time", "exit_time")
+NUMBER_ROLES = (
+    "quantity",
+    "price",
+    "commission",
+    "fee",
+    "average",
+    "entry_price",
+    "exit_price",
+    "profit",
+    "buy_price",
+    "sell_price",
+)
+DAY_ROLES = ("date", "datetime", "entry_time", "exit_time", "bought", "sold")
 
 
 def import_broker_file(
@@ -95,6 +106,8 @@ def _read_table(
     rows = read_rows(lines, detection.delimiter, budget, detection.header + 1)
     if detection.kind == "ninjatrader":
         ninjatrader.read_ninjatrader(rows, columns, reading, into)
+    elif detection.kind == "tradovate":
+        tradovate.read_tradovate(rows, columns, reading, into)
     else:
         assert detection.layout is not None
         into.newest_first = detection.layout.newest_first
@@ -117,7 +130,7 @@ def settle(
 ) -> Reading:
     """Decimal mark and day order for the whole table; brokers with a fixed layout write the month first."""
     mark = reading.mark or decimal_mark(_cells(sample, columns, NUMBER_ROLES))
-    if day_first is None and layout in ("generic", "ninjatrader"):
+    if day_first is None and layout in ("generic", "ninjatrader", "tradovate"):
         days = _cells(sample, columns, DAY_ROLES)
         day_first = is_day_first(days)
         if day_first is None and layout == "generic" and any(_is_ambiguous(cell) for cell in days):

@@ -7,8 +7,11 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.futures import SETTING as _FUTURES_SETTING
+from zorivest_rpc.embedded.futures import contract_of
 from zorivest_rpc.embedded.imports.dedup import exec_id, fingerprint
 from zorivest_rpc.embedded.imports.drafts import (
+    AssetClass,
     BrokerHints,
     BrokerImport,
     Fee,
@@ -20,9 +23,14 @@ from zorivest_rpc.embedded.imports.drafts import (
     Status,
     TradeDraft,
 )
-from zorivest_rpc.embedded.imports.rows import Row, RowRefused, shown
+from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, shown
+from zorivest_rpc.embedded.imports.symbols import Symbol, multiplier_of, plain
+from zorivest_rpc.embedded.imports.values import BadValue
 
 __all__ = ["Found", "TradeCollector", "costs", "outcome"]
+
+
+_CENT = Decimal("0.015")  # files round a half cent to either side
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,13 +106,49 @@ class TradeCollector:
             text = f"The file names account {stated[:40]!r}; the rows go to {self.hints.account_id!r} as asked."
             self.warn("account_mismatch", text, row_number)
 
+    def multiplier(self, symbol: Symbol, stated: Decimal | None = None) -> Decimal:
+        """Money per point of one unit; a row whose future has no known one is refused."""
+        try:
+            return multiplier_of(symbol, stated, self.hints.multipliers)
+        except BadValue as exc:
+            raise RowRefused("multiplier", str(exc)) from None
+
+    def check_tick(self, symbol: Symbol, price: Decimal, multiplier: Decimal, row_number: int | None) -> None:
+        """Tell a price that is no multiple of its future's tick: the file may quote in another unit, as cents."""
+        contract = contract_of(symbol.underlying) if symbol.asset_class is AssetClass.FUTURE else None
+        if contract is None or multiplier != contract.multiplier or not price % contract.tick:
+            return
+        self._tallies["off_tick"] += 1
+        self.warn(
+            "off_tick",
+            f"{plain(price)} is no price of {symbol.text}, which moves by {plain(contract.tick)} in {contract.quote}; "
+            f"check the unit of the file's prices (each whole one counts {plain(multiplier)} {contract.currency}).",
+            row_number,
+        )
+
+    def check_profit(self, record: Record, role: str, gross: Decimal, costs: Decimal, symbol: Symbol) -> None:
+        """Tell a row whose own profit is neither the one computed from its prices nor that less its costs."""
+        stated = record.decimal(role)
+        if stated is None or min(abs(stated - gross), abs(stated - (gross - costs))) <= _CENT:
+            return
+        self._tallies["profit_contradicts"] += 1
+        self.warn(
+            "profit_contradicts",
+            f"The file states a profit of {plain(stated)} for {symbol.text}, but its prices give {plain(gross)}; check "
+            f"the multiplier ({_FUTURES_SETTING} corrects one) and the prices.",
+            record.row.number,
+        )
+
     def finish(
         self, found: Found, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
     ) -> BrokerImport:
         trades = self._numbered(self._in_order())
         total = self.parsed + self.skipped + self.refused
         for tally, count in self._tallies.items():
-            self.warn(tally, _TALLIES.get(tally, "{n} rows were left out.").format(n=count))
+            if tally in _COUNTED:
+                self._count(tally, count)
+            else:
+                self.warn(tally, _TALLIES.get(tally, "{n} rows were left out.").format(n=count))
         if self._repeated:
             self.warn("repeated_rows", f"{self._repeated} rows repeat the id and content of an earlier row.")
         if not total:
@@ -141,6 +185,12 @@ class TradeCollector:
             rates=tuple(self.rates),
             base_currency=self.base_currency,
         )
+
+    def _count(self, code: str, count: int) -> None:
+        """A warning about the first row of its kind also says how many there are."""
+        first = self._notes[code]
+        if count > 1:
+            self._notes[code] = msgspec.structs.replace(first, message=f"{first.message} {count} rows are like this.")
 
     def _in_order(self) -> list[TradeDraft]:
         """Oldest first. A file that runs backwards is turned round first, for the order of rows with a day alone."""
@@ -184,6 +234,7 @@ class TradeCollector:
         return result
 
 
+_COUNTED = frozenset({"off_tick", "profit_contradicts"})
 _TALLIES = {
     "option_events_skipped": "{n} option expirations, assignments or exercises have no price and were left out.",
     "cancelled_skipped": "{n} cancelled rows were left out.",

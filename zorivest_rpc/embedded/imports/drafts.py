@@ -118,17 +118,20 @@ class Status(enum.StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one file may ask of us; a step is a call inside the PDF parser, of which a full page takes a million."""
+    """How much one file may ask of us. A full page of a PDF takes about half a second of processor time."""
 
     max_bytes: int = 50 * 1024 * 1024
     max_rows: int = 250_000
     max_errors: int = 200
     max_pages: int = 300
-    max_page_steps: int = 30_000_000
+    max_page_seconds: int = 20
+    max_pdf_memory: int = 1024 * 1024 * 1024
 
 
 class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller knows about a broker file; everything but the account may stay unknown."""
+    """What the caller knows about a broker file; everything but the account may stay unknown.
+
+    `multipliers` are those of futures by root; they win over the table of contracts."""
 
     account_id: str
     broker: str = "auto"
@@ -139,6 +142,7 @@ class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
     delimiter: str | None = None
     decimal: str | None = None
     day_first: bool | None = None
+    multipliers: dict[str, Decimal] = {}
 
 
 class BankHints(msgspec.Struct, frozen=True, kw_only=True):

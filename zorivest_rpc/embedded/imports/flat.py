@@ -60,7 +60,9 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         raise RowRefused("quantity", "is zero")
     moment, time_known = record.moment()
     symbol = _symbol(record, layout, moment.date())
-    price = _price(record, layout, symbol)
+    multiplier = into.multiplier(symbol, record.decimal("multiplier"))
+    price = _price(record, layout, symbol, multiplier)
+    into.check_tick(symbol, price, multiplier, record.row.number)
     currency = _currency(record)
     paid = _commission(record, layout)
     extras = [(kind, _cost(record, role, layout), role.replace("_", " ")) for role, kind in layout.fees.items()]
@@ -78,7 +80,7 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         side=side,
         quantity=abs(quantity),
         price=price,
-        multiplier=record.decimal("multiplier") or symbol.multiplier,
+        multiplier=multiplier,
         currency=currency,
         commission=commission,
         fees=fees,
@@ -150,18 +152,15 @@ def _asset(record: Record) -> AssetClass | None:
     return ASSETS.get(" ".join(record.text("asset").lower().split()))
 
 
-def _price(record: Record, layout: Layout, symbol: Symbol) -> Decimal:
+def _price(record: Record, layout: Layout, symbol: Symbol, multiplier: Decimal) -> Decimal:
     if layout.price_times_multiplier and record.text("price").lower() in BLANKS and record.text("average"):
         average = record.needed_decimal("average")  # money per contract, signed by the cash flow
         if not average and (stated := _PRICE.search(record.text("notes"))):  # no money flows for a future
             return Decimal(stated[1].replace(",", ""))
         if not average and symbol.asset_class is AssetClass.FUTURE:
             raise RowRefused("price", "is missing")
-        return abs(average) / (record.decimal("multiplier") or symbol.multiplier)
-    price = record.needed_decimal("price")
-    if price < 0:
-        raise RowRefused("price", "is negative")
-    return price
+        return abs(average) / multiplier
+    return record.price("price", symbol)
 
 
 def _commission(record: Record, layout: Layout) -> Decimal:

@@ -177,9 +177,7 @@ def _fill(record: Record, multipliers: dict[str, Decimal], into: TradeCollector)
         currency = currency_code(record.text("currency"), record.reading.currency)
     except BadValue as exc:
         raise RowRefused("symbol", str(exc)) from None
-    price = record.needed_decimal("price")
-    if price < 0:
-        raise RowRefused("price", "is negative")
+    price = record.price("price", symbol)
     paid = -(record.decimal("commission") or Decimal(0)) or Decimal(0)
     commission, fees, ledger = costs(paid, [], currency)
     return TradeDraft(
@@ -194,7 +192,7 @@ def _fill(record: Record, multipliers: dict[str, Decimal], into: TradeCollector)
         side=Side.BOT if quantity > 0 else Side.SLD,
         quantity=abs(quantity),
         price=price,
-        multiplier=multipliers.get(text, symbol.multiplier),
+        multiplier=into.multiplier(symbol, multipliers.get(text)),
         currency=currency,
         commission=commission,
         fees=fees,

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import FeeType, ImportRefused, RateDraft, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import AssetClass, FeeType, ImportRefused, RateDraft, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused
 from zorivest_rpc.embedded.imports.source import Budget
@@ -95,8 +95,8 @@ class _Flex:
         if not quantity:
             raise RowRefused("quantity", "is missing" if quantity is None else "is zero")
         price = self._number(attributes, "tradePrice")
-        if price is None or price < 0:
-            raise RowRefused("tradePrice", "is missing" if price is None else "is negative")
+        if price is None:
+            raise RowRefused("tradePrice", "is missing")
         word = attributes.get("buySell", "")
         side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
         if side is None:
@@ -114,7 +114,9 @@ class _Flex:
             currency = currency_code(attributes.get("currency", ""), self._reading.currency)
         except BadValue as exc:
             raise RowRefused("symbol", str(exc)) from None
-        multiplier = self._number(attributes, "multiplier") or symbol.multiplier
+        if price < 0 and symbol.asset_class is not AssetClass.FUTURE:
+            raise RowRefused("tradePrice", "is negative, which only a future's can be")
+        multiplier = self._into.multiplier(symbol, self._number(attributes, "multiplier"))
         paid = -(self._number(attributes, "ibCommission") or Decimal(0)) or Decimal(0)
         taxes = abs(self._number(attributes, "taxes") or Decimal(0))
         commission, fees, ledger = costs(paid, [(FeeType.REGULATORY, taxes, "taxes")], currency)

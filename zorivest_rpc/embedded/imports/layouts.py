@@ -24,6 +24,7 @@ BROKERS = (
     "tradier",
     "schwab",
     "robinhood",
+    "tradovate",
     "generic",
 )
 

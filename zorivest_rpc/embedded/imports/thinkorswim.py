@@ -104,13 +104,13 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
         raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
     moment, known = record.moment()
     symbol = _symbol(record, moment.date())
-    price = record.needed_decimal("price")
-    if price < 0:
-        raise RowRefused("price", "is negative")
+    price = record.price("price", symbol)
+    multiplier = into.multiplier(symbol)
+    into.check_tick(symbol, price, multiplier, record.row.number)
     paid = Decimal(0)
     spread = record.text("spread").lower()
-    if is_first and spread in SINGLE and (net := _net(record)) is not None:
-        paid = abs(price - net) * abs(quantity) * symbol.multiplier
+    if is_first and spread in SINGLE and (net := _net(record, symbol)) is not None:
+        paid = abs(price - net) * abs(quantity) * multiplier
     commission, fees, ledger = costs(paid, [], record.reading.currency)
     return TradeDraft(
         row_number=record.row.number,
@@ -124,7 +124,7 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
         side=side,
         quantity=abs(quantity),
         price=price,
-        multiplier=symbol.multiplier,
+        multiplier=multiplier,
         currency=record.reading.currency,
         commission=commission,
         fees=fees,
@@ -134,9 +134,10 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
     )
 
 
-def _net(record: Record) -> Decimal | None:
+def _net(record: Record, symbol: Symbol) -> Decimal | None:
     """The net price; later legs of a spread say DEBIT or CREDIT there."""
-    return None if re.search(r"[A-Za-z]", record.text("net")) else record.decimal("net")
+    text = record.text("net")
+    return None if re.search(r"[A-Za-z]", text) or text.lower() in BLANKS else record.price("net", symbol)
 
 
 def _symbol(record: Record, day: dt.date) -> Symbol:

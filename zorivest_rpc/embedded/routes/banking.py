@@ -16,7 +16,7 @@ from ..imports.drafts import BankCategory, BankDraft, BankHints
 from ..imports.statement import category_of
 from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, Progress, form_with_file, read_file
+from ..uploads import BODY, Progress, form_with_file, preview, read_file
 from .selection import currency_for
 
 __all__ = ["ROUTES"]
@@ -28,6 +28,14 @@ _CATEGORIES = tuple(category.value for category in BankCategory)
 
 
 async def import_statement(ask: Ask) -> web.StreamResponse:
+    return reply(await _import(ask, rehearse=False))
+
+
+async def preview_statement(ask: Ask) -> web.StreamResponse:
+    return reply(preview(await _import(ask, rehearse=True)))
+
+
+async def _import(ask: Ask, *, rehearse: bool) -> dict[str, Any]:
     actor = ask.session.actor
     form, upload = await form_with_file(ask)
     fields = Fields(form.fields)
@@ -43,10 +51,10 @@ async def import_statement(ask: Ask) -> web.StreamResponse:
     )
     with Progress(ask) as progress:
         found = await read_file(ask, import_bank_file, upload, hints, progress)
-        answer = await ask.db.write(
+        run = ask.db.rehearse if rehearse else ask.db.write
+        return await run(
             lambda conn: bank_store.store(conn, found, file_name=upload.filename, actor=actor, auto_create=auto_create)
         )
-    return reply(answer)
 
 
 async def list_accounts(ask: Ask) -> web.StreamResponse:
@@ -144,6 +152,7 @@ def _line(part: Fields, account_id: str, number: int, usual: str) -> BankDraft:
 
 ROUTES = (
     Route("POST", "/banking/import", WRITE, import_statement, BODY),
+    Route("POST", "/banking/import/preview", WRITE, preview_statement, BODY),
     Route("GET", "/banking/accounts", READ, list_accounts),
     Route("GET", "/banking/accounts/{account_id}/transactions", READ, show_ledger),
     Route("PUT", "/banking/accounts/{account_id}/balance", WRITE, set_balance),

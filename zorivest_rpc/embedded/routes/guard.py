@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from ..fields import Fields
+from ..guard import LONGEST_WAIT
 from ..routing import ADMIN, OPEN, READ, WRITE, Ask, Route, reply
 
 __all__ = ["ROUTES"]
@@ -12,6 +13,15 @@ __all__ = ["ROUTES"]
 
 async def status(ask: Ask) -> web.StreamResponse:
     return reply(ask.backend.guard.status())
+
+
+async def watch(ask: Ask) -> web.StreamResponse:
+    """The state; with `after` and `wait`, not before the version is another than `after` or `wait` seconds are over."""
+    after, seconds = ask.query.get("after"), ask.query.get("wait", "")
+    if after and seconds.isascii() and seconds.isdigit():
+        backend = ask.backend
+        await backend.guard.wait(after, min(float(seconds[:4]), LONGEST_WAIT), backend.stop_requested)
+    return await status(ask)
 
 
 async def configure(ask: Ask) -> web.StreamResponse:
@@ -47,7 +57,7 @@ async def check(ask: Ask) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/mcp-guard/status", OPEN, status),
+    Route("GET", "/mcp-guard/status", OPEN, watch),
     Route("GET", "/mcp-guard/config", READ, status),
     Route("PUT", "/mcp-guard/config", ADMIN, configure),
     Route("POST", "/mcp-guard/lock", WRITE, lock),
