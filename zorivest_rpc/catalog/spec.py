@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "Annotations",
+    "Cause",
     "ClientSpec",
     "ClientTable",
     "Definitions",
@@ -32,11 +33,14 @@ __all__ = [
     "placeholders",
     "required_fields",
     "routes",
+    "spellings",
 ]
 
 Json = Any  # opaque JSON that passes through
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+Cause = Literal["write", "destructive", "open_world", "marked"]
+"""What about a tool makes a client ask its user: it writes, a hint says so, or `requiresUserInteraction` marks it."""
 _TOKEN = "confirmation_token"  # consumed by this server, so no route ever carries it
 
 
@@ -107,6 +111,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     confirm: bool = False
     confirm_typed: tuple[str, ...] = ()
     network_bound: bool = False
+    task: Literal["forbidden", "optional", "required"] = "forbidden"
     ptc: bool = False
     rest: str | tuple[str | RestSpec, ...] | RestSpec | None = None
     python: str | None = None
@@ -142,7 +147,8 @@ class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a client honours, apart from the mode it gets."""
 
     list_changed: Literal["yes", "next-turn", "no", "unknown"] = "unknown"
-    annotations: Literal["enforced", "shown", "ignored", "unknown"] = "unknown"
+    asks_for: tuple[Cause, ...] = ()
+    """What makes the client ask its user before a call; empty unless it was seen or documented."""
     tool_limit: int | None = None
     structured: Literal["preferred", "ignored", "unknown"] = "unknown"
     instructions_limit: int = 2048
@@ -267,6 +273,20 @@ def defaults(spec: ToolSpec) -> dict[str, Json]:
     """The constant defaults of the inputs; those that depend on the date are in `dynamic_defaults`."""
     properties: dict[str, Json] = spec.input_schema.get("properties", {})
     return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def spellings(spec: ToolSpec) -> dict[str, dict[str, str]]:
+    """By input: the spellings of a backend that are no values of the tool's enumeration, and the values they stand for.
+
+    Other entries of `value_aliases` say how a value of the enumeration is spelt elsewhere; nobody sends those to us."""
+    found: dict[str, dict[str, str]] = {}
+    for rest in spec.rest if isinstance(spec.rest, tuple) else (spec.rest,):
+        for name, known in rest.value_aliases.items() if isinstance(rest, RestSpec) else ():
+            values = spec.input_schema["properties"][name].get("enum", ())
+            extra = {alias: value for alias, value in known.items() if value in values and alias not in values}
+            if extra:
+                found[name] = extra  # type: ignore[assignment]
+    return found
 
 
 def required_fields(schema: Json) -> frozenset[str]:

@@ -19,7 +19,16 @@ from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import CORPORATE_ACTIONS, FILE_ORDER, JOURNAL_SUMS, accounts, mcp_guard, metadata, schema_migrations
+from .tables import (
+    CORPORATE_ACTIONS,
+    FILE_ORDER,
+    JOURNAL_SUMS,
+    LOCK_OWNER,
+    accounts,
+    mcp_guard,
+    metadata,
+    schema_migrations,
+)
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -93,6 +102,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(CORPORATE_ACTIONS, "corporate actions", None),
     Version(book_tables.FOUND, "lots found", None),
     Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
+    Version(LOCK_OWNER, "who locked", None),
     Version(FILE_ORDER, "fills in order", _futures_below_zero),
 )
 

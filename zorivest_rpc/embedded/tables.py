@@ -65,7 +65,10 @@ CORPORATE_ACTIONS = 9
 JOURNAL_SUMS = 11
 """The schema version that brings, beside older rows, what sums are quickly made from."""
 
-FILE_ORDER = 12
+LOCK_OWNER = 12
+"""The schema version from which on the guard remembers who locked it."""
+
+FILE_ORDER = 13
 """The schema version that keeps the order of fills of one instant, and lets futures trade below zero."""
 
 metadata = MetaData(
@@ -141,6 +144,7 @@ mcp_guard = Table(
     _flag("is_locked"),
     Column("locked_at", Moment),
     Column("lock_reason", String(100)),
+    Column("locked_by", String(10), info=_since(LOCK_OWNER)),  # person, tool or rate
     Column("calls_per_minute_limit", Integer, nullable=False, server_default="60"),
     Column("calls_per_hour_limit", Integer, nullable=False, server_default="500"),
     Column("updated_at", Moment, nullable=False),
