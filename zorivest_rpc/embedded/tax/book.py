@@ -110,6 +110,10 @@ class LotBook:
     def lot(self, lot_id: str) -> Lot:
         return self._holdings.lots[lot_id]
 
+    def candidates(self, lot_id: str) -> list[Lot]:
+        """Open lots bought recently enough to take over the loss of a closed lot."""
+        return self._wash.candidates(self._holdings.lots[lot_id])
+
     def last_event(self, symbol: str) -> tuple[datetime, str] | None:
         """The last (time, exec_id) taken in for a symbol's underlying."""
         return self._last.get(underlying(symbol))
