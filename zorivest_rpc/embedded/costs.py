@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, Float, func, select
+from sqlalchemy import ColumnElement, Connection, Float, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
@@ -29,6 +29,8 @@ __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_period
 
 _NEW_YORK = ZoneInfo("America/New_York")
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
+
+_IS_FUTURE = trades.c.asset_class == literal_column("'FUTURE'")  # in the words of its index
 
 
 def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tuple[FeeBreakdown, Decimal]:
@@ -91,9 +93,11 @@ def _foreign_trades(conn: Connection, scope: Scope, *more: Any) -> Sequence[Any]
     return conn.execute(select(*columns, trades.c.is_itemised).where(*wanted)).all()
 
 
-def _rated_trades(conn: Connection, scope: Scope, conversion: Conversion) -> list[tuple[Any, Decimal]]:
+def _rated_trades(conn: Connection, scope: Scope, conversion: Conversion, *more: Any) -> list[tuple[Any, Decimal]]:
     """Those of them that can be converted, with their rates."""
-    rated = [(row, conversion.rate(row.currency, row.time, own_rate(row))) for row in _foreign_trades(conn, scope)]
+    rated = [
+        (row, conversion.rate(row.currency, row.time, own_rate(row))) for row in _foreign_trades(conn, scope, *more)
+    ]
     return [(row, rate) for row, rate in rated if rate is not None]
 
 
@@ -129,7 +133,7 @@ def tell_currencies(conn: Connection, scope: Scope, *, volumes: bool = False, re
         _converted_charges(conn, scope, conversion)
         _periodic(conn, scope, conversion)
     if volumes:
-        for row in _foreign_trades(conn, scope):
+        for row in _foreign_trades(conn, scope, trades.c.asset_class != "FUTURE"):
             conversion.take("volume", row.notional, row.currency, row.time, own_rate(row))
     return conversion.answer()
 
@@ -176,28 +180,40 @@ def _periodic(conn: Connection, scope: Scope, conversion: Conversion) -> list[Ch
 
 
 def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
-    """The estimate of what routing cost."""
-    brokers, groups = _brokers(conn), (trades.c.account_id, trades.c.broker)
-    slipped_by = _slipped(conn, scope)
-    sums: dict[tuple[str, str | None], tuple[int, Decimal]] = {}
-    for account, broker, count, whole, part in conn.execute(
-        select(*groups, func.count(), *exact_sum(trades.c.notional))
-        .where(trades.c.currency == scope.currency, *scope.executed())
-        .group_by(*groups)
-    ):
-        sums[account, broker] = (count, joined(whole, part))
-    for row, rate in _rated_trades(conn, scope, Conversion(conn, scope.currency)):
-        count, total = sums.get((row.account_id, row.broker), (0, Decimal(0)))
-        sums[row.account_id, row.broker] = (count + 1, total + row.notional * rate)
+    """The estimate of what routing cost. Futures go to their one exchange: no wholesaler pays for their order flow."""
+    brokers = _brokers(conn)
+    slipped_by, futures = _slipped(conn, scope), _volumes(conn, scope, _IS_FUTURE)
     volumes = []
-    for (account, broker), (count, total) in sums.items():
+    for (account, broker), (every, value) in _volumes(conn, scope).items():
+        some, some_value = futures.get((account, broker), (0, Decimal(0)))
+        count, notional = every - some, value - some_value
+        if not count:
+            continue
         name = broker or brokers[account]
         registered = find_broker(name or "")
         kind, known = routing_of(name, None if registered is None else registered.routing_type)
         scored, bps = slipped_by.get((account, broker), (0, Decimal(0)))
-        volumes.append(RoutingVolume(kind, count, total, scored, bps, known))
+        volumes.append(RoutingVolume(kind, count, notional, scored, bps, known))
     days = scope.period.days or _days_traded(conn, scope, now)
     return pfof_report(volumes, account_id=scope.account_id, period=scope.period.text, days=days)
+
+
+def _volumes(
+    conn: Connection, scope: Scope, *more: ColumnElement[bool]
+) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
+    """By account and broker: how many fills, and their value. All of them and the futures have an index each, which a
+    question for all but the futures would not have."""
+    groups = (trades.c.account_id, trades.c.broker)
+    wanted = (trades.c.currency == scope.currency, *scope.executed(), *more)
+    query = select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*wanted)
+    sums = {
+        (account, broker): (count, joined(whole, part))
+        for account, broker, count, whole, part in conn.execute(query.group_by(*groups))
+    }
+    for row, rate in _rated_trades(conn, scope, Conversion(conn, scope.currency), *more):
+        count, value = sums.get((row.account_id, row.broker), (0, Decimal(0)))
+        sums[row.account_id, row.broker] = (count + 1, value + row.notional * rate)
+    return sums
 
 
 def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
@@ -206,7 +222,7 @@ def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tup
     groups = (trades.c.account_id, trades.c.broker)
     rows = conn.execute(
         select(*groups, func.count(), func.sum(bps))
-        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable())
+        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable(), trades.c.asset_class != "FUTURE")
         .group_by(*groups)
     )
     return {(account, broker): (count, Decimal(repr(round(float(total), 6)))) for account, broker, count, total in rows}

@@ -3,7 +3,7 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it, 4 prices, 9 corporate actions, 11 what sums are made from, 12 currencies; the
+the journal, 3 what is derived from it, 4 prices, 9 corporate actions, 11 what sums are made from, 14 currencies; the
 others stand beside their areas."""
 
 from __future__ import annotations
@@ -65,7 +65,13 @@ CORPORATE_ACTIONS = 9
 JOURNAL_SUMS = 11
 """The schema version that brings, beside older rows, what sums are quickly made from."""
 
-MONEY = 12
+LOCK_OWNER = 12
+"""The schema version from which on the guard remembers who locked it."""
+
+FILE_ORDER = 13
+"""The schema version that keeps the order of fills of one instant, and lets futures trade below zero."""
+
+MONEY = 14
 """The schema version that brings the currency of a trade, and exchange rates."""
 
 metadata = MetaData(
@@ -145,6 +151,7 @@ mcp_guard = Table(
     _flag("is_locked"),
     Column("locked_at", Moment),
     Column("lock_reason", String(100)),
+    Column("locked_by", String(10), info=_since(LOCK_OWNER)),  # person, tool or rate
     Column("calls_per_minute_limit", Integer, nullable=False, server_default="60"),
     Column("calls_per_hour_limit", Integer, nullable=False, server_default="500"),
     Column("updated_at", Moment, nullable=False),
@@ -233,6 +240,8 @@ trades = Table(
     _currency(nullable=False),  # of its price, its commission and its fees
     Column("fx_rate", Exact, info=_since(MONEY)),  # one of `currency` was worth so many of `fx_base`, by its source
     Column("fx_base", String(8), info=_since(MONEY)),
+    # how many fills of the instant come before it; so many microseconds `time` lies after the time that was given
+    Column("sequence", Integer, nullable=False, server_default="0", info=_since(FILE_ORDER)),
     CheckConstraint("action IN ('BOT', 'SLD')", name="action"),
     CheckConstraint("quantity > 0", name="quantity"),
     CheckConstraint("price >= 0", name="price"),
@@ -246,6 +255,13 @@ trades = Table(
         "ix_trades_charges",
         *("account_id", "broker", "is_itemised", "time", "commission", "fees", "notional"),
         info=_since(JOURNAL_SUMS),
+    ),
+    Index(
+        "ix_trades_futures",
+        *("account_id", "broker", "time", "notional"),
+        sqlite_where=text("asset_class = 'FUTURE'"),
+        postgresql_where=text("asset_class = 'FUTURE'"),
+        info=_since(FILE_ORDER),
     ),
     Index(
         "ix_trades_quoted",

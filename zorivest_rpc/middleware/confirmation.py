@@ -9,7 +9,7 @@ Checking and spending a token happens without waiting, so no two calls can spend
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Final
@@ -84,7 +84,7 @@ class Confirmation:
     ) -> None:
         """`gated` are the tools that can be confirmed; `asks` says whether this call's client is asked by us."""
         self._gated = gated
-        self._asks = asks
+        self.asks = asks
         self._tenant = tenant
         self._clock = clock
         self._tokens: dict[str, _Token] = {}
@@ -92,7 +92,7 @@ class Confirmation:
     # --- the layer
 
     async def __call__(self, call: Call, inner: Handler) -> Outcome:
-        if self._asks(call):
+        if self.asks(call):
             spec = self._gated[call.name]
             question = _question(spec, call.arguments)
             if call.can_ask(question):
@@ -104,8 +104,25 @@ class Confirmation:
         return await inner(call)
 
     def _ask(self, call: Call, spec: ToolSpec, question: Ask) -> None:
-        """Every question has a name of its own, bound like a token: a yes serves one call, the one it was given to."""
-        asked = _Token(call.name, self._tenant(call), _session(call), digest(spec, call.arguments), self._clock(), True)
+        answer = self.answer_to(call, question, digest(spec, call.arguments))
+        content = answer.get("content")
+        typed: Sequence[str] = ()
+        if answer.get("action") == "accept" and isinstance(content, dict):
+            if _agrees(spec, call.arguments, content):
+                return
+            typed = spec.confirm_typed
+        why = f"typed another {' or '.join(typed)} than the call has" if typed else f"did not confirm {call.name}"
+        raise ConfirmationRequired(
+            f"The user {why}; nothing was done. Repeat it only if the user asks for it.",
+            code="confirmation_declined",
+            next="Ask the user what to do instead.",
+        )
+
+    def answer_to(self, call: Call, question: Ask, about: str) -> Mapping[str, Json]:
+        """The user's answer to a question about exactly this, or the question goes out.
+
+        Every question has a name of its own, bound like a token: an answer serves one call, the one it was given to."""
+        asked = _Token(call.name, self._tenant(call), _session(call), about, self._clock(), True)
         for key, answer in call.answers.items():
             held = self._tokens.get(_name(key)) if key.startswith(_QUESTION) else None
             if held is None or not held.same_as(asked):
@@ -115,20 +132,11 @@ class Confirmation:
                     "used", "This confirmation has been used; it is good for one call.", "Call again to be asked again"
                 )
             held.spent = True
-            content = answer.get("content")
-            accepted = answer.get("action") == "accept" and isinstance(content, dict)
-            if accepted and _agrees(spec, call.arguments, content):
-                return
-            typed = spec.confirm_typed if accepted else ()
-            why = f"typed another {' or '.join(typed)} than the call has" if typed else f"did not confirm {call.name}"
-            raise ConfirmationRequired(
-                f"The user {why}; nothing was done. Repeat it only if the user asks for it.",
-                code="confirmation_declined",
-                next="Ask the user what to do instead.",
-            )
+            given: Mapping[str, Json] = answer
+            return given
         key = _QUESTION + token_urlsafe(12)
         self._remember(key, asked)
-        call.need(key, question)
+        return call.need(key, question)
 
     def _spend(self, call: Call, spec: ToolSpec) -> None:
         name, given = call.name, call.arguments.get(ARGUMENT)

@@ -22,6 +22,7 @@ from zorivest_rpc.embedded.imports.values import (
     currency_code,
     parse_date,
     parse_decimal,
+    parse_effect,
     parse_moment,
     parse_side,
     plain_text,
@@ -101,6 +102,8 @@ class _Flex:
         side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
         if side is None:
             raise RowRefused("buySell", f"{plain_text(word, 40)!r} is neither BUY nor SELL")
+        if quantity < 0 and side is Side.BOT:
+            raise RowRefused("buySell", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
         moment, known = self._moment(attributes)
         asset = ASSETS.get(attributes.get("assetCategory", "").lower())
         text = attributes.get("symbol", "")
@@ -147,6 +150,7 @@ class _Flex:
             fee_currency=plain_text(attributes.get("ibCommissionCurrency", ""), 8).upper(),
             realized_pnl=self._number(attributes, "fifoPnlRealized"),
             notes=plain_text(attributes.get("ibOrderRef", "")),
+            effect=parse_effect(attributes.get("openCloseIndicator", "")),
         )
 
     def _conversion(self, attributes: Mapping[str, str]) -> None:
