@@ -165,7 +165,7 @@ def test_older_trades_get_the_currency_of_their_account_their_pair_or_their_cont
             "VALUES ('DE', 'platform', 5, '2026-01')"
         )
         migrate(conn)
-        found = dict(conn.exec_driver_sql("SELECT exec_id, currency FROM trades").all())
+        found = {row[0]: row[1] for row in conn.exec_driver_sql("SELECT exec_id, currency FROM trades")}
         assert found == {"a": "USD", "b": "EUR", "c": "JPY", "d": "EUR", "e": "USD", "f": "EUR"}
         for table in ("transaction_ledger", "periodic_fees"):
             assert conn.exec_driver_sql(f"SELECT currency FROM {table}").scalar() == "EUR"

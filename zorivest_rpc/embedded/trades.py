@@ -309,15 +309,9 @@ def change(
     if what is not None:
         after |= {"symbol": what.symbol, "underlying": what.underlying, "asset_class": what.asset_class}
         after["multiplier"] = before["multiplier"] if what.symbol == before["symbol"] else what.multiplier
-        if "currency" not in changes:
-            after["currency"] = currency_of(after["instrument"], what.asset_class, what.symbol, before["currency"])
     if after["account_id"] != before["account_id"]:
         account_store.usable(conn, after["account_id"], auto_create=auto_create, actor=actor)
-    _check_currency(after["asset_class"], after["symbol"], after["currency"])
-    if "fx_rate" in changes and "fx_base" not in changes:
-        after["fx_base"] = account_store.require(conn, after["account_id"])["currency"]
-    elif after["currency"] != before["currency"] and "fx_rate" not in changes:
-        after |= {"fx_rate": None, "fx_base": None}  # the rate was that of the other currency
+    after |= _money_of(conn, before, after, changes)
     if "time" in changes and changes["time"] != _given_time(before):
         after["sequence"] = _sequence(conn, after["account_id"], after["time"], exec_id)
         after["time"] += timedelta(microseconds=after["sequence"])
@@ -411,6 +405,22 @@ def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
     }
     del view["sequence"]
     return view
+
+
+def _money_of(
+    conn: Connection, before: Mapping[Any, Any], after: Mapping[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The currency and the rate of a changed trade: an instrument may bring its own, and a rate is of one currency."""
+    currency, symbol = after["currency"], after["symbol"]
+    if "currency" not in changes and symbol != before["symbol"]:
+        currency = currency_of(after["instrument"], after["asset_class"], symbol, currency)
+    _check_currency(after["asset_class"], symbol, currency)
+    if "fx_rate" in changes:
+        base = account_store.require(conn, after["account_id"])["currency"]
+        return {"currency": currency, "fx_rate": changes["fx_rate"], "fx_base": base}
+    if currency != before["currency"]:
+        return {"currency": currency, "fx_rate": None, "fx_base": None}
+    return {}
 
 
 def _check_currency(asset_class: str, symbol: str, currency: str) -> None:
