@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
@@ -24,6 +24,7 @@ from zorivest_rpc.errors import BackendError, ConfigError, ToolError
 from zorivest_rpc.modes.detect import parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
+from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.session import Session
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.backend.pool import Backends
     from zorivest_rpc.pipeline import Pipeline
     from zorivest_rpc.tools.completions import Completions
+    from zorivest_rpc.tools.guard_watch import GuardWatch
     from zorivest_rpc.tools.resources import Shelf
 
 __all__ = ["Journal", "policy_of"]
@@ -67,6 +69,7 @@ class Journal:
         self._guards: dict[str, tuple[bool, float]] = {}
         self._looked: dict[str, float] = {}
         self._changing: set[Session] = set()
+        self._guard_watch: GuardWatch | None = None
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -76,6 +79,10 @@ class Journal:
             prompts=_Prompts(),
             resources=_Resources(self),
             complete=self._complete,
+            tasks=True,
+            changing={False: (TOOLS,), True: ()},  # enable_toolset, in the legacy era alone
+            holding=self._holding_for,
+            watch=self._watch,
         )
 
     # --- what the methods ask a toolbox
@@ -123,6 +130,8 @@ class Journal:
                 changed=self._list_changed,
                 metrics=pipeline.metrics,
                 issue=pipeline.confirmation.issue,
+                consent=pipeline.confirmation.answer_to,
+                asks=settings.confirm != "never",
                 shape=pipeline.shown,
                 seen=self._guard_seen,
                 log_directory=os.path.join(settings.data_dir, "logs"),
@@ -135,15 +144,18 @@ class Journal:
 
     def resources(self) -> Shelf:
         if self._resources is None:
-            from zorivest_rpc.tools.resources import Shelf
+            from zorivest_rpc.tools.guard_watch import GuardWatch
+            from zorivest_rpc.tools.resources import GUARD, Shelf
 
             pipeline = self.pipeline()
+            self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.updated(GUARD))
             self._resources = Shelf(
                 self._backend_for,
                 list_toolsets=pipeline.handler("list_available_toolsets"),
                 describe_toolset=pipeline.handler("describe_toolset"),
                 permit=pipeline.guard.check,
                 refusal=self.audience.refusal,
+                note=self._guard_watch.note,
             )
         return self._resources
 
@@ -169,8 +181,13 @@ class Journal:
             asyncio.get_running_loop().call_soon(self._tell_change, session)
 
     def _tell_change(self, session: Session) -> None:
+        from zorivest_rpc.tools.resources import TOOLSETS
+
         self._changing.discard(session)
         self.offer.changed(TOOLS, session)
+        for uri in sorted(session.subscriptions):
+            if uri.startswith(TOOLSETS):  # they tell what this session has loaded
+                self.offer.updated(uri, session)
 
     def _instructions(self, session: Session) -> str:
         audience = self.audience
@@ -326,7 +343,25 @@ class Journal:
         if isinstance(locked, bool):
             _note(self._guards, principal, (locked, time.monotonic()))
 
+    def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
+        """Of the resources that can be subscribed to, the guard is the one that changes while nobody here acts."""
+        from zorivest_rpc.tools.resources import GUARD
+
+        self.resources()
+        if uri == GUARD and self._guard_watch is not None:
+            self._guard_watch.want(wanted)
+
+    async def _guard_after(self, version: str | None) -> Json:
+        """The guard of all callers is one, and its state is open to all: it is asked for without anybody's key."""
+        from zorivest_rpc.tools.guard_watch import WAIT
+
+        query = {} if version is None else {"after": version, "wait": WAIT}
+        asking = self.backends().of(LOCAL).ask
+        return (await asking("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)).value
+
     def _guard_seen(self, call: Call, locked: bool) -> None:
+        if self._guard_watch is not None:
+            self._guard_watch.wake(locked)
         _note(self._guards, call.session.principal, (locked, time.monotonic()))
 
     def _locked(self, principal: str) -> bool | None:
@@ -337,7 +372,14 @@ class Journal:
         """While this is open the key of a running request can be used to unlock again."""
         return _holding(self, bearer(header))
 
+    def _holding_for(self, session: Session) -> AbstractContextManager[object]:
+        """The same for work of this session that outlives the request it came with."""
+        key = None if self._keyring is None else self._keyring.key_of(session.principal)
+        return nullcontext() if key is None or self._keyring is None else self._keyring.holding(key)
+
     async def close(self) -> None:
+        if self._guard_watch is not None:
+            await self._guard_watch.close()
         if self._backends is not None:
             await self._backends.close()
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec
+from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec, spellings
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.toolsets import (
     Selection,
@@ -83,11 +83,14 @@ class Audience:
         self.definitions = definitions
         self.policy = policy
         self.specs: dict[str, ToolSpec] = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
-        self._base = {spec.name: Tool.trusted(spec.name, spec.input_schema) for spec in self.specs.values()}
+        self._base = {
+            spec.name: Tool.trusted(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            for spec in self.specs.values()
+        }
         self._presented: dict[Presentation, dict[str, Tool]] = {}
         self._views: dict[tuple[object, ...], View] = {}
         self._profiles: dict[tuple[object, ...], Profile] = {}
-        self._gated = tuple(spec for spec in definitions.tools if spec.confirm)
+        self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
         self._limits: dict[tuple[str, ...], Limits] = {(): Limits(policy.excluded, policy.read_only)}
         choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
@@ -148,12 +151,12 @@ class Audience:
         return names
 
     def gated(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
-        """The tools before which the server asks, of those that the session may call."""
+        """The tools before which the server always asks, of those that the session may call."""
         limits = self.limits(session)
         return tuple(
             spec
             for spec in self._gated
-            if limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
+            if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
         )
 
     def limits(self, session: Session) -> Limits:

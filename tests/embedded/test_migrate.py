@@ -32,6 +32,8 @@ PUBLISHED = {
     9: "c89b83e0b7445e7b",
     10: "8fbaefecf99767f6",
     11: "8fe59525293745c6",
+    12: "873238defeb6e1da",
+    13: "aae6d7aa83ea4edf",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -67,6 +67,7 @@ class Resources:
         if len(session.subscriptions) >= _MOST_SUBSCRIPTIONS:
             raise ProtocolError(INVALID_PARAMS, f"{_MOST_SUBSCRIPTIONS} resources are subscribed already; drop one")
         session.subscriptions |= {params.uri}
+        self._core.announcer.subscribed(params.uri)
         self._core.remember(session)
         return EMPTY
 

@@ -12,6 +12,7 @@ from zorivest_rpc.audience import Audience, sizes
 from zorivest_rpc.call import Call, Handler, Outcome, give
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec
+from zorivest_rpc.catalog.tool import FORBIDDEN
 from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.modes.detect import Profile
@@ -197,7 +198,9 @@ class Discovery:
             raise refusal
         tool = self._audience.view(call.session).find(name)
         assert tool is not None
-        tool.check(arguments)
+        arguments = tool.check(arguments)
+        if tool.task != FORBIDDEN:
+            call.continue_as_task()
         return await self._run(name)(call.dispatch(name, arguments))
 
     def _unknown(self, name: str) -> ToolError:

@@ -146,6 +146,8 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         method=member(fields, "cost_basis_method", CostBasisMethod, CostBasisMethod.FIFO),
         lot_ids=tuple(fields.texts("lot_ids", [], most=1000, length=300)),
     )
+    if wanted.lot_ids and wanted.method is not CostBasisMethod.SPEC_ID:
+        fields.wrong("lot_ids", "go with cost_basis_method SPEC_ID; any other method chooses the lots itself")
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
@@ -158,6 +160,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
             profile,
             ground.rules.accounts,
             today=ground.today,
+            policy=ground.rules.policy,
             realized=realized,
             market_price=known_prices(ground.conn, ground.today, ticker=wanted.ticker).get(wanted.ticker),
         )
@@ -309,6 +312,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
             ground.year(None),
             ground.rules.accounts,
             today=ground.today,
+            policy=ground.rules.policy,
             account_id=account_id,
             min_loss=threshold,
             exclude_wash_risk=exclude,
