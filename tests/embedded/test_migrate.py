@@ -33,6 +33,7 @@ PUBLISHED = {
     10: "8fbaefecf99767f6",
     11: "8fe59525293745c6",
     12: "873238defeb6e1da",
+    13: "aae6d7aa83ea4edf",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, Float, func, select
+from sqlalchemy import ColumnElement, Connection, Float, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
@@ -24,6 +24,8 @@ __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_period
 
 _NEW_YORK = ZoneInfo("America/New_York")
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
+
+_IS_FUTURE = trades.c.asset_class == literal_column("'FUTURE'")  # in the words of its index
 
 
 def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tuple[FeeBreakdown, Decimal]:
@@ -103,20 +105,35 @@ def _periodic(conn: Connection, scope: Scope) -> list[Charge]:
 
 
 def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
-    """The estimate of what routing cost."""
-    brokers, groups = _brokers(conn), (trades.c.account_id, trades.c.broker)
-    slipped_by = _slipped(conn, scope)
+    """The estimate of what routing cost. Futures go to their one exchange: no wholesaler pays for their order flow."""
+    brokers = _brokers(conn)
+    slipped_by, futures = _slipped(conn, scope), _volumes(conn, scope, _IS_FUTURE)
     volumes = []
-    for account, broker, count, whole, part in conn.execute(
-        select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*scope.executed()).group_by(*groups)
-    ):
+    for (account, broker), (every, value) in _volumes(conn, scope).items():
+        some, some_value = futures.get((account, broker), (0, Decimal(0)))
+        count, notional = every - some, value - some_value
+        if not count:
+            continue
         name = broker or brokers[account]
         registered = find_broker(name or "")
         kind, known = routing_of(name, None if registered is None else registered.routing_type)
         scored, bps = slipped_by.get((account, broker), (0, Decimal(0)))
-        volumes.append(RoutingVolume(kind, count, joined(whole, part), scored, bps, known))
+        volumes.append(RoutingVolume(kind, count, notional, scored, bps, known))
     days = scope.period.days or _days_traded(conn, scope, now)
     return pfof_report(volumes, account_id=scope.account_id, period=scope.period.text, days=days)
+
+
+def _volumes(
+    conn: Connection, scope: Scope, *more: ColumnElement[bool]
+) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
+    """By account and broker: how many fills, and their value. All of them and the futures have an index each, which a
+    question for all but the futures would not have."""
+    groups = (trades.c.account_id, trades.c.broker)
+    query = select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*scope.executed(), *more)
+    return {
+        (account, broker): (count, joined(whole, part))
+        for account, broker, count, whole, part in conn.execute(query.group_by(*groups))
+    }
 
 
 def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
@@ -125,7 +142,7 @@ def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tup
     groups = (trades.c.account_id, trades.c.broker)
     rows = conn.execute(
         select(*groups, func.count(), func.sum(bps))
-        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable())
+        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable(), trades.c.asset_class != "FUTURE")
         .group_by(*groups)
     )
     return {(account, broker): (count, Decimal(repr(round(float(total), 6)))) for account, broker, count, total in rows}

@@ -22,10 +22,12 @@ from . import audit, trades
 from .book_tables import import_batches
 from .columns import money, quantity
 from .held_trades import Held, find_held, sort_out
+from .import_order import in_order
 from .imports import dedup
 from .imports.collect import outcome
 from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
+from .imports.drafts import AssetClass as DraftAsset
 from .inputs import Page
 from .market.identifiers import known_here
 from .symbols import AssetClass, Instrument, parse_instrument
@@ -75,6 +77,9 @@ def store(
     batch_id = new_batch_id()
     held, elsewhere = find_held(conn, found.account_id, drafts)
     sorted_out = sort_out(drafts, held, ZoneInfo(zone))
+    sorted_out = msgspec.structs.replace(
+        sorted_out, new=in_order(conn, found.account_id, sorted_out.new, list(held.values()))
+    )
     with roomy(conn, len(sorted_out.new)):
         trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     updated = _update_fees(conn, sorted_out, held, actor)
@@ -239,10 +244,10 @@ def _unstorable(draft: TradeDraft) -> tuple[str, str] | None:
         if abs(getattr(draft, name)) > _LARGEST:
             return name, f"is above {_LARGEST}"
     with localcontext(prec=60):
-        if draft.quantity * draft.price * draft.multiplier > trades.LARGEST_VALUE:
+        if draft.quantity * abs(draft.price) * draft.multiplier > trades.LARGEST_VALUE:
             return "quantity", f"quantity times price is above {trades.LARGEST_VALUE}"
-    if draft.price < 0:
-        return "price", "is negative"
+    if draft.price < 0 and draft.asset_class is not DraftAsset.FUTURE:
+        return "price", "is negative, which only a future's can be"
     if quantity(draft.quantity) <= 0:
         return "quantity", "is smaller than the journal's smallest unit"
     return None
@@ -329,6 +334,7 @@ def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str
         source=source,
         import_batch_id=batch_id,
         charges=charges if adds_up else (),
+        sequence=draft.sequence,
     )
 
 

@@ -68,6 +68,9 @@ JOURNAL_SUMS = 11
 LOCK_OWNER = 12
 """The schema version from which on the guard remembers who locked it."""
 
+FILE_ORDER = 13
+"""The schema version that keeps the order of fills of one instant, and lets futures trade below zero."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -227,6 +230,8 @@ trades = Table(
     Column("dedup_hash", String(64), nullable=False),
     _created(),
     _flag("is_itemised", since=JOURNAL_SUMS),  # its fees are in the ledger, line by line
+    # how many fills of the instant come before it; so many microseconds `time` lies after the time that was given
+    Column("sequence", Integer, nullable=False, server_default="0", info=_since(FILE_ORDER)),
     CheckConstraint("action IN ('BOT', 'SLD')", name="action"),
     CheckConstraint("quantity > 0", name="quantity"),
     CheckConstraint("price >= 0", name="price"),
@@ -240,6 +245,13 @@ trades = Table(
         "ix_trades_charges",
         *("account_id", "broker", "is_itemised", "time", "commission", "fees", "notional"),
         info=_since(JOURNAL_SUMS),
+    ),
+    Index(
+        "ix_trades_futures",
+        *("account_id", "broker", "time", "notional"),
+        sqlite_where=text("asset_class = 'FUTURE'"),
+        postgresql_where=text("asset_class = 'FUTURE'"),
+        info=_since(FILE_ORDER),
     ),
     Index(
         "ix_trades_quoted",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from itertools import islice
 from typing import Any, NamedTuple
@@ -48,8 +48,10 @@ __all__ = [
     "fingerprint",
     "insert",
     "insert_many",
+    "instant_of",
     "itemise",
     "listed",
+    "place_after",
     "require",
     "shown",
     "touch",
@@ -62,6 +64,7 @@ SORTS = ("time", "created_at", "instrument", "price")
 _COLUMNS = (
     "exec_id", "time", "instrument", "symbol", "asset_class", "action", "quantity", "price", "multiplier", "account_id",
     "commission", "fees", "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "created_at",
+    "sequence",
 )  # fmt: skip
 _AT_ONCE = 2000  # rows that are made ready for the database before any of them goes there
 _MATCHED = frozenset({"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees"})
@@ -92,6 +95,14 @@ _TOUCH = (
 )
 
 
+_AT_AN_INSTANT = select(func.max(trades.c.time)).where(
+    trades.c.account_id == bindparam("account"),
+    trades.c.exec_id != bindparam("name"),
+    trades.c.time >= bindparam("start", type_=trades.c.time.type),
+    trades.c.time < bindparam("end", type_=trades.c.time.type),
+)
+
+
 class Charge(NamedTuple):
     """One line of what a trade cost."""
 
@@ -102,7 +113,10 @@ class Charge(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A trade on its way into the journal; `multiplier` None is the instrument's own."""
+    """A trade on its way into the journal; `multiplier` None is the instrument's own.
+
+    Fills of one instant are kept in the order of their `sequence`: it is added to the stored time as microseconds, so
+    every reader that goes by time sees them in that order, and taken off again where the time is shown."""
 
     exec_id: str
     time: datetime
@@ -124,6 +138,23 @@ class Draft(NamedTuple):
     source: str = "manual"
     import_batch_id: str | None = None
     charges: tuple[Charge, ...] = ()
+    sequence: int = 0
+
+
+def place_after(latest: datetime | None, time: datetime) -> int:
+    """The sequence of a fill at an instant whose latest fill so far is stored at `latest`."""
+    return 0 if latest is None else max(0, (latest - time) // timedelta(microseconds=1) + 1)
+
+
+def instant_of(time: datetime) -> tuple[datetime, datetime]:
+    """From when to when fills count as those of one instant: a second, or a thousandth where the time has one."""
+    return time, time + timedelta(seconds=1 if not time.microsecond else 0, milliseconds=1 if time.microsecond else 0)
+
+
+def _sequence(conn: Connection, account_id: str, time: datetime, exec_id: str) -> int:
+    start, end = instant_of(time)
+    latest = conn.execute(_AT_AN_INSTANT, {"account": account_id, "name": exec_id, "start": start, "end": end}).scalar()
+    return place_after(latest, time)
 
 
 def fingerprint(symbol: str, action: str, quantity: Decimal, price: Decimal, account_id: str, time: datetime) -> str:
@@ -141,7 +172,7 @@ def insert(
     if existing is not None:
         raise _duplicate(draft.exec_id, "exec_id", existing)
     account_store.usable(conn, draft.account_id, auto_create=auto_create, actor=actor)
-    row = _row(draft)
+    row = _row(draft._replace(sequence=_sequence(conn, draft.account_id, draft.time, draft.exec_id)))
     twin = conn.execute(_BY_LOOKS, {"looks": row["dedup_hash"]}).mappings().first()
     if twin is not None and synthesised:
         raise _duplicate(draft.exec_id, "fingerprint", twin)
@@ -269,6 +300,13 @@ def change(
         after["multiplier"] = before["multiplier"] if what.symbol == before["symbol"] else what.multiplier
     if after["account_id"] != before["account_id"]:
         account_store.usable(conn, after["account_id"], auto_create=auto_create, actor=actor)
+    if "time" in changes and changes["time"] != _given_time(before):
+        after["sequence"] = _sequence(conn, after["account_id"], after["time"], exec_id)
+        after["time"] += timedelta(microseconds=after["sequence"])
+    else:
+        after["time"] = before["time"]
+    if after["price"] < 0 and after["asset_class"] != "FUTURE":
+        raise Invalid({"price": ["must not be below zero, where only a future can trade"]})
     after["notional"] = _value(after["price"], after["quantity"], after["multiplier"])
     core = ("symbol", "action", "quantity", "price", "account_id", "time")
     after["dedup_hash"] = fingerprint(*(after[name] for name in core))
@@ -339,9 +377,22 @@ def _unlink(conn: Connection, kind: str, name: str) -> None:
         conn.execute(entity_links.delete().where(type_ == kind, id_ == name))
 
 
+def _given_time(row: Mapping[Any, Any]) -> datetime:
+    """The time of a trade as it was given, without its place among those of the instant."""
+    time: datetime = row["time"] - timedelta(microseconds=row["sequence"])
+    return time
+
+
 def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
     earned = row["computed_pnl"]
-    return {**row, "has_report": bool(row["has_report"]), "computed_pnl": None if earned is None else cents(earned)}
+    view = {
+        **row,
+        "time": _given_time(row),
+        "has_report": bool(row["has_report"]),
+        "computed_pnl": None if earned is None else cents(earned),
+    }
+    del view["sequence"]
+    return view
 
 
 def _row(draft: Draft) -> dict[str, Any]:
@@ -351,8 +402,12 @@ def _row(draft: Draft) -> dict[str, Any]:
         "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "import_batch_id",
     )  # fmt: skip
     symbol = draft.what.symbol
+    if draft.price < 0 and draft.what.asset_class != "FUTURE":
+        raise Invalid({"price": ["must not be below zero, where only a future can trade"]})
     return {
         **{name: getattr(draft, name) for name in kept},
+        "time": draft.time + timedelta(microseconds=draft.sequence) if draft.sequence else draft.time,
+        "sequence": draft.sequence,
         "symbol": symbol,
         "underlying": draft.what.underlying,
         "asset_class": draft.what.asset_class,
@@ -367,9 +422,9 @@ def _row(draft: Draft) -> dict[str, Any]:
 def _value(price: Decimal, quantity: Decimal, multiplier: Decimal) -> Decimal:
     with localcontext(prec=60):
         value = price * quantity * multiplier
-    if value > LARGEST_VALUE:
+    if abs(value) > LARGEST_VALUE:
         raise Invalid({"quantity": [f"quantity times price is above {LARGEST_VALUE}"]})
-    return money(value)
+    return money(abs(value))  # below zero is the price, not the size
 
 
 def _plain(number: Decimal) -> str:

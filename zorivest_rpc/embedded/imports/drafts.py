@@ -23,6 +23,7 @@ __all__ = [
     "BankImport",
     "BrokerHints",
     "BrokerImport",
+    "Effect",
     "Fee",
     "FeeType",
     "ImportRefused",
@@ -61,6 +62,13 @@ class Side(enum.StrEnum):
     @property
     def opposite(self) -> Side:
         return Side.SLD if self is Side.BOT else Side.BOT
+
+
+class Effect(enum.StrEnum):
+    """What a row says a fill did to its position, where it says so."""
+
+    OPEN = "OPEN"
+    CLOSE = "CLOSE"
 
 
 class AssetClass(enum.StrEnum):
@@ -224,6 +232,8 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mae: Decimal | None = None
     mfe: Decimal | None = None
     identifier: tuple[str, str] | None = None
+    effect: Effect | None = None
+    sequence: int = 0
 
 
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, RowRefused, read_rows, split_line
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import parse_symbol
-from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_decimal, plain_text
+from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_decimal, parse_effect, plain_text
 
 __all__ = ["is_activity", "read_activity"]
 
@@ -157,4 +157,11 @@ def _fill(record: Record, multipliers: dict[str, Decimal], into: TradeCollector)
         fees=fees,
         ledger=ledger,
         realized_pnl=record.decimal("profit"),
+        effect=_effect(record),
     )
+
+
+def _effect(record: Record) -> Effect | None:
+    """The codes O and C; a fill with both closed one position and opened another."""
+    codes = {parse_effect(code) for code in record.text("code").split(";")} - {None}
+    return codes.pop() if len(codes) == 1 else None

@@ -22,6 +22,7 @@ from zorivest_rpc.embedded.imports.values import (
     currency_code,
     parse_date,
     parse_decimal,
+    parse_effect,
     parse_moment,
     parse_side,
     plain_text,
@@ -99,6 +100,8 @@ class _Flex:
         side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
         if side is None:
             raise RowRefused("buySell", f"{plain_text(word, 40)!r} is neither BUY nor SELL")
+        if quantity < 0 and side is Side.BOT:
+            raise RowRefused("buySell", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
         moment, known = self._moment(attributes)
         asset = ASSETS.get(attributes.get("assetCategory", "").lower())
         text = attributes.get("symbol", "")
@@ -143,6 +146,7 @@ class _Flex:
             base_amount=price * abs(quantity) * multiplier * rate if rate else None,
             realized_pnl=self._number(attributes, "fifoPnlRealized"),
             notes=plain_text(attributes.get("ibOrderRef", "")),
+            effect=parse_effect(attributes.get("openCloseIndicator", "")),
         )
 
     def _number(self, attributes: Mapping[str, str], name: str) -> Decimal | None:

@@ -70,7 +70,7 @@ async def change(ask: Ask) -> web.StreamResponse:
         "time": fields.moment("time", None),
         "action": fields.choice("action", ("BOT", "SLD"), None),
         "quantity": fields.decimal("quantity", None, above=0, places=8),
-        "price": fields.decimal("price", None, least=0, places=8),
+        "price": fields.decimal("price", None, places=8),
         "account_id": identifier(fields, "account_id", None),
     }
     what = instrument(fields, "instrument", _day(wanted["time"])) if fields.has("instrument") else None
@@ -123,7 +123,7 @@ def _draft(body: dict[str, Any], given: dict[str, Decimal]) -> trades.Draft:
         what=what,
         action=fields.choice("action", ("BOT", "SLD")),
         quantity=fields.decimal("quantity", above=0, places=8),
-        price=fields.decimal("price", least=0, places=8),
+        price=fields.decimal("price", places=8),
         account_id=identifier(fields, "account_id"),
         commission=fields.decimal("commission", Decimal(0)),
         fees=fields.decimal("fees", Decimal(0)),

@@ -167,7 +167,8 @@ class LotBook:
 
     def _trade(self, fill: Execution, moved: _Moved | None = None) -> Step:
         """A fill closes what stands against it and opens the rest; `moved` comes out of options into its shares."""
-        if fill.quantity <= 0 or fill.price < 0 or fill.multiplier <= 0:
+        is_below_zero = fill.price < 0 and fill.asset_class is not AssetClass.FUTURE  # CL on 20 April 2020
+        if fill.quantity <= 0 or is_below_zero or fill.multiplier <= 0:
             raise TaxError(
                 "invalid_execution", f"Execution {fill.exec_id} has no positive quantity or a negative price."
             )
