@@ -21,6 +21,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     FeeType,
     Limits,
     Note,
+    RateDraft,
     RowError,
     Side,
     Status,
@@ -72,6 +73,8 @@ class TradeCollector:
         self._notes: dict[str, Note] = {}
         self._tallies: Counter[str] = Counter()
         self.newest_first: bool | None = None
+        self.rates: list[RateDraft] = []
+        self.base_currency: str | None = None
         self.parsed = 0
         self.skipped = 0
         self.refused = 0
@@ -183,6 +186,8 @@ class TradeCollector:
             date_to=trades[-1].exec_time if trades else None,
             symbols=tuple(sorted({trade.symbol for trade in trades})),
             confidence=confidence,
+            rates=tuple(self.rates),
+            base_currency=self.base_currency,
         )
 
     def _count(self, code: str, count: int) -> None:
