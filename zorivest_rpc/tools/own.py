@@ -49,6 +49,7 @@ def own_handlers(
     a desktop application beside it, and `gui_page` where that can be downloaded."""
     kit = Kit(backend_for, audience.specs, shape=shape, desktop=desktop)
     here = os.path.dirname(os.path.abspath(__file__))
+    own_page = os.path.join(os.path.dirname(log_directory), "desktop-setup.html")
     on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
     runtime = f"Python {platform.python_version()}"
     return {
@@ -63,7 +64,7 @@ def own_handlers(
             gated=lambda session: [spec.name for spec in audience.gated(session)],
         ).handlers(),
         **Service(kit, log_directory).handlers(),
-        **Desktop(kit, on, Processes(environ), page=gui_page).handlers(),
+        **Desktop(kit, on, Processes(environ), page=gui_page, own_page=own_page).handlers(),
         **Emergency(kit, seen).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),
