@@ -1,4 +1,4 @@
-"""Counts that follow the limits, a restart that loses nothing, brief results that are brief, and answers that do not fit."""
+"""Counts follow the limits, a restart loses nothing, brief results are brief, an answer that does not fit is shown."""
 
 from __future__ import annotations
 
