@@ -133,6 +133,8 @@ class Journal:
                 changed=self._list_changed,
                 metrics=pipeline.metrics,
                 issue=pipeline.confirmation.issue,
+                consent=pipeline.confirmation.answer_to,
+                asks=settings.confirm != "never",
                 shape=pipeline.shown,
                 seen=self._guard_seen,
                 log_directory=os.path.join(settings.data_dir, "logs"),

@@ -38,6 +38,8 @@ async def test_a_new_guard_is_off_and_open_to_read(admin: Caller, anybody: Calle
         "is_locked": False,
         "locked_at": None,
         "lock_reason": None,
+        "locked_by": None,
+        "is_saved": True,
         "calls_per_minute_limit": 60,
         "calls_per_hour_limit": 500,
         "recent_calls_1min": 0,
@@ -51,7 +53,7 @@ async def test_a_lock_works_while_the_guard_is_off(admin: Caller) -> None:
     status = await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "agent_self_lock"})
     assert (status["is_locked"], status["lock_reason"]) == (True, "agent_self_lock")
     assert status["locked_at"].endswith("+00:00")
-    assert await check(admin) == {"allowed": False, "reason": "agent_self_lock"}
+    assert await check(admin) == {"allowed": False, "reason": "agent_self_lock", "locked_by": "tool"}
     status = await admin.expect(200, "POST", "/mcp-guard/unlock")
     assert (status["is_locked"], status["lock_reason"], status["locked_at"]) == (False, None, None)
     assert (await check(admin))["allowed"] is True
@@ -67,7 +69,7 @@ async def test_the_call_over_the_minute_limit_is_refused_and_locks(admin: Caller
     assert [(await check(admin))["allowed"] for _ in range(3)] == [True, True, False]
     status = await admin.get("/mcp-guard/status")
     assert (status["is_locked"], status["lock_reason"]) == (True, "rate_limit_exceeded")
-    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded"}
+    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded", "locked_by": "rate"}
 
 
 async def test_the_minute_window_slides(admin: Caller, clock: Clock) -> None:
@@ -151,7 +153,7 @@ async def test_a_change_of_limits_during_an_unlock_is_kept(backend: Embedded, ad
 async def test_an_inline_check_refuses_before_the_route_runs(admin: Caller) -> None:
     await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "stop"})
     refused = await admin.expect(403, "PUT", "/settings", {"ui.theme": "light"}, headers=INLINE)
-    assert (refused["error"], refused["detail"]) == ("guard_blocked", {"reason": "stop"})
+    assert (refused["error"], refused["detail"]) == ("guard_blocked", {"reason": "stop", "locked_by": "tool"})
     assert (await admin.get("/settings/ui.theme"))["value"] == "dark"
     await admin.expect(200, "PUT", "/settings", {"ui.theme": "light"})  # what is not a tool call is not asked
 
@@ -190,8 +192,8 @@ async def test_a_refusal_that_cannot_be_written_down_is_still_a_refusal(
         raise OSError("disk full")
 
     monkeypatch.setattr(Database, "write", full)
-    await admin.expect(500, "POST", "/mcp-guard/check")
-    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded"}
+    assert (await check(admin))["allowed"] is False
+    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded", "locked_by": "rate"}
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ class Stage:
             ),
             Service(tools, logs, clock=self.clock, sleep=self.clock.sleep),
             Desktop(tools, on or bare_machine(), self.starts, page="https://example.test/releases/latest"),
-            Emergency(tools),
+            Emergency(tools, consent=confirmation.answer_to),
             LogSettings(tools),
             Screenshots(tools),
             AccountReview(tools, now=lambda: 1_780_000_000.0),

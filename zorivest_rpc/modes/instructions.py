@@ -96,7 +96,7 @@ def _where(situation: Situation) -> str:
         parts.append(f"Tenant: {_one_line(situation.tenant)}.")
     if situation.locked is not None:
         parts.append(
-            "The guard is LOCKED: guarded tools are refused until zorivest_emergency_unlock."
+            "The guard is LOCKED: guarded tools are refused; tell the user."
             if situation.locked
             else "The guard is open."
         )

@@ -14,6 +14,7 @@ from zorivest_rpc.embedded.imports.detect import Detection, broker_of, detect_br
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, check_dialect, read_rows, split_line
+from zorivest_rpc.embedded.imports.sides import Signs
 from zorivest_rpc.embedded.imports.source import Budget, Text, decode, lines_of, read_source, sha256
 from zorivest_rpc.embedded.imports.values import BadValue, decimal_mark, is_day_first, parse_date, parse_moment, zone
 
@@ -110,8 +111,11 @@ def _read_table(
         tradovate.read_tradovate(rows, columns, reading, into)
     else:
         assert detection.layout is not None
-        into.newest_first = detection.layout.newest_first
-        read_flat(rows, columns, detection.layout, reading, broker=detection.broker, into=into)
+        into.newest_first = None if detection.name == "generic" else detection.layout.newest_first
+        signs = Signs.of(sample, columns, reading.mark)
+        if detection.layout.signed_quantity:
+            signs = msgspec.structs.replace(signs, quantity=True)
+        read_flat(rows, columns, detection.layout, reading, broker=detection.broker, into=into, signs=signs)
 
 
 def _cells(sample: Sequence[Sequence[str]], columns: Columns, roles: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from zorivest_rpc.embedded.imports.layouts import GENERIC
 from zorivest_rpc.embedded.imports.pdf_pages import Page, encrypted, extract_pages
 from zorivest_rpc.embedded.imports.pdf_safety import check_streams, is_encrypted
 from zorivest_rpc.embedded.imports.rows import Columns, Row, check_dialect
+from zorivest_rpc.embedded.imports.sides import Signs
 from zorivest_rpc.embedded.imports.source import Budget, read_source, sha256
 
 __all__ = ["import_broker_pdf"]
@@ -113,7 +114,9 @@ def _read_tables(pages: list[Page], broker: str, budget: Budget, into: TradeColl
         settled = settle_times(found, sample)
         hints = into.hints
         reading = settle(base_reading(hints), settled, sample, day_first=hints.day_first, layout="generic", into=into)
-        read_flat(rows, settled, GENERIC, reading, broker=broker, into=into)
+        read_flat(
+            rows, settled, GENERIC, reading, broker=broker, into=into, signs=Signs.of(sample, settled, reading.mark)
+        )
     return bool(into.parsed or into.refused)
 
 
@@ -141,4 +144,4 @@ def _read_lines(pages: list[Page], broker: str, budget: Budget, into: TradeColle
     sample = [row.cells for row in rows]
     hints = into.hints
     reading = settle(base_reading(hints), columns, sample, day_first=hints.day_first, layout="generic", into=into)
-    read_flat(rows, columns, GENERIC, reading, broker=broker, into=into)
+    read_flat(rows, columns, GENERIC, reading, broker=broker, into=into, signs=Signs.of(sample, columns, reading.mark))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 
 import msgspec
@@ -14,11 +16,14 @@ from zorivest_rpc.embedded.imports.drafts import (
     AssetClass,
     BrokerHints,
     BrokerImport,
+    Effect,
     Fee,
     FeeType,
     Limits,
     Note,
+    RateDraft,
     RowError,
+    Side,
     Status,
     TradeDraft,
 )
@@ -67,7 +72,9 @@ class TradeCollector:
         self._errors: list[RowError] = []
         self._notes: dict[str, Note] = {}
         self._tallies: Counter[str] = Counter()
-        self.newest_first = False
+        self.newest_first: bool | None = None
+        self.rates: list[RateDraft] = []
+        self.base_currency: str | None = None
         self.parsed = 0
         self.skipped = 0
         self.refused = 0
@@ -179,6 +186,8 @@ class TradeCollector:
             date_to=trades[-1].exec_time if trades else None,
             symbols=tuple(sorted({trade.symbol for trade in trades})),
             confidence=confidence,
+            rates=tuple(self.rates),
+            base_currency=self.base_currency,
         )
 
     def _count(self, code: str, count: int) -> None:
@@ -189,12 +198,22 @@ class TradeCollector:
 
     def _in_order(self) -> list[TradeDraft]:
         """Oldest first. A file that runs backwards is turned round first, for the order of rows with a day alone."""
-        trades = self._trades
-        if trades:
-            first, last = trades[0].exec_time, trades[-1].exec_time
-            if first > last or (first == last and self.newest_first):
-                trades = trades[::-1]
+        trades = self._trades[::-1] if self._is_newest_first() else self._trades
         return sorted(trades, key=lambda trade: trade.exec_time)
+
+    def _is_newest_first(self) -> bool:
+        """By the times of the rows; where all are equal, by the layout; where that is unknown, by what the rows can
+        have done: the direction in which fewer sales come before the purchases that they close."""
+        rows = [row.exec_time for row in self._trades]
+        later = sum(b > a for a, b in itertools.pairwise(rows))
+        earlier = sum(b < a for a, b in itertools.pairwise(rows))
+        if later != earlier:
+            return earlier > later
+        if rows and rows[0] != rows[-1]:
+            return rows[0] > rows[-1]
+        if self.newest_first is not None:
+            return self.newest_first
+        return _uncovered(reversed(self._trades)) < _uncovered(self._trades)
 
     def _numbered(self, trades: list[TradeDraft]) -> list[TradeDraft]:
         seen_ids: dict[str, str] = {}
@@ -235,6 +254,17 @@ _TALLIES = {
     "cancelled_skipped": "{n} cancelled rows were left out.",
     "not_filled_skipped": "{n} orders without a fill were left out.",
 }
+
+
+def _uncovered(trades: Iterable[TradeDraft]) -> int:
+    """How many sales of a file find nothing to sell, read in this order."""
+    held: dict[str, Decimal] = {}
+    count = 0
+    for trade in trades:
+        before = held.get(trade.symbol, Decimal(0))
+        count += trade.side is Side.SLD and before <= 0 and trade.effect is not Effect.OPEN
+        held[trade.symbol] = before + (trade.quantity if trade.side is Side.BOT else -trade.quantity)
+    return count
 
 
 def _fingerprint(trade: TradeDraft) -> str:

@@ -29,7 +29,7 @@ from zorivest_rpc.embedded.imports.rows import (
 )
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
-from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_side, plain_text
+from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_effect, parse_side, plain_text
 
 __all__ = ["FINGERPRINT", "find_header", "read_thinkorswim"]
 
@@ -102,6 +102,8 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
     side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
     if side is None:
         raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
+    if quantity < 0 and side is Side.BOT:
+        raise RowRefused("side", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
     moment, known = record.moment()
     symbol = _symbol(record, moment.date())
     price = record.price("price", symbol)
@@ -130,6 +132,7 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
         fees=fees,
         ledger=ledger,
         order_id=plain_text(record.text("order_id"), 80) or None,
+        effect=parse_effect(record.text("effect")),
         notes=plain_text(" ".join(filter(None, (record.text("spread"), record.text("effect"))))),
     )
 

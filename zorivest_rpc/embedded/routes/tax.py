@@ -19,7 +19,7 @@ from ..inputs import aliased, identifier
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..symbols import parse_instrument
 from ..tax.carryover import Carryover, carry_into, with_carryover
-from ..tax.dates import trade_date
+from ..tax.dates import EXCHANGE_ZONE, trade_date
 from ..tax.estimate import annual_estimate, year_gains
 from ..tax.harvest import scan_harvest
 from ..tax.model import (
@@ -38,6 +38,7 @@ from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
 from ..tax.washes import find, scan
 from ..tax.wire import as_json
+from ..tax_money import tell_foreign
 from ..tax_prices import ask_anew, known_prices
 from ..tax_profiles import Profiles
 from ..tax_store import Rules
@@ -49,6 +50,7 @@ __all__ = ["ROUTES"]
 
 
 _HINT = "There are no trades yet; record fills with create_trade or load a statement with import_broker_csv."
+_DATES = {"dates": f"trade dates, the calendar days of {EXCHANGE_ZONE}, whatever the journal's own zone is"}
 _STATUSES = ("open", "closed", "all")
 _SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
 _STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
@@ -121,7 +123,7 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
 
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
-    answer = {**job(ground), "disclaimer": DISCLAIMER}
+    answer = {**job(ground), **tell_foreign(ground.conn), **_DATES, "disclaimer": DISCLAIMER}
     if ground.rules.warnings:
         answer["warnings"] = [*answer.get("warnings", ()), *ground.rules.warnings]
     if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
@@ -146,6 +148,8 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         method=member(fields, "cost_basis_method", CostBasisMethod, CostBasisMethod.FIFO),
         lot_ids=tuple(fields.texts("lot_ids", [], most=1000, length=300)),
     )
+    if wanted.lot_ids and wanted.method is not CostBasisMethod.SPEC_ID:
+        fields.wrong("lot_ids", "go with cost_basis_method SPEC_ID; any other method chooses the lots itself")
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
@@ -158,6 +162,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
             profile,
             ground.rules.accounts,
             today=ground.today,
+            policy=ground.rules.policy,
             realized=realized,
             market_price=known_prices(ground.conn, ground.today, ticker=wanted.ticker).get(wanted.ticker),
         )
@@ -309,6 +314,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
             ground.year(None),
             ground.rules.accounts,
             today=ground.today,
+            policy=ground.rules.policy,
             account_id=account_id,
             min_loss=threshold,
             exclude_wash_risk=exclude,
