@@ -69,7 +69,7 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
     side = decide_side(record, stated, quantity, signs)
     moment, time_known = record.moment()
     symbol = _symbol(record, layout, moment.date())
-    if is_sweep(symbol, record.decimal("price")):
+    if symbol.asset_class is not AssetClass.FUTURE and is_sweep(symbol, record.decimal("price")):
         into.skip("", "sweep")
         return None
     multiplier = into.multiplier(symbol, record.decimal("multiplier"))
