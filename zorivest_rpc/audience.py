@@ -90,7 +90,7 @@ class Audience:
         self._presented: dict[Presentation, dict[str, Tool]] = {}
         self._views: dict[tuple[object, ...], View] = {}
         self._profiles: dict[tuple[object, ...], Profile] = {}
-        self._gated = tuple(spec for spec in definitions.tools if spec.confirm)
+        self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
         self._limits: dict[tuple[str, ...], Limits] = {(): Limits(policy.excluded, policy.read_only)}
         choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
@@ -151,12 +151,12 @@ class Audience:
         return names
 
     def gated(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
-        """The tools before which the server asks, of those that the session may call."""
+        """The tools before which the server always asks, of those that the session may call."""
         limits = self.limits(session)
         return tuple(
             spec
             for spec in self._gated
-            if limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
+            if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
         )
 
     def limits(self, session: Session) -> Limits:

@@ -46,7 +46,7 @@ class Pipeline:
         self._python: Mapping[str, Handler] = {}
         self.metrics = metrics
         self.guard = Guard(backend_for, seen, desktop=desktop)
-        gated = {spec.name: spec for spec in audience.definitions.tools if spec.confirm}
+        gated = {spec.name: spec for spec in audience.definitions.tools if spec.is_gated}
         self.confirmation = Confirmation(gated, self._asks)
 
     def use(self, python: Mapping[str, Handler]) -> None:
@@ -66,7 +66,9 @@ class Pipeline:
         if spec.python is not None:
             handler = self._python[spec.python]
         else:
-            handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
+            handler = rest_handler(
+                spec, self._backend_for, shape=self.shown, files=self._roots, confirms=self.confirmation
+            )
             if all(route.file is None for route in routes(spec)):
                 travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
         return around(

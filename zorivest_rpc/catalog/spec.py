@@ -7,11 +7,12 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 __all__ = [
+    "DRY_RUN",
     "Annotations",
     "Cause",
     "ClientSpec",
@@ -41,6 +42,7 @@ Json = Any  # opaque JSON that passes through
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 Cause = Literal["write", "destructive", "open_world", "marked"]
 """What about a tool makes a client ask its user: it writes, a hint says so, or `requiresUserInteraction` marks it."""
+DRY_RUN: Final = "dry_run"  # chooses the preview's route, so it is not sent
 _TOKEN = "confirmation_token"  # consumed by this server, so no route ever carries it
 
 
@@ -90,6 +92,8 @@ class RestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body_root: str | None = None
     fixed_params: dict[Literal["query", "body"], dict[str, Json]] = {}
     file: RouteFile | None = None
+    preview: str | None = None
+    """The route that takes the same request and answers what it would do; an input `dry_run` asks for it."""
     not_forwarded: tuple[str, ...] = ()
     value_aliases: dict[str, dict[str, str | None]] = {}
 
@@ -110,6 +114,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     guard_offline: Literal["deny", "allow"] = "deny"
     confirm: bool = False
     confirm_typed: tuple[str, ...] = ()
+    confirm_above: int | None = None
+    """Confirmed only where its preview says that it would write more than this many entries."""
     network_bound: bool = False
     task: Literal["forbidden", "optional", "required"] = "forbidden"
     ptc: bool = False
@@ -128,6 +134,11 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def toolsets(self) -> tuple[str, ...]:
         """Every toolset the tool is a member of, its home first."""
         return (self.toolset, *self.also_in)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether a call can need a confirmation."""
+        return self.confirm or self.confirm_above is not None
 
     @property
     def reads_only(self) -> bool:
@@ -218,6 +229,7 @@ class Route(msgspec.Struct, frozen=True):
     body_root: str | None
     fixed_params: dict[Literal["query", "body"], dict[str, Json]]
     file: RouteFile | None
+    preview: str | None
     value_aliases: dict[str, dict[str, str | None]]
 
     @property
@@ -247,12 +259,23 @@ def _expand(rest: RestSpec, inputs: Iterable[str], choosers: set[str]) -> Route:
     spoken_for = choosers | {*query.values(), *body.values(), *rest.not_forwarded, _TOKEN}
     if rest.body_root is not None:
         spoken_for.add(rest.body_root)
+    if rest.preview is not None:
+        spoken_for.add(DRY_RUN)
     if rest.file is not None:
         spoken_for |= {rest.file.param, rest.file.content_type_param or rest.file.param}
     target = query if method in ("GET", "DELETE") else body
     target.update({name: name for name in inputs if name not in spoken_for})
     return Route(
-        method, path, path_params, query, body, rest.body_root, rest.fixed_params, rest.file, rest.value_aliases
+        method=method,
+        path=path,
+        path_params=path_params,
+        query_params=query,
+        body_params=body,
+        body_root=rest.body_root,
+        fixed_params=rest.fixed_params,
+        file=rest.file,
+        preview=rest.preview and rest.preview.partition(" ")[2],
+        value_aliases=rest.value_aliases,
     )
 
 

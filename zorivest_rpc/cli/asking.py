@@ -15,7 +15,7 @@ Asker = Literal["client", "server", "nobody"]
 
 def asker(audience: Audience, session: Session, spec: ToolSpec, *, trusts_names: bool) -> Asker:
     """Who asks before a direct call of this tool; `trusts_names` is true over stdio, false over HTTP."""
-    if not spec.confirm or audience.policy.confirm == "never":
+    if not spec.is_gated or audience.policy.confirm == "never":
         return "nobody"
     return "server" if audience.asks(session, spec, trusts_names=trusts_names) else "client"
 

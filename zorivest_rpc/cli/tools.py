@@ -85,6 +85,7 @@ def _show(journal: Journal, words: Words, rest: list[str]) -> int:
         "destructive": hints.destructive_hint,
         "guarded": spec.guarded,
         "asks for confirmation": spec.confirm,
+        f"asks for confirmation above {spec.confirm_above} entries": spec.confirm_above is not None,
     }
     told.append(", ".join(name for name, true in facts.items() if true))
     say("\n\n".join(part for part in told if part))
@@ -133,7 +134,7 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
         "mode": str(profile.mode),
         "mode_because": profile.reason,
     }
-    if spec.confirm:
+    if spec.is_gated:
         told["confirmed_by"] = {
             way: asker(audience, session, spec, trusts_names=trusted)
             for way, trusted in (("stdio", True), ("http", False))

@@ -11,7 +11,7 @@ from .errors import NotFound
 from .fields import MISSING, Fields
 from .symbols import Instrument, parse_instrument
 
-__all__ = ["Page", "aliased", "identifier", "instrument", "page", "row_number"]
+__all__ = ["Page", "aliased", "currency", "identifier", "instrument", "page", "row_number"]
 
 D = TypeVar("D")
 
@@ -61,6 +61,17 @@ def instrument(fields: Fields, name: str, near: date | None = None) -> Instrumen
     if len(found.symbol) > 64 or len(found.underlying) > 32:
         fields.wrong(name, "is too long for a symbol; at most 32 characters and the terms of an option")
     return found
+
+
+def currency(fields: Fields, name: str = "currency") -> str | None:
+    """A currency code in capitals, or None where none is given."""
+    code = fields.text(name, None, least=3, most=5)
+    if code is None:
+        return None
+    code = code.strip().upper()
+    if not (code.isascii() and code.isalpha()):
+        fields.wrong(name, "must be the code of a currency, such as EUR")
+    return code
 
 
 def row_number(kind: str, text: str) -> int:

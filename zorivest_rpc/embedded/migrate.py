@@ -14,7 +14,7 @@ from sqlalchemy import Column, Connection, Index, Table, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from . import book_tables, journal_sums
+from . import book_tables, journal_sums, rate_tables
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
@@ -24,6 +24,7 @@ from .tables import (
     FILE_ORDER,
     JOURNAL_SUMS,
     LOCK_OWNER,
+    MONEY,
     accounts,
     mcp_guard,
     metadata,
@@ -104,6 +105,7 @@ VERSIONS: tuple[Version, ...] = (
     Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
     Version(LOCK_OWNER, "who locked", None),
     Version(FILE_ORDER, "fills in order", _futures_below_zero),
+    Version(MONEY, "currencies", rate_tables.prepare),
 )
 
 CURRENT = VERSIONS[-1].number

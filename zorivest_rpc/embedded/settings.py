@@ -78,6 +78,10 @@ def _zone(value: Any) -> str | None:
     return None if value == "UTC" or value in available_timezones() else "must be an IANA time zone"
 
 
+def _currency(value: Any) -> str | None:
+    return None if re.fullmatch(r"[A-Z]{3,5}", value) else "must be the code of a currency, such as EUR"
+
+
 def _multipliers(value: Any) -> str | None:
     try:
         parse_multipliers(value)
@@ -113,6 +117,8 @@ REGISTRY: dict[str, Spec] = {
     "notification.error.enabled": Spec("bool", "true", ignored=True),  # errors are always shown
     "scheduling.default_timezone": Spec("str", "UTC", _zone),
     "import.timezone": Spec("str", "America/New_York", _zone),
+    "journal.timezone": Spec("str", "", lambda value: None if value == "" else _zone(value)),
+    "journal.currency": Spec("str", "USD", _currency),
     FUTURE_MULTIPLIERS: Spec("str", "", _multipliers),
     "accounts.auto_create": _ON,
     "ai.engine": _choice("rules", "rules", "llm", "sampling"),
@@ -135,9 +141,9 @@ REGISTRY: dict[str, Spec] = {
         *("FIFO", "LIFO", "HIFO", "SPEC_ID", "AVG_COST", "MAX_LT_GAIN", "MAX_LT_LOSS", "MAX_ST_GAIN", "MAX_ST_LOSS"),
     ),
     "tax.include_drip_wash_detection": _ON,
-    "tax.include_spousal_accounts": _OFF,
+    "tax.include_spousal_accounts": _ON,
     "tax.section_475_elected": _OFF,
-    "tax.section_1256_eligible": _OFF,
+    "tax.section_1256_eligible": _ON,
 }
 
 _PANEL = re.compile(r"ui\.panel\.[A-Za-z0-9_-]{1,64}\.collapsed")

@@ -302,8 +302,12 @@ def _keep(
             .where(accounts.c.account_id == pulled.account_id, accounts.c.broker_id.is_(None))
             .values(broker_id=owner)
         )
-    known = pulled.account_id is not None and account_store.find(conn, pulled.account_id) is not None
-    if known and pulled.account_id is not None and pulled.balance is not None:
+    account = None if pulled.account_id is None else account_store.find(conn, pulled.account_id)
+    if account is not None and pulled.account_id is not None and pulled.balance is not None:
+        if pulled.currency not in (None, account["currency"]):
+            text = f"The balance is in {pulled.currency} and the account in {account['currency']}; it was not taken."
+            written.append(Written(warnings=(text,)))
+            return written
         account_store.record_balance(conn, pulled.account_id, money(pulled.balance), now, actor, "sync")
     return written
 

@@ -22,6 +22,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     Limits,
     Note,
     PositionEvent,
+    RateDraft,
     RowError,
     Side,
     Status,
@@ -75,6 +76,8 @@ class TradeCollector:
         self._kinds: Counter[str] = Counter()
         self._events: list[PositionEvent] = []
         self.newest_first: bool | None = None
+        self.rates: list[RateDraft] = []
+        self.base_currency: str | None = None
         self.parsed = 0
         self.skipped = 0
         self.refused = 0
@@ -202,6 +205,8 @@ class TradeCollector:
             confidence=confidence,
             events=tuple(self._events),
             skipped_kinds=dict(sorted(self._kinds.items())),
+            rates=tuple(self.rates),
+            base_currency=self.base_currency,
         )
 
     def _count(self, code: str, count: int) -> None:

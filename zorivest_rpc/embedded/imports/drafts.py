@@ -30,6 +30,7 @@ __all__ = [
     "Limits",
     "Note",
     "PositionEvent",
+    "RateDraft",
     "RowError",
     "Side",
     "Status",
@@ -198,11 +199,21 @@ class Fee(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     description: str = ""
 
 
+class RateDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One unit of `base` cost `rate` units of `quote` on a day."""
+
+    day: dt.date
+    base: str
+    quote: str
+    rate: Decimal
+
+
 class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One execution as understood.
 
     `exec_id` is the broker's own id, or one made from the content when `is_synthesised`. `dedup_hash` depends on the
-    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`."""
+    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`.
+    One of `currency` was worth `fx_rate` of `base_currency`; `fee_currency` is named where costs are in another one."""
 
     row_number: int | None
     broker: str
@@ -226,6 +237,8 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time_known: bool = True
     base_currency: str | None = None
     base_amount: Decimal | None = None
+    fx_rate: Decimal | None = None
+    fee_currency: str = ""
     order_id: str | None = None
     realized_pnl: Decimal | None = None
     notes: str = ""
@@ -276,6 +289,8 @@ class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     events: tuple[PositionEvent, ...] = ()
     skipped_kinds: dict[str, int] = {}
+    rates: tuple[RateDraft, ...] = ()
+    base_currency: str | None = None
 
     def preview(self, count: int = 5) -> tuple[TradeDraft, ...]:
         return self.trades[:count]

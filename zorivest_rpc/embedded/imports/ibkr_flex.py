@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, FeeType, ImportRefused, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import AssetClass, FeeType, ImportRefused, RateDraft, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused
 from zorivest_rpc.embedded.imports.source import Budget
@@ -53,7 +53,9 @@ class _Flex:
         if tag in ("FlexQueryResponse", "FlexStatementResponse"):
             self.is_flex = True
         elif tag == "AccountInformation":
-            self.base_currency = attributes.get("currency") or None
+            self.base_currency = self._into.base_currency = attributes.get("currency") or None
+        elif tag == "ConversionRate":
+            self._conversion(attributes)
         elif tag == "Trade":
             self.is_flex = True
             self._trade(attributes)
@@ -144,10 +146,24 @@ class _Flex:
             order_id=plain_text(attributes.get("ibOrderID") or attributes.get("ibOrderRef") or "", 80) or None,
             base_currency=self.base_currency,
             base_amount=price * abs(quantity) * multiplier * rate if rate else None,
+            fx_rate=rate if rate and rate > 0 else None,
+            fee_currency=plain_text(attributes.get("ibCommissionCurrency", ""), 8).upper(),
             realized_pnl=self._number(attributes, "fifoPnlRealized"),
             notes=plain_text(attributes.get("ibOrderRef", "")),
             effect=parse_effect(attributes.get("openCloseIndicator", "")),
         )
+
+    def _conversion(self, attributes: Mapping[str, str]) -> None:
+        """A rate of the statement's own table; one that cannot be read is no reason to refuse a trade."""
+        try:
+            day = parse_date(attributes.get("reportDate", ""))
+            base = currency_code(attributes.get("fromCurrency", ""), "")
+            quote = currency_code(attributes.get("toCurrency", ""), "")
+            rate = parse_decimal(attributes.get("rate", ""), ".")
+        except BadValue:
+            return
+        if base and quote and base != quote and rate > 0:
+            self._into.rates.append(RateDraft(day=day, base=base, quote=quote, rate=rate))
 
     def _number(self, attributes: Mapping[str, str], name: str) -> Decimal | None:
         value = attributes.get(name, "").strip()

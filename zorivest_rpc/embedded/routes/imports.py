@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
-from .. import import_store
+from .. import import_store, rate_store
 from ..errors import NotFound
 from ..fields import Fields
 from ..futures import SETTING as FUTURE_MULTIPLIERS
 from ..futures import parse_multipliers
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
-from ..imports.drafts import BrokerHints, BrokerImport
+from ..imports.drafts import BrokerHints, BrokerImport, Limits
+from ..imports.rates_csv import RatesImport, is_rates_file, read_rates
 from ..inputs import identifier, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, Ask, Route, Upload, reply
 from ..uploads import BODY, Importer, Progress, form_with_file, preview, read_file
+from .selection import currency_for
 
 __all__ = ["ROUTES"]
 
 
 async def import_csv(ask: Ask) -> web.StreamResponse:
-    """CSV in any known layout, or the XML of a Flex query."""
+    """CSV in any known layout, the XML of a Flex query, or a table of exchange rates."""
     return reply(await _import(ask, import_broker_file, "broker_csv"))
 
 
@@ -47,6 +51,8 @@ async def _import(
     account_id = identifier(fields, "account_id")
     broker = fields.text("broker_hint", "auto", most=64)
     fields.done()
+    if kind == "broker_csv" and is_rates_file(upload.data):
+        return await _import_rates(ask, upload, account_id, rehearse=rehearse)
     settings = ask.backend.settings()
     auto_create = await settings.value("accounts.auto_create")
     zone = await settings.value("import.timezone")
@@ -55,6 +61,7 @@ async def _import(
         broker=broker.strip() or "auto",
         file_name=upload.filename,
         timezone=zone,
+        currency=await currency_for(ask, account_id),
         multipliers=parse_multipliers(await settings.value(FUTURE_MULTIPLIERS)),
     )
     with Progress(ask) as progress:
@@ -72,6 +79,26 @@ async def _import(
                 progress=progress.written,
             )
         )
+
+
+async def _import_rates(ask: Ask, upload: Upload, account_id: str, *, rehearse: bool) -> dict[str, Any]:
+    """Rates belong to no account; the one that was named is only repeated."""
+    actor = ask.session.actor
+
+    def read(
+        source: bytes,
+        hints: None,
+        *,
+        limits: Limits,
+        expired: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> RatesImport:
+        return read_rates(source, limits)
+
+    with Progress(ask) as progress:
+        found = await read_file(ask, read, upload, None, progress)
+        store = functools.partial(rate_store.store, found=found, file=upload, account_id=account_id, actor=actor)
+        return await (ask.db.rehearse if rehearse else ask.db.write)(store)
 
 
 async def list_batches(ask: Ask) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from ..errors import Invalid
 from ..fields import Fields
 from ..futures import SETTING as FUTURE_MULTIPLIERS
 from ..futures import parse_multipliers, unknown_root
-from ..inputs import identifier, instrument, page
+from ..inputs import currency, identifier, instrument, page
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
 from ..symbols import Instrument
 from .selection import period_of
@@ -72,6 +72,8 @@ async def change(ask: Ask) -> web.StreamResponse:
         "quantity": fields.decimal("quantity", None, above=0, places=8),
         "price": fields.decimal("price", None, places=8),
         "account_id": identifier(fields, "account_id", None),
+        "currency": currency(fields),
+        "fx_rate": _rate(fields),
     }
     what = instrument(fields, "instrument", _day(wanted["time"])) if fields.has("instrument") else None
     if what is not None:
@@ -135,11 +137,19 @@ def _draft(body: dict[str, Any], given: dict[str, Decimal]) -> trades.Draft:
         nbbo_bid=fields.decimal("nbbo_bid", None, least=0, places=8),
         nbbo_ask=fields.decimal("nbbo_ask", None, least=0, places=8),
         charges=_charges(fields, body.get("ledger")),
+        currency=currency(fields),
+        fx_rate=_rate(fields),
     )
     if draft.charges and sum(charge.amount for charge in draft.charges) != draft.commission + draft.fees:
         fields.wrong("ledger", "must add up to commission plus fees")
     fields.done()
     return draft
+
+
+def _rate(fields: Fields) -> Decimal | None:
+    """What one unit of the trade's currency was worth in the account's."""
+    rate: Decimal | None = fields.decimal("fx_rate", None, above=0, places=12)
+    return rate
 
 
 def _charges(fields: Fields, ledger: Any) -> tuple[trades.Charge, ...]:

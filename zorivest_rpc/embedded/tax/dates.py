@@ -7,6 +7,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 __all__ = [
+    "EXCHANGE_ZONE",
     "days_to_long_term",
     "exchange_time",
     "holding_start",
@@ -18,12 +19,14 @@ __all__ = [
     "trade_date",
 ]
 
+EXCHANGE_ZONE = "America/New_York"
+"""The zone whose calendar days are trade dates."""
 _DAY = timedelta(days=1)
 
 
 @lru_cache(maxsize=1)
 def _exchange() -> ZoneInfo:
-    return ZoneInfo("America/New_York")
+    return ZoneInfo(EXCHANGE_ZONE)
 
 
 def exchange_time(day: date, clock: time) -> datetime:
