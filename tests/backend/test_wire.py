@@ -381,9 +381,9 @@ def test_a_server_that_speaks_first_is_not_called_again_and_again(loop: str, pla
         wire = Wire(Limits(), plain=plain)
         try:  # a transport that is left open makes uvloop's close wait for ever where warnings are errors
             async with asyncio.timeout(5):
+                url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
                 with pytest.raises(Lost, match="not HTTP"):
-                    port = server.sockets[0].getsockname()[1]
-                    await wire.send("POST", URL(f"http://127.0.0.1:{port}"), {}, b"{}", 30.0)
+                    await wire.send("POST", url, {}, b"{}", 30.0)
         finally:
             await wire.close()
             server.close()
