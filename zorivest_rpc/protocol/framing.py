@@ -18,8 +18,8 @@ SSE_COMMENT: Final = b":\n\n"
 
 
 class LineFramer:
-    """Bytes in, whole lines out; blank lines (white space alone) are dropped, an oversize line comes out as the error to
-    answer it with."""
+    """Bytes in, whole lines out; blank lines are dropped, an oversize line comes out as the error to answer
+    it with."""
 
     __slots__ = ("_held", "_limit", "_parts", "_skipping")
 
