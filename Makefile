@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check quick pythons conformance interop fuzz crash bench bench-peers golden docs clean
+.PHONY: help setup run test check quick pythons conformance interop fuzz crash soak bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ fuzz: $(READY) ## 100 000 hostile messages per transport, and the largest of eve
 
 crash: $(READY) ## 300 kills of a writing backend; nothing acknowledged may be lost
 	@$(BIN)/python -m tests.crash --kills 300
+
+soak: $(READY) ## 15 minutes of churn, vanished clients and kills; fails where something grows or slows
+	@$(BIN)/python -m tests.soak
 
 bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
