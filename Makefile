@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check quick pythons conformance interop fuzz crash soak bench bench-peers golden docs clean
+.PHONY: help setup run test check quick pythons conformance interop fuzz crash mutants soak bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ crash: $(READY) ## 300 kills of a writing backend; nothing acknowledged may be l
 
 soak: $(READY) ## 15 minutes of churn, vanished clients and kills; fails where something grows or slows
 	@$(BIN)/python -m tests.soak
+
+mutants: $(READY) ## change one operator at a time in critical modules; a test has to notice
+	@$(BIN)/python -m tests.mutants
 
 bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench

@@ -18,6 +18,8 @@ COMMANDS = {
     "backend": "run the embedded backend in the foreground",
     "demo": "load | remove the demo data of the embedded backend",
     "approve": "approve a scheduled policy, as only a person at a terminal can",
+    "stop": "lock every guarded tool at once; only a person unlocks it again",
+    "unlock": "release the guard's lock, as only a person at a terminal can",
     "connect": "provider NAME | broker NAME | mail: enter its key, and test it",
     "disconnect": "provider NAME | broker NAME | mail: delete what was entered",
     "keys": "list | create | revoke API keys of the embedded backend; passphrase",

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from zorivest_rpc.dispatcher import Conversation, Exchange
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.offer import PROMPTS, RESOURCES, TOOLS, Offer
@@ -27,8 +29,8 @@ _LEGACY_FRAMES: Final = {kind: notification_frame(method) for kind, method in LI
 
 
 class Standing:
-    """The standing stream of a legacy session. `write` is None while the client has none open; then a list change
-    is remembered, once per list, and told when the stream opens."""
+    """The standing stream of a legacy session. `write` is None while the client has none open; then a change is
+    remembered, once per list and once per subscribed resource, and told when the stream opens."""
 
     __slots__ = ("conversation", "missed", "write")
 
@@ -45,11 +47,36 @@ class Standing:
         else:
             self.missed = (self.missed or set()) | {kind}
 
+    def updated(self, uri: str, frame: bytes) -> None:
+        if uri not in self.conversation.session.subscriptions:
+            return
+        if self.write is not None:
+            self.write(frame)
+        else:
+            self.missed = (self.missed or set()) | {uri}
+
     def opened(self, write: Callable[[bytes], None]) -> None:
         self.write = write
         missed, self.missed = self.missed, None
-        for kind in sorted(missed or ()):
-            write(_LEGACY_FRAMES[kind])
+        for each in sorted(missed or ()):
+            if each in _LEGACY_FRAMES:
+                write(_LEGACY_FRAMES[each])
+            elif each in self.conversation.session.subscriptions:
+                write(_updated_frame(each))
+
+
+def _updated_frame(uri: str) -> bytes:
+    return notification_frame("notifications/resources/updated", dumps({"uri": uri}))
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """Whether anybody subscribes to a resource; equal for equal questions, so that one is enough."""
+
+    announcer: Announcer
+    uri: str
+
+    def __call__(self) -> bool:
+        return self.announcer.has_subscribers(self.uri)
 
 
 class _Listener:
@@ -83,13 +110,24 @@ class Announcer:
 
     def join(self, standing: Standing) -> None:
         self._standing[standing.conversation] = standing
+        for uri in standing.conversation.session.subscriptions:  # of a session that outlived a server
+            self.subscribed(uri)
+
+    def subscribed(self, uri: str) -> None:
+        """Somebody wants to hear of this resource: what it is made of is watched while anybody does."""
+        self._offer.watch(uri, _Wanted(self, uri))
+
+    def has_subscribers(self, uri: str) -> bool:
+        return any(uri in listener.uris for listener in self._listeners) or any(
+            uri in standing.conversation.session.subscriptions for standing in self._standing.values()
+        )
 
     def leave(self, conversation: Conversation) -> None:
         self._standing.pop(conversation, None)
 
     def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
         if uri is not None:
-            self._updated(uri)
+            self._updated(uri, session)
             return
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:
@@ -100,12 +138,13 @@ class Announcer:
                 if kind in listener.kinds:
                     listener.send(head)
 
-    def _updated(self, uri: str) -> None:
-        params = dumps({"uri": uri})
-        frame = notification_frame("notifications/resources/updated", params)
+    def _updated(self, uri: str, session: Session | None) -> None:
+        frame = _updated_frame(uri)
         for standing in list(self._standing.values()):
-            if standing.write is not None and uri in standing.conversation.session.subscriptions:
-                standing.write(frame)
+            if session is None or standing.conversation.session is session:
+                standing.updated(uri, frame)
+        if session is not None and not session.revision.modern:
+            return
         head = frame[:-2] + b","
         for listener in list(self._listeners):
             if uri in listener.uris:
@@ -136,17 +175,19 @@ class Announcer:
                 b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%b,'
                 % shown
             )
+            for uri in listener.uris:
+                self.subscribed(uri)
             await closed
         finally:
             del self._listeners[listener]
         return Result(meta={SUBSCRIPTION_ID: exchange.id})
 
     def _honoured(self, wanted: Filter, session: Session) -> Filter:
-        offer = self._offer
+        offer, changing = self._offer, self._offer.changing[session.revision.modern]
         return Filter(
-            wanted.tools_list_changed and offer.tools is not None,
-            wanted.prompts_list_changed and offer.prompts is not None,
-            wanted.resources_list_changed and offer.resources is not None,
+            wanted.tools_list_changed and offer.tools is not None and TOOLS in changing,
+            wanted.prompts_list_changed and offer.prompts is not None and PROMPTS in changing,
+            wanted.resources_list_changed and offer.resources is not None and RESOURCES in changing,
             list(wanted.resource_subscriptions) if offer.resources is not None else [],
             [id for id in wanted.task_ids if session.capabilities.tasks and self.may_follow(id, session.principal)],
         )

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import Definitions
+from zorivest_rpc.catalog.spec import Definitions, Mode
 from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
-from zorivest_rpc.modes.detect import asks_for_confirmation, parse_mode
+from zorivest_rpc.modes.detect import parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
 from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
+from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.session import Session
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.backend.pool import Backends
     from zorivest_rpc.pipeline import Pipeline
     from zorivest_rpc.tools.completions import Completions
+    from zorivest_rpc.tools.guard_watch import GuardWatch
     from zorivest_rpc.tools.resources import Shelf
 
 __all__ = ["Journal", "policy_of"]
@@ -67,6 +69,7 @@ class Journal:
         self._guards: dict[str, tuple[bool, float]] = {}
         self._looked: dict[str, float] = {}
         self._changing: set[Session] = set()
+        self._guard_watch: GuardWatch | None = None
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -76,6 +79,10 @@ class Journal:
             prompts=_Prompts(),
             resources=_Resources(self),
             complete=self._complete,
+            tasks=True,
+            changing={False: (TOOLS,), True: ()},  # enable_toolset, in the legacy era alone
+            holding=self._holding_for,
+            watch=self._watch,
         )
 
     # --- what the methods ask a toolbox
@@ -100,17 +107,17 @@ class Journal:
     def _build(self) -> Pipeline:
         from zorivest_rpc.middleware.metrics import Metrics
         from zorivest_rpc.pipeline import Pipeline
-        from zorivest_rpc.tools.files import ImportRoots
+        from zorivest_rpc.tools.files import ImportRoots, default_roots
         from zorivest_rpc.tools.own import own_handlers
 
         settings, definitions = self.settings, self.audience.definitions
         network = [spec.name for spec in definitions.tools if spec.network_bound]
-        roots = settings.import_root or self._default_roots()
+        here = os.getcwd() if settings.command == "stdio" else None
+        roots = settings.import_root or default_roots(settings.data_dir, here, os.path.expanduser("~"))
         pipeline = Pipeline(
             self.audience,
             self._backend_for,
             Metrics(network_bound=network, started=self.started),
-            confirm=settings.confirm,
             roots=ImportRoots(roots, private=settings.data_dir),
             seen=self._guard_seen,
             desktop=bool(settings.api_url),
@@ -123,6 +130,8 @@ class Journal:
                 changed=self._list_changed,
                 metrics=pipeline.metrics,
                 issue=pipeline.confirmation.issue,
+                consent=pipeline.confirmation.answer_to,
+                asks=settings.confirm != "never",
                 shape=pipeline.shown,
                 seen=self._guard_seen,
                 log_directory=os.path.join(settings.data_dir, "logs"),
@@ -135,15 +144,18 @@ class Journal:
 
     def resources(self) -> Shelf:
         if self._resources is None:
-            from zorivest_rpc.tools.resources import Shelf
+            from zorivest_rpc.tools.guard_watch import GuardWatch
+            from zorivest_rpc.tools.resources import GUARD, Shelf
 
             pipeline = self.pipeline()
+            self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.updated(GUARD))
             self._resources = Shelf(
                 self._backend_for,
                 list_toolsets=pipeline.handler("list_available_toolsets"),
                 describe_toolset=pipeline.handler("describe_toolset"),
                 permit=pipeline.guard.check,
                 refusal=self.audience.refusal,
+                note=self._guard_watch.note,
             )
         return self._resources
 
@@ -160,10 +172,6 @@ class Journal:
             )
         return await self._completions(session, kind, name, argument, value, others)
 
-    def _default_roots(self) -> tuple[str, ...]:
-        imports = os.path.join(self.settings.data_dir, "imports")
-        return (imports, os.getcwd()) if self.settings.command == "stdio" else (imports,)
-
     def _list_changed(self, session: Session) -> None:
         """Told once the loop comes round: of several toolsets that were loaded at once the client hears once."""
         import asyncio
@@ -173,8 +181,13 @@ class Journal:
             asyncio.get_running_loop().call_soon(self._tell_change, session)
 
     def _tell_change(self, session: Session) -> None:
+        from zorivest_rpc.tools.resources import TOOLSETS
+
         self._changing.discard(session)
         self.offer.changed(TOOLS, session)
+        for uri in sorted(session.subscriptions):
+            if uri.startswith(TOOLSETS):  # they tell what this session has loaded
+                self.offer.updated(uri, session)
 
     def _instructions(self, session: Session) -> str:
         audience = self.audience
@@ -200,8 +213,10 @@ class Journal:
             ),
             client=profile.title,
             tool_limit=profile.traits.tool_limit,
-            confirms=asks_for_confirmation(profile, self.settings.confirm),  # type: ignore[arg-type]
+            gated=len(audience.gated(session)),
+            forms="form" in profile.elicitation,
             fixed_list=session.revision.modern,
+            next_turn=profile.mode is Mode.ANTHROPIC or profile.traits.list_changed == "next-turn",
             limit=profile.traits.instructions_limit,
         )
 
@@ -328,7 +343,25 @@ class Journal:
         if isinstance(locked, bool):
             _note(self._guards, principal, (locked, time.monotonic()))
 
+    def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
+        """Of the resources that can be subscribed to, the guard is the one that changes while nobody here acts."""
+        from zorivest_rpc.tools.resources import GUARD
+
+        self.resources()
+        if uri == GUARD and self._guard_watch is not None:
+            self._guard_watch.want(wanted)
+
+    async def _guard_after(self, version: str | None) -> Json:
+        """The guard of all callers is one, and its state is open to all: it is asked for without anybody's key."""
+        from zorivest_rpc.tools.guard_watch import WAIT
+
+        query = {} if version is None else {"after": version, "wait": WAIT}
+        asking = self.backends().of(LOCAL).ask
+        return (await asking("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)).value
+
     def _guard_seen(self, call: Call, locked: bool) -> None:
+        if self._guard_watch is not None:
+            self._guard_watch.wake(locked)
         _note(self._guards, call.session.principal, (locked, time.monotonic()))
 
     def _locked(self, principal: str) -> bool | None:
@@ -339,7 +372,14 @@ class Journal:
         """While this is open the key of a running request can be used to unlock again."""
         return _holding(self, bearer(header))
 
+    def _holding_for(self, session: Session) -> AbstractContextManager[object]:
+        """The same for work of this session that outlives the request it came with."""
+        key = None if self._keyring is None else self._keyring.key_of(session.principal)
+        return nullcontext() if key is None or self._keyring is None else self._keyring.holding(key)
+
     async def close(self) -> None:
+        if self._guard_watch is not None:
+            await self._guard_watch.close()
         if self._backends is not None:
             await self._backends.close()
 
@@ -429,6 +469,8 @@ def policy_of(settings: Settings, definitions: Definitions) -> Policy:
         config=_toolset_config(settings, definitions),
         allowed_callers=settings.allowed_callers,
         inside_claude_code=settings.inside_claude_code and settings.command == "stdio",
+        confirm=settings.confirm,  # type: ignore[arg-type]
+        trusts_names=settings.command != "serve" or settings.trust_client_names,
     )
 
 

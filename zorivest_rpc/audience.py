@@ -7,11 +7,11 @@ Two sessions that look alike share one View, so a list is encoded once per kind 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec
+from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec, spellings
 from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.toolsets import (
     Selection,
@@ -26,6 +26,7 @@ from zorivest_rpc.catalog.toolsets import (
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.modes.detect import Profile, client_entry, detect
+from zorivest_rpc.modes.gate import asked_by_client
 from zorivest_rpc.modes.present import Presentation, definition, presentation
 from zorivest_rpc.protocol.session import Session
 
@@ -46,6 +47,9 @@ class Policy(msgspec.Struct, frozen=True):
     config: ToolsetConfig = ToolsetConfig()
     allowed_callers: tuple[str, ...] = ("code_execution",)
     inside_claude_code: bool = False
+    confirm: Literal["auto", "always", "never"] = "auto"
+    trusts_names: bool = True
+    """Whether a client is what it calls itself: over stdio it started us, over HTTP any caller can send any name."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -79,10 +83,15 @@ class Audience:
         self.definitions = definitions
         self.policy = policy
         self.specs: dict[str, ToolSpec] = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
-        self._base = {spec.name: Tool.trusted(spec.name, spec.input_schema) for spec in self.specs.values()}
+        self._base = {
+            spec.name: Tool.trusted(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            for spec in self.specs.values()
+        }
         self._presented: dict[Presentation, dict[str, Tool]] = {}
         self._views: dict[tuple[object, ...], View] = {}
         self._profiles: dict[tuple[object, ...], Profile] = {}
+        self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
+        self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
         self._limits: dict[tuple[str, ...], Limits] = {(): Limits(policy.excluded, policy.read_only)}
         choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
 
@@ -117,6 +126,38 @@ class Audience:
             )
             _remember(self._profiles, key, found)
         return found
+
+    def asks(
+        self, session: Session, spec: ToolSpec, *, dispatched: bool = False, trusts_names: bool | None = None
+    ) -> bool:
+        """Whether the server itself asks before this gated tool runs.
+
+        Of a call through the dispatcher (`dispatched`) the client saw the dispatcher's hints, not the tool's.
+        `trusts_names` answers for another transport than the one that is served."""
+        policy = self.policy
+        if policy.confirm != "auto":
+            return policy.confirm == "always"
+        if dispatched or not (policy.trusts_names if trusts_names is None else trusts_names):
+            return True
+        return spec.name not in self._names_asked_by_client(session)
+
+    def _names_asked_by_client(self, session: Session) -> frozenset[str]:
+        key = (self.profile(session), session.revision.name)
+        names = self._asked_by_client.get(key)
+        if names is None:
+            how = presentation(key[0], session.revision.name, self.policy.allowed_callers)
+            names = asked_by_client(key[0], self._gated, how)
+            _remember(self._asked_by_client, key, names)
+        return names
+
+    def gated(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
+        """The tools before which the server always asks, of those that the session may call."""
+        limits = self.limits(session)
+        return tuple(
+            spec
+            for spec in self._gated
+            if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
+        )
 
     def limits(self, session: Session) -> Limits:
         found = self._limits.get(session.asked)

@@ -80,6 +80,13 @@ OPTIONS: Final = (
     Option("host", str, "127.0.0.1", "address to listen on", ("serve",)),
     Option("port", int, 8766, "port to listen on; 0 picks a free one", ("serve",)),
     Option("no_auth", bool, False, "ask for no key; only on a loopback address", ("serve",)),
+    Option(
+        "trust_client_names",
+        bool,
+        False,
+        "believe the name that a client gives: one that is known to ask its user is not asked by the server",
+        ("serve",),
+    ),
     Option("allow_host", list, (), "one more name that the Host header may carry", ("serve",)),
     Option("allow_origin", list, (), "one more host name that an Origin may carry", ("serve",)),
     Option("authorization_server", list, (), "publish protected-resource metadata naming this issuer", ("serve",)),
@@ -127,6 +134,7 @@ class Settings(NamedTuple):
     host: str
     port: int
     no_auth: bool
+    trust_client_names: bool
     allow_host: tuple[str, ...]
     allow_origin: tuple[str, ...]
     authorization_server: tuple[str, ...]

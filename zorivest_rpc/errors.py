@@ -80,23 +80,31 @@ class GuardLocked(ToolError):
 
     kind = "guard"
 
-    def __init__(self, reason: str, *, desktop: bool = True) -> None:
-        """`desktop`: the backend is one with a desktop application, where it can be unlocked as well."""
-        ways = "GUI → Settings → MCP Guard, or via " if desktop else ""
-        super().__init__(
-            f"⛔ MCP guard blocked this call: {reason}. Unlock via {ways}zorivest_emergency_unlock tool.",
-            code="guard_blocked",
-            next="Ask the user; zorivest_emergency_unlock lifts the lock.",
-        )
+    def __init__(self, reason: str, *, desktop: bool = True, locked_by: str | None = None) -> None:
+        """`desktop`: the backend is one with a desktop application, where it can be unlocked as well. A lock that a
+        person set is theirs to release, so that nothing here tells a model how."""
+        if locked_by == "person":
+            ways = "GUI → Settings → MCP Guard, the console, or " if desktop else ""
+            release = f'Only a person can unlock it: {ways}"zorivest-rpc unlock" in a terminal.'
+            next = "Tell the user that a person stopped the tools, and wait for them."
+        else:
+            release = (
+                f"Unlock via {'GUI → Settings → MCP Guard, or via ' if desktop else ''}zorivest_emergency_unlock tool."
+            )
+            next = "Ask the user; zorivest_emergency_unlock lifts the lock."
+        super().__init__(f"⛔ MCP guard blocked this call: {reason}. {release}", code="guard_blocked", next=next)
         self.reason = reason
+        self.locked_by = locked_by
 
     @classmethod
-    def unasked(cls, why: str) -> GuardLocked:
-        """The guard's own answer is missing; without it nothing that it protects may run."""
+    def unasked(cls, why: str, next: str | None = None) -> GuardLocked:
+        """The guard's own answer is missing; without it nothing that it protects may run. `next` is what would help."""
         refused = cls("guard_unavailable")
         refused.code = "guard_unavailable"
-        refused.next = "Bring the backend back (zorivest_diagnose shows its state), then call again."
-        refused.text = f"⛔ MCP guard blocked this call: the guard could not be asked. {why} {refused.next}"
+        refused.next = next or "Call again; zorivest_diagnose shows the state of the backend."
+        refused.text = f"⛔ MCP guard blocked this call: the guard could not be asked. {why}"
+        if refused.next not in why:
+            refused.text += f" {refused.next}"
         refused.args = (refused.text,)
         return refused
 

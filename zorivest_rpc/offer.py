@@ -7,7 +7,8 @@ the server runs. Whoever changes one says so through `changed`, and the sessions
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -208,8 +209,15 @@ Completer: TypeAlias = Callable[[Session, str, str, str, str, dict[str, str]], A
 """(session, "prompt" or "resource", name or URI template, argument, value, other arguments); None: unknown."""
 
 
+_ALL_CHANGE: Final[Mapping[bool, Collection[str]]] = dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))
+
+
 class Offer:
-    """Everything a server needs to know about what it serves. Absent parts are not advertised and do not answer."""
+    """Everything a server needs to know about what it serves. Absent parts are not advertised and do not answer.
+
+    `changing` says by era (True: modern) which lists ever change; no client is told to wait for a change of the others.
+    `watch` is told of a resource that somebody subscribed to, and how to learn whether anybody still does.
+    `holding` keeps what a session's calls need, such as its key, for work that outlives its request."""
 
     def __init__(
         self,
@@ -225,6 +233,9 @@ class Offer:
         complete: Completer | None = None,
         logging: bool = True,
         tasks: bool = False,
+        changing: Mapping[bool, Collection[str]] = _ALL_CHANGE,
+        holding: Callable[[Session], AbstractContextManager[object]] = lambda session: nullcontext(),
+        watch: Callable[[str, Callable[[], bool]], None] = lambda uri, wanted: None,
         page_size: int = 1_000,
         ttl_ms: int = 0,
         shared: bool = False,
@@ -237,6 +248,9 @@ class Offer:
         self.complete = complete
         self.logging = logging
         self.tasks = tasks
+        self.changing = changing
+        self.holding = holding
+        self.watch = watch
         self.page_size = page_size
         self.cache = (ttl_ms, "public" if shared else "private")
         self._listeners: list[Callable[[str, Session | None, str | None], None]] = []
@@ -246,10 +260,10 @@ class Offer:
         for listener in self._listeners:
             listener(kind, session, None)
 
-    def updated(self, uri: str) -> None:
-        """The content of a resource changed."""
+    def updated(self, uri: str, session: Session | None = None) -> None:
+        """The content of a resource changed, for everyone or for one legacy session."""
         for listener in self._listeners:
-            listener(RESOURCES, None, uri)
+            listener(RESOURCES, session, uri)
 
     def on_change(self, listener: Callable[[str, Session | None, str | None], None]) -> None:
         self._listeners.append(listener)

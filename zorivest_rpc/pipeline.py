@@ -15,7 +15,6 @@ from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.layers import around
 from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.modes.detect import asks_for_confirmation
 from zorivest_rpc.modes.present import concise, identifiers, kept_fields
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
@@ -34,7 +33,6 @@ class Pipeline:
         backend_for: Callable[[Call], Backend],
         metrics: Metrics,
         *,
-        confirm: str,
         roots: ImportRoots,
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
         desktop: bool = True,
@@ -42,14 +40,13 @@ class Pipeline:
         self._audience = audience
         self._backend_for = backend_for
         self._roots = roots
-        self._confirm = confirm
         self._ids = identifiers(audience.definitions.tools)
         self._kept: dict[str, frozenset[str] | None] = {}
         self._chains: dict[str, Handler] = {}
         self._python: Mapping[str, Handler] = {}
         self.metrics = metrics
         self.guard = Guard(backend_for, seen, desktop=desktop)
-        gated = {spec.name: spec for spec in audience.definitions.tools if spec.confirm}
+        gated = {spec.name: spec for spec in audience.definitions.tools if spec.is_gated}
         self.confirmation = Confirmation(gated, self._asks)
 
     def use(self, python: Mapping[str, Handler]) -> None:
@@ -69,7 +66,9 @@ class Pipeline:
         if spec.python is not None:
             handler = self._python[spec.python]
         else:
-            handler = rest_handler(spec, self._backend_for, shape=self.shown, files=self._roots)
+            handler = rest_handler(
+                spec, self._backend_for, shape=self.shown, files=self._roots, confirms=self.confirmation
+            )
             if all(route.file is None for route in routes(spec)):
                 travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
         return around(
@@ -82,8 +81,8 @@ class Pipeline:
         )
 
     def _asks(self, call: Call) -> bool:
-        profile = self._audience.profile(call.session)
-        return asks_for_confirmation(profile, self._confirm, dispatched=call.dispatched)  # type: ignore[arg-type]
+        audience = self._audience
+        return audience.asks(call.session, audience.specs[call.name], dispatched=call.dispatched)
 
     def shown(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
         """In full or in brief, as this call's client is served."""

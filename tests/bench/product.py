@@ -203,7 +203,6 @@ def chain_times() -> dict[str, float]:
     from zorivest_rpc.middleware.guard import Guard
     from zorivest_rpc.middleware.layers import around
     from zorivest_rpc.middleware.metrics import Metrics
-    from zorivest_rpc.modes.detect import asks_for_confirmation
     from zorivest_rpc.protocol.revisions import LATEST_LEGACY
     from zorivest_rpc.protocol.session import Phase, Session
     from zorivest_rpc.protocol.types import Implementation
@@ -238,9 +237,7 @@ def chain_times() -> dict[str, float]:
         for name in ("list_trades", "create_trade"):
             spec = audience.specs[name]
             gated = {each.name: each for each in definitions.tools if each.confirm}
-            confirmation = Confirmation(
-                gated, lambda call: asks_for_confirmation(audience.profile(call.session), "auto")
-            )
+            confirmation = Confirmation(gated, lambda call: audience.asks(call.session, audience.specs[call.name]))
             guard = Guard(lambda call: AtOnce())
             layers = {"metrics": Metrics(), "guard": guard, "confirmation": confirmation, "travelling": handler}
             chained = around(spec, handler, **layers)  # type: ignore[arg-type]

@@ -109,7 +109,7 @@ def test_gated_tools_take_a_token_and_no_route_carries_it(definitions: Definitio
     from zorivest_rpc.catalog.spec import routes
 
     for tool in definitions.tools:
-        assert ("confirmation_token" in tool.input_schema["properties"]) is tool.confirm
+        assert ("confirmation_token" in tool.input_schema["properties"]) is tool.is_gated
         for route in routes(tool):
             assert "confirmation_token" not in {*route.query_params, *route.body_params, *route.path_params}
 

@@ -171,6 +171,16 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda tool: tool["inputSchema"]["properties"]["balance"].update(type=["number", "null"]),
         "/inputSchema/properties/balance/type",
     ),
+    "list of types": (
+        lambda tool: tool["inputSchema"]["properties"]["balance"].update(type=["number", "string"]),
+        "/inputSchema/properties/balance/type",
+    ),
+    "list of types further down": (
+        lambda tool: tool["inputSchema"]["properties"]["balance"].update(
+            type="array", items={"type": "object", "properties": {"deep": {"type": ["number", "string"]}}}
+        ),
+        "/inputSchema/properties/balance/items/properties/deep/type",
+    ),
     "requirement without a property": (
         lambda tool: tool["inputSchema"]["required"].append("currency"),
         "'currency' is required and not described",

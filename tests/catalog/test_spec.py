@@ -88,9 +88,9 @@ def test_a_tool_with_logic_has_no_route(definitions: Definitions) -> None:
 def test_every_input_of_a_forwarding_tool_reaches_the_backend_or_is_held_back_on_purpose(
     definitions: Definitions,
 ) -> None:
-    held_back = {"confirmation_token", "confirm_destructive"}
     for spec in definitions.tools:
         for route in routes(spec)[:1]:
+            held_back = {"confirmation_token", "confirm_destructive", *(["dry_run"] if route.preview else [])}
             sent = [*route.path_params.values(), *route.query_params.values(), *route.body_params.values()]
             if route.body_root:
                 sent.append(route.body_root)

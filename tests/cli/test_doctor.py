@@ -274,7 +274,7 @@ def test_a_backend_is_started_on_request_and_examined_to_the_end(
         locked = run("doctor", "--json")
         assert locked.code == 1
         assert "testing" in failing(locked)["guard"]["text"]
-        assert "zorivest_emergency_unlock" in failing(locked)["guard"]["next"]
+        assert "zorivest-rpc unlock" in failing(locked)["guard"]["next"]
 
         ask(located.base_url + "/mcp-guard/unlock", {}, token=token)
         ask(located.base_url + "/auth/lock", {}, token=token)

@@ -83,7 +83,7 @@ async def test_a_role_reaches_its_own_routes_and_none_above(role: str, with_role
     caller = await with_role(role)
     level = {"read-only": Access.READ, "read-write": Access.WRITE}[role]
     for route in ALL:
-        if route.access is Access.OPEN or route.path == "/auth/lock":
+        if route.access is Access.OPEN:
             continue
         response = await caller.ask(route.method, re.sub(r"\{[^}]+\}", "x", route.path))
         answer = await response.json() if response.content_type == "application/json" else {}
@@ -109,12 +109,19 @@ async def test_an_unknown_token_is_told_to_unlock_again(admin: Caller) -> None:
 
 async def test_locking_ends_every_session_for_good(admin: Caller, with_role: Roles, api_key: str) -> None:
     reader = await with_role("read-only")
-    assert await reader.expect(200, "POST", "/auth/lock") == {"status": "locked"}
+    assert await admin.expect(200, "POST", "/auth/lock") == {"status": "locked"}
     for stolen in (admin, reader):
         assert (await stolen.expect(403, "GET", "/settings"))["error"] == "database_locked"
     await Caller(admin.client).unlock(api_key)
     for stolen in (admin, reader):
         assert (await stolen.expect(401, "GET", "/settings"))["error"] == "session_unknown"
+
+
+@pytest.mark.parametrize("role", ["read-only", "read-write"])
+async def test_only_an_admin_closes_the_database_for_everybody(admin: Caller, with_role: Roles, role: str) -> None:
+    other = await with_role(role)
+    assert (await other.expect(403, "POST", "/auth/lock"))["error"] == "role_too_low"
+    await admin.get("/settings")
 
 
 async def test_settings_survive_a_lock_and_the_next_unlock(admin: Caller, api_key: str) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.db import Database
-from zorivest_rpc.embedded.guard import Guard
+from zorivest_rpc.embedded.guard import MOST_HELD, Guard
 from zorivest_rpc.embedded.tables import audit_log, mcp_guard
 
 from .conftest import Caller, Clock
@@ -31,11 +31,15 @@ async def enable(admin: Caller, minute: int = 60, hour: int = 500) -> None:
 
 
 async def test_a_new_guard_is_off_and_open_to_read(admin: Caller, anybody: Caller) -> None:
-    assert await anybody.get("/mcp-guard/status") == {
+    shown = await anybody.get("/mcp-guard/status")
+    assert shown.pop("version")
+    assert shown == {
         "is_enabled": False,
         "is_locked": False,
         "locked_at": None,
         "lock_reason": None,
+        "locked_by": None,
+        "is_saved": True,
         "calls_per_minute_limit": 60,
         "calls_per_hour_limit": 500,
         "recent_calls_1min": 0,
@@ -49,7 +53,7 @@ async def test_a_lock_works_while_the_guard_is_off(admin: Caller) -> None:
     status = await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "agent_self_lock"})
     assert (status["is_locked"], status["lock_reason"]) == (True, "agent_self_lock")
     assert status["locked_at"].endswith("+00:00")
-    assert await check(admin) == {"allowed": False, "reason": "agent_self_lock"}
+    assert await check(admin) == {"allowed": False, "reason": "agent_self_lock", "locked_by": "tool"}
     status = await admin.expect(200, "POST", "/mcp-guard/unlock")
     assert (status["is_locked"], status["lock_reason"], status["locked_at"]) == (False, None, None)
     assert (await check(admin))["allowed"] is True
@@ -65,7 +69,7 @@ async def test_the_call_over_the_minute_limit_is_refused_and_locks(admin: Caller
     assert [(await check(admin))["allowed"] for _ in range(3)] == [True, True, False]
     status = await admin.get("/mcp-guard/status")
     assert (status["is_locked"], status["lock_reason"]) == (True, "rate_limit_exceeded")
-    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded"}
+    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded", "locked_by": "rate"}
 
 
 async def test_the_minute_window_slides(admin: Caller, clock: Clock) -> None:
@@ -149,7 +153,7 @@ async def test_a_change_of_limits_during_an_unlock_is_kept(backend: Embedded, ad
 async def test_an_inline_check_refuses_before_the_route_runs(admin: Caller) -> None:
     await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "stop"})
     refused = await admin.expect(403, "PUT", "/settings", {"ui.theme": "light"}, headers=INLINE)
-    assert (refused["error"], refused["detail"]) == ("guard_blocked", {"reason": "stop"})
+    assert (refused["error"], refused["detail"]) == ("guard_blocked", {"reason": "stop", "locked_by": "tool"})
     assert (await admin.get("/settings/ui.theme"))["value"] == "dark"
     await admin.expect(200, "PUT", "/settings", {"ui.theme": "light"})  # what is not a tool call is not asked
 
@@ -188,8 +192,8 @@ async def test_a_refusal_that_cannot_be_written_down_is_still_a_refusal(
         raise OSError("disk full")
 
     monkeypatch.setattr(Database, "write", full)
-    await admin.expect(500, "POST", "/mcp-guard/check")
-    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded"}
+    assert (await check(admin))["allowed"] is False
+    assert await check(admin) == {"allowed": False, "reason": "rate_limit_exceeded", "locked_by": "rate"}
 
 
 @pytest.mark.parametrize(
@@ -217,3 +221,40 @@ async def test_every_change_of_the_guard_is_in_the_audit_log(admin: Caller, back
     )
     assert [row.action for row in rows] == ["auth.unlock", "guard.config", "guard.lock", "guard.unlock"]
     assert all(row.actor.startswith("key:") for row in rows)
+
+
+async def test_a_question_about_a_known_state_is_held_until_it_changes(admin: Caller, anybody: Caller) -> None:
+    version = (await anybody.get("/mcp-guard/status"))["version"]
+    held = asyncio.ensure_future(anybody.get(f"/mcp-guard/status?after={version}&wait=25"))
+    assert (await check(admin))["allowed"] is True  # counting is no change
+    assert not held.done()
+    await admin.expect(200, "POST", "/mcp-guard/lock", {"reason": "now"})
+    async with asyncio.timeout(20):
+        state = await held
+    assert (state["is_locked"], state["lock_reason"]) == (True, "now")
+    assert state["version"] != version
+    again = await anybody.get(f"/mcp-guard/status?after={version}&wait=25")  # an old version is answered at once
+    assert again["version"] == state["version"]
+
+
+@pytest.mark.parametrize("query", ["wait=0", "wait=", "wait=-1", "wait=x", "wait=1e9", ""])
+async def test_a_question_without_a_time_to_wait_is_answered_at_once(
+    admin: Caller, anybody: Caller, query: str
+) -> None:
+    version = (await anybody.get("/mcp-guard/status"))["version"]
+    assert (await anybody.get(f"/mcp-guard/status?after={version}&{query}"))["version"] == version
+
+
+async def test_no_more_questions_are_held_than_the_limit() -> None:
+    guard, stop = Guard(), asyncio.Event()
+    held = [asyncio.ensure_future(guard.wait(guard.version, 25, stop)) for _ in range(MOST_HELD)]
+    await asyncio.sleep(0)
+    await guard.wait(guard.version, 25, stop)  # one too many: answered at once
+    assert not any(each.done() for each in held)
+    stop.set()  # the backend ends, and nobody is kept waiting
+    async with asyncio.timeout(20):
+        await asyncio.gather(*held)
+    again = asyncio.ensure_future(guard.wait(guard.version, 25, asyncio.Event()))
+    await asyncio.sleep(0)
+    assert not again.done(), "the places are free again"
+    again.cancel()

@@ -32,6 +32,9 @@ PUBLISHED = {
     9: "c89b83e0b7445e7b",
     10: "8fbaefecf99767f6",
     11: "8fe59525293745c6",
+    12: "873238defeb6e1da",
+    13: "aae6d7aa83ea4edf",
+    14: "5c9e343a419abf0e",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -127,6 +130,50 @@ def test_a_column_added_later_arrives_in_old_and_new_databases_alike(
         fresh.dispose()
     finally:
         settings._columns.remove(column)
+
+
+def test_older_trades_get_the_currency_of_their_account_their_pair_or_their_contract(engine: Engine) -> None:
+    """Version 13 knew no currencies; what it stored is what a person could have meant."""
+    trade = (
+        "INSERT INTO trades (exec_id, time, instrument, symbol, underlying, asset_class, action, quantity, price, "
+        "multiplier, notional, account_id, dedup_hash, created_at) VALUES "
+        "('{id}', '2026-03-02 15:00:00', '{s}', '{s}', '{s}', '{kind}', 'BOT', 100, 100, 100, 100, '{account}', 'x', "
+        "'2026-03-02 15:00:00')"
+    )
+    with engine.begin() as conn:
+        migrate(conn, target=13)
+        for account, currency in (("US", "USD"), ("DE", "EUR")):
+            conn.exec_driver_sql(
+                "INSERT INTO accounts (account_id, name, account_type, currency, created_at) "
+                f"VALUES ('{account}', 'x', 'broker', '{currency}', '2026-01-01 00:00:00')"
+            )
+        for name, symbol, kind, account in (
+            ("a", "SPY", "EQUITY", "US"),
+            ("b", "SAP", "EQUITY", "DE"),
+            ("c", "USD/JPY", "FOREX", "DE"),
+            ("d", "BTC-EUR", "CRYPTO", "US"),
+            ("e", "ES 03-26", "FUTURE", "DE"),
+            ("f", "QQZ 03-26", "FUTURE", "DE"),
+        ):
+            conn.exec_driver_sql(trade.format(id=name, s=symbol, kind=kind, account=account))
+        conn.exec_driver_sql("DELETE FROM tax_stale")
+        conn.exec_driver_sql(
+            "INSERT INTO transaction_ledger (trade_exec_id, fee_type, amount) VALUES ('b', 'commission', 5)"
+        )
+        conn.exec_driver_sql(
+            "INSERT INTO periodic_fees (account_id, fee_type, amount, period_month) "
+            "VALUES ('DE', 'platform', 5, '2026-01')"
+        )
+        migrate(conn)
+        found = {row[0]: row[1] for row in conn.exec_driver_sql("SELECT exec_id, currency FROM trades")}
+        assert found == {"a": "USD", "b": "EUR", "c": "JPY", "d": "EUR", "e": "USD", "f": "EUR"}
+        for table in ("transaction_ledger", "periodic_fees"):
+            assert conn.exec_driver_sql(f"SELECT currency FROM {table}").scalar() == "EUR"
+        stale = {row[0] for row in conn.exec_driver_sql("SELECT underlying FROM tax_stale")}
+        assert stale == {"SAP", "USD/JPY", "BTC-EUR", "QQZ 03-26"}
+        conn.exec_driver_sql("DELETE FROM tax_stale")
+        conn.exec_driver_sql("UPDATE trades SET fx_rate = '2' WHERE exec_id = 'a'")
+        assert conn.exec_driver_sql("SELECT underlying FROM tax_stale").scalar() == "SPY"
 
 
 def test_a_failing_step_undoes_the_whole_migration(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

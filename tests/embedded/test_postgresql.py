@@ -39,6 +39,7 @@ from zorivest_rpc.embedded import (
     trades,
 )
 from zorivest_rpc.embedded.analytics.moments import Moments
+from zorivest_rpc.embedded.exchange import Conversion
 from zorivest_rpc.embedded.inputs import Page
 from zorivest_rpc.embedded.migrate import CURRENT, migrate, version_of
 from zorivest_rpc.embedded.period import parse_period
@@ -118,7 +119,7 @@ READ: dict[str, Callable[[Connection], Any]] = {
     "routing": lambda conn: costs.routing(conn, Scope("DEMO-ZERO", ALL), NOW),
     "ledger": lambda conn: [line["amount"] for line in costs.ledger_of(conn, "DEMO-001")],
     "periodic": lambda conn: costs.listed_periodic(conn, PAGE),
-    "mistakes": lambda conn: mistake_log.sums(conn, MINE),
+    "mistakes": lambda conn: mistake_log.sums(conn, MINE, Conversion(conn, "USD")),
     "report": lambda conn: journal.report(conn, STORY.exec_id(demo_data.BREAKOUT))["tags"],
     "entry": lambda conn: journal.entry(conn, "DEMO-WEEK")["title"],
     "plans": lambda conn: [plan["entry_price"] for plan in plans.listed(conn, PAGE)["items"]],

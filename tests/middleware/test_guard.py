@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.call import Call, Outcome, fail, say
+from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
 from zorivest_rpc.middleware.guard import Guard
+from zorivest_rpc.middleware.rounds import CountedRounds
 
 CHECK = "/mcp-guard/check"
 STATUS = "/mcp-guard/status"
@@ -104,14 +106,14 @@ def test_eight_tools_are_not_given_the_layer(specs: Specs) -> None:
 
 async def test_where_the_backend_offers_it_no_request_of_its_own_is_made(specs: Specs) -> None:
     backend, plain, along = FakeBackend(inline=True), Ran(), Ran()
-    layer = Guard(lambda call: backend).layer(specs["list_trades"], along)
+    layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)
     await layer(make_call("list_trades"), plain)
     assert (plain.times, along.times, backend.count(CHECK)) == (0, 1, 0)
 
 
 async def test_where_it_does_not_the_question_is_put_first(specs: Specs) -> None:
     backend, plain, along = FakeBackend(), Ran(), Ran()
-    layer = Guard(lambda call: backend).layer(specs["list_trades"], along)
+    layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)
     await layer(make_call("list_trades"), plain)
     assert (plain.times, along.times, backend.count(CHECK)) == (1, 0, 1)
 
@@ -126,7 +128,7 @@ async def test_an_offer_that_vanishes_on_the_way_does_not_open_a_gap(specs: Spec
         await backend.ask("GET", "/trades", guard=True)
         return say("slipped through")
 
-    layer = Guard(lambda call: backend).layer(specs["list_trades"], along)
+    layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)
     if verdict["allowed"]:
         assert (await layer(make_call("list_trades"), plain)).content == say("ok").content
     else:
@@ -135,26 +137,151 @@ async def test_an_offer_that_vanishes_on_the_way_does_not_open_a_gap(specs: Spec
     assert (backend.count(CHECK), backend.count("/trades")) == (1, 0)
 
 
-async def test_a_question_does_not_travel_past_a_confirmation(specs: Specs) -> None:
-    backend, confirming, along = FakeBackend(inline=True), Ran(), Ran()
-    await Guard(lambda call: backend).layer(specs["create_trade"], along)(make_call("create_trade"), confirming)
-    assert (confirming.times, along.times, backend.count(CHECK)) == (1, 0, 1)
+# --- a call of several rounds
 
 
-# --- the look in front of a confirmation
+def asking(key: str = "confirm-1") -> Handler:
+    """A handler that needs one answer."""
+
+    async def handler(call: Call) -> Outcome:
+        call.need(key, form("Go ahead?", {"confirm": {"type": "boolean"}}))
+        return say("ok")
+
+    return handler
 
 
-async def looked(spec: ToolSpec, status: Any, ran: Ran) -> FakeBackend:
-    backend = FakeBackend({f"GET {STATUS}": status})
-    await Guard(lambda call: backend).look(spec)(make_call(spec.name), ran)
-    return backend
+YES = {"action": "accept", "content": {"confirm": True}}
 
 
-@pytest.mark.parametrize("status", [{"is_locked": False}, {}, None, BackendError(404, "No such route.")])
-async def test_a_look_lets_pass_what_is_not_locked_and_counts_nothing(specs: Specs, status: Any) -> None:
-    ran = Ran()
-    backend = await looked(specs["create_trade"], status, ran)
-    assert (ran.times, backend.count(CHECK)) == (1, 0)
+class Rounds:
+    """A guard, its layer around a handler that asks, and a backend that can be locked."""
+
+    def __init__(self, spec: ToolSpec, status: Any = None, handler: Handler | None = None) -> None:
+        self.now = 0.0
+        self.backend = FakeBackend({f"GET {STATUS}": {"is_locked": False} if status is None else status})
+        self.guard = Guard(lambda call: self.backend, clock=lambda: self.now)
+        self._layer, self._handler, self._name = self.guard.layer(spec), handler or asking(), spec.name
+
+    async def run(self, answers: dict[str, Any] | None = None, **about: Any) -> Outcome:
+        call = make_call(self._name, elicits=True, **about)
+        call.answers = answers or {}
+        return await self._layer(call, self._handler)
+
+    async def ask(self, answers: dict[str, Any] | None = None, **about: Any) -> None:
+        with pytest.raises(InputRequired):
+            await self.run(answers, **about)
+
+    def counted(self) -> tuple[int, int]:
+        """How often the guard was asked, which counts, and how often it was looked at."""
+        return self.backend.count(CHECK), self.backend.count(STATUS)
+
+
+async def test_a_call_is_counted_before_its_user_is_asked_and_not_again_with_the_answer(specs: Specs) -> None:
+    rounds = Rounds(specs["create_trade"])
+    await rounds.ask()
+    assert rounds.counted() == (1, 0)
+    assert (await rounds.run({"confirm-1": YES})).content == say("ok").content
+    assert rounds.counted() == (1, 1)
+
+
+async def test_an_answer_pays_for_one_round_and_a_repetition_is_a_call_of_its_own(specs: Specs) -> None:
+    rounds = Rounds(specs["create_trade"])
+    await rounds.ask()
+    for checks in (1, 2, 3):
+        await rounds.run({"confirm-1": YES})
+        assert rounds.backend.count(CHECK) == checks
+
+
+@pytest.mark.parametrize(
+    ("answers", "about"),
+    [
+        ({"confirm-2": YES}, {}),
+        ({"confirm-1": YES}, {"session": "another"}),
+        ({"confirm-1": YES}, {"principal": "another"}),
+        ({}, {}),
+    ],
+)
+async def test_an_answer_to_nothing_that_was_asked_here_is_counted(
+    specs: Specs, answers: dict[str, Any], about: dict[str, Any]
+) -> None:
+    rounds = Rounds(specs["create_trade"])
+    await rounds.ask()
+    with suppress(InputRequired):
+        await rounds.run(answers, **about)
+    assert rounds.counted() == (2, 0)
+
+
+async def test_a_question_of_one_tool_pays_for_no_other(specs: Specs) -> None:
+    rounds = Rounds(specs["create_trade"])
+    await rounds.ask()
+    other = make_call("sync_broker", elicits=True)
+    other.answers = {"confirm-1": YES}
+    await rounds.guard.layer(specs["sync_broker"])(other, asking())
+    assert rounds.counted() == (2, 0)
+
+
+async def test_a_call_of_many_rounds_is_counted_once(specs: Specs) -> None:
+    async def handler(call: Call) -> Outcome:
+        for key in ("a", "b", "c"):
+            call.need(key, form("?", {"confirm": {"type": "boolean"}}))
+        return say("ok")
+
+    rounds = Rounds(specs["create_trade"], handler=handler)
+    answers: dict[str, Any] = {}
+    for key in ("a", "b", "c"):
+        await rounds.ask(answers)
+        answers[key] = YES
+    await rounds.run(answers)
+    assert rounds.counted() == (1, 3)
+
+
+async def test_of_questions_with_one_name_each_pays_for_one_round(specs: Specs) -> None:
+    """Names of questions are a handler's choice; many calls may ask alike at once."""
+    rounds = Rounds(specs["create_trade"])
+    for _ in range(5):
+        await rounds.ask()
+    for _ in range(5):
+        await rounds.run({"confirm-1": YES})
+    assert rounds.counted() == (5, 5)
+    await rounds.run({"confirm-1": YES})
+    assert rounds.counted() == (6, 5)
+
+
+async def test_a_call_that_becomes_a_task_is_counted_once(specs: Specs) -> None:
+    async def handler(call: Call) -> Outcome:
+        if not call.in_task:
+            raise BecomeTask
+        return say("ok")
+
+    rounds = Rounds(specs["run_pipeline"], handler=handler)
+    with pytest.raises(BecomeTask):
+        await rounds.run()
+    layer = rounds.guard.layer(specs["run_pipeline"])
+    for counted in ((1, 1), (2, 1)):  # the second is a task of its own
+        inside = make_call("run_pipeline")
+        inside.in_task = True
+        await layer(inside, handler)
+        assert rounds.counted() == counted
+
+
+@pytest.mark.parametrize(("later", "checks"), [(3599.9, 1), (3600.0, 2)])
+async def test_after_an_hour_an_answer_is_a_new_call(specs: Specs, later: float, checks: int) -> None:
+    rounds = Rounds(specs["create_trade"])
+    await rounds.ask()
+    rounds.now = later
+    await rounds.run({"confirm-1": YES})
+    assert rounds.backend.count(CHECK) == checks
+
+
+@pytest.mark.parametrize(("others", "known"), [(9_999, True), (10_000, False)])
+def test_what_is_remembered_of_open_questions_is_bounded(others: int, known: bool) -> None:
+    rounds, first = CountedRounds(lambda: 0.0), make_call("create_trade")
+    first.answers = {"first": YES}
+    rounds.remember(first, ["first"])
+    for number in range(others):
+        rounds.remember(make_call("create_trade"), [f"q{number}"])
+    assert rounds.take(first) is known
+    assert len(rounds) <= 10_000
 
 
 @pytest.mark.parametrize(
@@ -164,13 +291,78 @@ async def test_a_look_lets_pass_what_is_not_locked_and_counts_nothing(specs: Spe
         ({"is_locked": True, "lock_reason": None}, "blocked this call: locked"),
         (DOWN, "could not be asked"),
         (BackendError(500, "It failed."), "could not be asked"),
+        ({}, "could not be understood"),
+        ([], "could not be understood"),
+        ({"is_locked": "no"}, "could not be understood"),
     ],
 )
-async def test_a_look_refuses_what_the_guard_would_refuse(specs: Specs, status: Any, words: str) -> None:
-    ran = Ran()
+async def test_a_lock_that_was_set_while_the_user_thought_refuses_the_answered_call(
+    specs: Specs, status: Any, words: str
+) -> None:
+    rounds = Rounds(specs["create_trade"], status)
+    await rounds.ask()
     with pytest.raises(GuardLocked, match=words):
-        await looked(specs["create_trade"], status, ran)
-    assert ran.times == 0
+        await rounds.run({"confirm-1": YES})
+    assert rounds.counted() == (1, 1)
+
+
+async def test_a_guard_that_cannot_be_looked_at_is_asked(specs: Specs) -> None:
+    rounds = Rounds(specs["create_trade"], BackendError(404, "No such route."))
+    await rounds.ask()
+    await rounds.run({"confirm-1": YES})
+    assert rounds.counted() == (2, 1)
+
+
+# --- who may unlock, and whose fault it was
+
+
+@pytest.mark.parametrize(
+    ("desktop", "ways"),
+    [(True, 'GUI → Settings → MCP Guard, the console, or "zorivest-rpc unlock"'), (False, '"zorivest-rpc unlock"')],
+)
+async def test_a_persons_stop_does_not_name_the_tool_that_would_lift_another(
+    specs: Specs, desktop: bool, ways: str
+) -> None:
+    backend = answering({"allowed": False, "reason": "night", "locked_by": "person"})
+    guard = Guard(lambda call: backend, desktop=desktop)
+    with pytest.raises(GuardLocked) as blocked:
+        await guard.check(make_call("list_trades"))
+    assert blocked.value.text == (
+        f"⛔ MCP guard blocked this call: night. Only a person can unlock it: {ways} in a terminal."
+    )
+    assert "zorivest_emergency_unlock" not in f"{blocked.value.text} {blocked.value.next}"
+    assert (blocked.value.code, blocked.value.locked_by) == ("guard_blocked", "person")
+
+
+@pytest.mark.parametrize("locked_by", ["tool", "rate", None, 7])
+async def test_any_other_lock_names_it(specs: Specs, locked_by: Any) -> None:
+    backend = answering({"allowed": False, "reason": "x", "locked_by": locked_by})
+    with pytest.raises(GuardLocked, match="zorivest_emergency_unlock"):
+        await Guard(lambda call: backend).check(make_call("list_trades"))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, "auth_failed"), (401, "no_api_key"), (403, "auth_failed"), (423, "auth_failed")]
+)
+async def test_a_key_that_is_not_taken_is_told_as_such_and_not_as_a_guard(specs: Specs, status: int, code: str) -> None:
+    failure = BackendError(status, f"Auth failed ({status}): no.", code=code)
+    for rounds in (Rounds(specs["create_trade"]), Rounds(specs["create_trade"], failure)):
+        if rounds.backend.answers[f"GET {STATUS}"] is failure:
+            await rounds.ask()
+            answers = {"confirm-1": YES}
+        else:
+            rounds.backend.answers[f"POST {CHECK}"] = failure
+            answers = {}
+        with pytest.raises(BackendError) as refused:
+            await rounds.run(answers)
+        assert refused.value is failure
+
+
+async def test_an_exchange_that_broke_is_a_guard_that_could_not_be_asked(specs: Specs) -> None:
+    with pytest.raises(GuardLocked, match=r"could not be asked\. Auth failed"):
+        await run(
+            answering(BackendError(500, "Auth failed (500): x.", code="auth_failed")), specs["list_trades"], Ran()
+        )
 
 
 async def test_every_call_is_asked_for_anew(specs: Specs) -> None:

@@ -99,18 +99,58 @@ async def test_a_guarded_call_asks_the_guard_once(specs: Specs, inline: bool) ->
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_a_gated_call_asks_the_guard_once_after_it_is_confirmed(specs: Specs, inline: bool) -> None:
+async def test_a_gated_call_is_counted_once_before_the_question_and_looked_at_once_after(
+    specs: Specs, inline: bool
+) -> None:
     backend = LockingBackend(inline=inline)
     tools = Tools(specs, backend)
     call = make_call("create_trade", elicits=True, **TRADE)
     with pytest.raises(InputRequired) as asked:
         await tools["create_trade"](call)
-    assert [each.path for each in backend.asked] == [STATUS]
+    assert [each.path for each in backend.asked] == [CHECK]
     call.answers = {key: {"action": "accept", "content": TYPED} for key in asked.value.asks}
     await tools["create_trade"](call)
-    paths = [each.path for each in backend.asked[1:]]
-    assert paths == ([STATUS, "/trades"] if inline else [STATUS, CHECK, "/trades"])
+    assert [each.path for each in backend.asked[1:]] == [STATUS, "/trades"]
     assert tools.metrics.summary()["total_tool_calls"] == 1
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("given", [None, "unknown"])
+async def test_every_call_that_the_gate_refuses_was_counted(specs: Specs, inline: bool, given: str | None) -> None:
+    backend = LockingBackend(inline=inline)
+    tools = Tools(specs, backend)
+    token: dict[str, Any] = {} if given is None else {"confirmation_token": given}
+    for counted in range(1, 9):
+        with pytest.raises(ConfirmationRequired):
+            await tools["create_trade"](make_call("create_trade", **TRADE, **token))
+        assert [each.path for each in backend.asked] == [CHECK] * counted
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_gated_tool_for_a_client_that_is_not_asked_costs_no_request_of_its_own(
+    specs: Specs, inline: bool
+) -> None:
+    backend = LockingBackend(inline=inline)
+    await Tools(specs, backend, asks=False)["create_trade"](make_call("create_trade", **TRADE, confirmation_token="x"))
+    assert [each.path for each in backend.asked] == (["/trades"] if inline else [CHECK, "/trades"])
+    assert "confirmation_token" not in backend.asked[-1].body
+
+
+@pytest.mark.parametrize("reason", ["manual", "rate_limit_exceeded"])
+async def test_a_token_is_spent_only_by_a_call_that_the_guard_let_through(specs: Specs, reason: str) -> None:
+    backend = FakeBackend()
+    tools = Tools(specs, backend)
+    token = await tools.token()
+    call = {**TRADE, "confirmation_token": token}
+    backend.answers[f"POST {CHECK}"] = {"allowed": False, "reason": reason}
+    for _ in range(3):
+        with pytest.raises(GuardLocked, match=reason):
+            await tools["create_trade"](make_call("create_trade", **call))
+    backend.answers[f"POST {CHECK}"] = {"allowed": True, "reason": "ok"}
+    await tools["create_trade"](make_call("create_trade", **call))
+    with pytest.raises(ConfirmationRequired, match="used"):
+        await tools["create_trade"](make_call("create_trade", **call))
+    assert backend.count("/trades") == 1
 
 
 @pytest.mark.parametrize("inline", [False, True])

@@ -13,7 +13,6 @@ from zorivest_rpc.catalog.spec import ClientTable, Definitions, Mode
 from zorivest_rpc.catalog.toolsets import choose, first_list
 from zorivest_rpc.modes.detect import (
     Profile,
-    asks_for_confirmation,
     client_entry,
     detect,
     normalise,
@@ -45,7 +44,7 @@ def test_every_family_gets_its_mode_and_its_first_list(
         "source": profile.source,
         "elicitation": list(profile.elicitation),
         "results": profile.results,
-        "enforces": profile.enforces_annotations,
+        "asks_for": list(profile.traits.asks_for),
         "listed": len(listed),
     } == handshake["expect"]
     assert profile.reason
@@ -54,7 +53,7 @@ def test_every_family_gets_its_mode_and_its_first_list(
 def test_the_operators_choice_beats_everything(table: ClientTable) -> None:
     profile = detect(table, name="claude-code", override=Mode.STATIC, client_modes={"claude-code": Mode.DYNAMIC})
     assert (profile.mode, profile.source, profile.client) == (Mode.STATIC, "override", "claude-code")
-    assert profile.enforces_annotations  # the traits stay what they are
+    assert profile.traits.asks_for  # the traits stay what they are
 
 
 def test_the_toolset_file_beats_the_name(table: ClientTable) -> None:
@@ -147,30 +146,35 @@ def test_traits_follow_the_version(table: ClientTable) -> None:
     assert [when(version) for version in (None, "", "nightly", 2)] == ["next-turn"] * 4
 
 
-def test_only_the_listed_clients_are_trusted_to_ask_their_user(table: ClientTable) -> None:
-    trusted = {client.id for client in table.clients if client.traits.annotations == "enforced"}
-    assert trusted == {
-        "claude-code",
-        "claude-desktop",
-        "claude-agent-mode",
-        "claude-web",
-        "vscode",
-        "codex",
-        "chatgpt",
+def test_only_the_listed_clients_are_known_to_ask_their_user(table: ClientTable) -> None:
+    asking = {client.id: client.traits.asks_for for client in table.clients if client.traits.asks_for}
+    assert asking == {
+        "claude-code": ("write", "marked"),
+        "claude-desktop": ("write",),
+        "claude-agent-mode": ("write",),
+        "claude-web": ("write",),
+        "codex": ("destructive", "open_world"),
+        "chatgpt": ("write",),
     }
 
 
-def test_the_server_asks_where_the_client_does_not(table: ClientTable) -> None:
-    asking, silent = detect(table, name="claude-code"), detect(table, name="Roo Code")
-    assert (asks_for_confirmation(asking, "auto"), asks_for_confirmation(silent, "auto")) == (False, True)
-    assert asks_for_confirmation(asking, "auto", dispatched=True)
-    assert asks_for_confirmation(asking, "always")
-    assert not asks_for_confirmation(silent, "never", dispatched=True)
+def test_a_mark_counts_from_the_version_that_reads_it(table: ClientTable) -> None:
+    def asks(version: str) -> tuple[str, ...]:
+        return detect(table, name="claude-code", version=version).traits.asks_for
+
+    assert (asks("2.1.198"), asks("2.1.199"), asks("2.0.0")) == (("write",), ("write", "marked"), ("write",))
+
+
+@pytest.mark.parametrize("name", ["claude-code (via a-proxy)", "codex(via x", "claude-ai (via mcp-remote 0.1.37)"])
+def test_behind_a_proxy_no_client_is_known_to_ask(table: ClientTable, name: str) -> None:
+    profile = detect(table, name=name)
+    assert profile.client in ("claude-code", "codex", "claude-desktop")
+    assert profile.traits.asks_for == ()
 
 
 def test_an_unknown_client_gets_the_careful_traits(table: ClientTable) -> None:
     traits = detect(table, name="somebody").traits
-    assert (traits.list_changed, traits.annotations, traits.tool_limit) == ("no", "ignored", 40)
+    assert (traits.list_changed, traits.asks_for, traits.tool_limit) == ("no", (), 40)
 
 
 def test_limits_and_the_refusal_of_meta_are_known(table: ClientTable) -> None:

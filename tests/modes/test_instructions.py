@@ -19,7 +19,7 @@ def categories(definitions: Definitions) -> list[Category]:
 
 
 def test_a_searching_client_is_told_to_search(categories: list[Category]) -> None:
-    text = compose(Mode.ANTHROPIC, categories, listed=70)
+    text = compose(Mode.ANTHROPIC, categories, listed=70, next_turn=True)
     assert text.startswith(
         "Use tool_search to discover tools. Prefer sequential execution. "
         "For multi-metric analysis, use code_execution to batch calls."
@@ -46,7 +46,7 @@ def test_a_static_client_is_told_what_it_has_and_the_two_ways_to_the_rest(catego
 
 def test_a_list_that_may_not_change_is_not_promised_to(categories: list[Category]) -> None:
     for mode in (Mode.ANTHROPIC, Mode.DYNAMIC):
-        text = compose(mode, categories, listed=38, fixed_list=True)
+        text = compose(mode, categories, listed=38, fixed_list=True, next_turn=True)
         assert "next turn" not in text
         assert "call_tool" in text
 
@@ -84,9 +84,16 @@ def test_too_many_tools_for_the_client_are_a_warning(categories: list[Category])
     assert "Warning" not in compose(Mode.STATIC, categories, listed=40, tool_limit=40)
 
 
-def test_the_token_is_mentioned_only_where_the_server_asks(categories: list[Category]) -> None:
-    assert "get_confirmation_token" in compose(Mode.STATIC, categories, listed=38)
-    assert "get_confirmation_token" not in compose(Mode.ANTHROPIC, categories, listed=70, confirms=False)
+def test_the_token_is_mentioned_only_where_the_server_asks_without_a_form(categories: list[Category]) -> None:
+    def told(gated: int, *, forms: bool) -> str:
+        return compose(Mode.STATIC, categories, listed=38, gated=gated, forms=forms)
+
+    assert "5 tools need a token from get_confirmation_token" in told(5, forms=False)
+    assert "1 tool needs a token from get_confirmation_token" in told(1, forms=False)
+    assert "Before 2 tools the user is asked to confirm with a form." in told(2, forms=True)
+    for forms in (True, False):
+        assert told(0, forms=forms).count("get_confirmation_token") == told(0, forms=forms).count("form.") == 0
+    assert "get_confirmation_token" not in told(2, forms=True)
 
 
 @pytest.mark.parametrize("limit", [0, 60, 300, 700, 1500, 9999])

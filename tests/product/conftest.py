@@ -43,6 +43,7 @@ class Client:
         self.server = server or Server(journal.offer)
         self.wire = MemoryClient(self.server)
         self.notifications: list[dict[str, Any]] = []
+        self.heard = asyncio.Event()
         self.asked: list[dict[str, Any]] = []
         self.answers: list[dict[str, Any]] = []
         self.revision = revision
@@ -98,6 +99,18 @@ class Client:
                 self.wire.send(orjson.dumps(reply))
             else:
                 self.notifications.append(message)
+                self.heard.set()
+
+    async def hears(self, method: str) -> dict[str, Any]:
+        """The params of the next notification of this kind."""
+        async with asyncio.timeout(30):
+            while True:
+                for message in self.notifications:
+                    if message["method"] == method:
+                        self.notifications.remove(message)
+                        return message["params"]  # type: ignore[no-any-return]
+                self.heard.clear()
+                await self.heard.wait()
 
     async def close(self) -> None:
         self._reader.cancel()

@@ -55,10 +55,17 @@ class Served:
         await self.post("notifications/initialized", {}, **opened.headers)
         return opened
 
-    async def modern(self, method: str, params: dict[str, Any], name: str = "cline", **headers: str) -> Any:
+    async def modern(
+        self,
+        method: str,
+        params: dict[str, Any],
+        name: str = "cline",
+        able: dict[str, Any] | None = None,
+        **headers: str,
+    ) -> Any:
         meta = {
             "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientCapabilities": able or {},
             "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
         }
         standard = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}

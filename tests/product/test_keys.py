@@ -186,3 +186,31 @@ async def test_metrics_are_for_those_with_a_key_and_count_what_was_called(
         assert 'zorivest_tool_latency_seconds{tool="get_settings",quantile="0.95"}' in text
         assert "call_tool" not in text
         assert keys[0][1] not in text
+
+
+async def test_the_key_of_a_task_is_there_until_the_task_is_over(data_dir: Path, keys: list[tuple[str, str]]) -> None:
+    """A task outlives its request; a backend that wants to be unlocked again meanwhile gets the key all the same."""
+    key = keys[0][1]
+    able: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
+    async with serving(data_dir, "--confirm", "always", auth=True) as served:
+
+        async def ask(method: str, params: dict[str, Any], **headers: str) -> Any:
+            return await served.modern(method, params, able=able, Authorization=f"Bearer {key}", **headers)
+
+        async def look() -> Any:
+            return await ask("tasks/get", {"taskId": made["taskId"]}, Mcp_Name=made["taskId"])
+
+        made = await ask("tools/call", {"name": "sync_broker", "arguments": {"broker_id": "local_folder"}})
+        while (task := await look())["status"] == "working":
+            pass
+        ring = served.journal._keyring
+        assert ring is not None
+        assert ring.key_of(principal_of(key)) == key
+        backend_of(served, key).lock()
+        replies = {name: {"action": "accept", "content": {"confirm": True}} for name in task["inputRequests"]}
+        params = {"taskId": made["taskId"], "inputResponses": replies}
+        await ask("tasks/update", params, Mcp_Name=made["taskId"])
+        while (task := await look())["status"] in ("working", "input_required"):
+            pass
+        assert task["result"]["structuredContent"]["status"] == "success", text_of(task["result"])
+        assert ring.key_of(principal_of(key)) is None

@@ -12,6 +12,7 @@ from tests.docs.examples import stored
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.load import load
+from zorivest_rpc.cli.admin import Admin
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
 
@@ -97,12 +98,16 @@ async def test_a_token_of_one_session_is_nothing_in_another(connect: Connect) ->
 @pytest.mark.parametrize("agrees", [True, False])
 async def test_a_gated_client_with_forms_is_asked_and_its_answer_counts(connect: Connect, agrees: bool) -> None:
     client = await connect("Cline", capabilities={"elicitation": {}})
-    client.answers = [{"action": "accept", "content": {"confirm": True}} if agrees else {"action": "decline"}]
+    yes = {"action": "accept", "content": {"confirm": True}}
+    client.answers = [yes if agrees else {"action": "decline"}]
     result = await client.call("zorivest_emergency_stop", reason="asked")
     assert len(client.asked) == 1
     if agrees:
         assert not result.get("isError"), result
-        await client.call("zorivest_emergency_unlock", confirm="UNLOCK")
+        client.answers = [{"action": "decline"}, yes]
+        refused = await client.call("zorivest_emergency_unlock", confirm="UNLOCK")
+        assert refusal_of(refused)["code"] == "confirmation_declined"
+        assert not (await client.call("zorivest_emergency_unlock", confirm="UNLOCK")).get("isError")
     else:
         assert refusal_of(result)["code"] == "confirmation_declined"
 
@@ -117,7 +122,11 @@ async def test_in_the_modern_era_the_same_question_is_an_input_required_result(c
     again = {**params, "inputResponses": answers, "requestState": first["requestState"]}
     second = (await client.request("tools/call", again))["result"]
     assert not second.get("isError"), second
-    await client.call("zorivest_emergency_unlock", confirm="UNLOCK")
+    released = {"name": "zorivest_emergency_unlock", "arguments": {"confirm": "UNLOCK"}}
+    asked = (await client.request("tools/call", released))["result"]
+    answers = {key: {"action": "accept", "content": {"confirm": True}} for key in asked["inputRequests"]}
+    again = {**released, "inputResponses": answers, "requestState": asked["requestState"]}
+    assert not (await client.request("tools/call", again))["result"].get("isError")
 
 
 async def test_a_client_that_enforces_annotations_is_not_asked_twice_but_through_call_tool_it_is(
@@ -139,6 +148,73 @@ async def test_the_operator_decides_who_is_asked(connect: Connect, option: str, 
         await client.call("zorivest_emergency_unlock", confirm="UNLOCK")
     else:
         assert refusal_of(result)["code"] == code
+
+
+async def test_a_persons_stop_is_released_by_a_person_alone(connect: Connect, data_dir: Path) -> None:
+    """Set as the terminal sets it; a client without forms cannot lift it, and one with forms asks its user."""
+    person = Admin(data_dir, environ={"ZORIVEST_KEYRING": "off"})
+    person.ask("POST", "/mcp-guard/lock", {"by": "person", "reason": "enough"})
+    try:
+        plain = await connect("claude-code")
+        for name, arguments in (("get_settings", {}), ("create_trade", TRADE), ("zorivest_service_logs", {})):
+            blocked = await plain.call(name, **arguments)
+            assert refusal_of(blocked)["code"] == "guard_blocked"
+            assert "Only a person can unlock it" in text_of(blocked)
+            assert "zorivest_emergency_unlock" not in str(blocked)
+        refused = await plain.call("zorivest_emergency_unlock", confirm="UNLOCK")
+        assert refusal_of(refused)["code"] == "locked_by_person"
+        through = await plain.call("call_tool", name="zorivest_emergency_unlock", arguments={"confirm": "UNLOCK"})
+        assert refusal_of(through)["code"] == "locked_by_person"
+        forms = await connect("Cline", capabilities={"elicitation": {}})
+        forms.answers = [
+            {"action": "decline"},
+            {"action": "accept", "content": {"release": "no"}},
+            {"action": "accept", "content": {"release": "UNLOCK"}},
+        ]
+        for _ in range(2):
+            refused = await forms.call("zorivest_emergency_unlock", confirm="UNLOCK")
+            assert refusal_of(refused)["code"] == "confirmation_declined"
+        assert person.ask("GET", "/mcp-guard/status")["locked_by"] == "person"
+        assert not (await forms.call("zorivest_emergency_unlock", confirm="UNLOCK")).get("isError")
+        assert person.ask("GET", "/mcp-guard/status")["is_locked"] is False
+    finally:
+        person.ask("POST", "/mcp-guard/unlock", {"by": "person"})
+
+
+TRADE = {"exec_id": "G-1", "instrument": "SPY STK", "action": "BOT", "quantity": 2, "price": 5, "account_id": "GUARD"}
+TYPED = {"action": "accept", "content": {"instrument": "SPY", "quantity": 2}}
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+async def test_a_gated_call_is_counted_once_whether_it_is_refused_declined_or_confirmed(
+    connect: Connect, data_dir: Path, revision: str
+) -> None:
+    person = Admin(data_dir, environ={"ZORIVEST_KEYRING": "off"})
+
+    def counted() -> int:
+        return int(person.ask("GET", "/mcp-guard/status")["call_count"])
+
+    plain = await connect("Roo Code", revision=revision)
+    forms = await connect("Cline", capabilities={"elicitation": {}}, revision=revision)
+    await plain.call("zorivest_diagnose")
+    before = counted()
+    for _ in range(8):
+        assert refusal_of(await plain.call("create_trade", **TRADE))["code"] == "confirmation_missing"
+    assert counted() - before == 8
+    before = counted()
+    for action, code in (({"action": "decline"}, "confirmation_declined"), (TYPED, None)):
+        arguments = {**TRADE, "exec_id": f"G-{revision}"}
+        if revision == "2026-07-28":
+            params = {"name": "create_trade", "arguments": arguments}
+            asked = (await forms.request("tools/call", params))["result"]
+            answers = dict.fromkeys(asked["inputRequests"], action)
+            params |= {"inputResponses": answers, "requestState": asked["requestState"]}
+            result = (await forms.request("tools/call", params))["result"]
+        else:
+            forms.answers = [action]
+            result = await forms.call("create_trade", **arguments)
+        assert (refusal_of(result)["code"] if code else result.get("isError")) == code
+    assert counted() - before == 2
 
 
 async def test_a_write_leaves_a_receipt(connect: Connect) -> None:

@@ -338,7 +338,7 @@ async def test_a_completion_sees_the_other_arguments(memory: Host) -> None:
 @pytest.mark.parametrize(
     "params",
     [{}, {"name": 5}, {"name": None}, {"name": "echo", "arguments": []}, {"name": "echo", "arguments": "text"},
-     {"name": "echo", "arguments": None}],
+     {"name": "echo", "arguments": 0}],
 )  # fmt: skip
 async def test_a_malformed_call_is_a_protocol_error(memory: Host, params: Any) -> None:
     client = await memory()

@@ -67,3 +67,9 @@ def test_a_seal_expires_by_the_clock_it_is_given() -> None:
 def test_a_short_key_is_refused() -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         Seal(b"short")
+
+
+def test_a_key_has_at_least_sixteen_bytes() -> None:
+    Seal(b"k" * 16)
+    with pytest.raises(ValueError, match="16 bytes"):
+        Seal(b"k" * 15)

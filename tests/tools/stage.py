@@ -20,7 +20,6 @@ from zorivest_rpc.errors import BackendError, BackendUnreachable, ToolError
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.modes.detect import asks_for_confirmation
 from zorivest_rpc.offer import TOOLS, Offer
 from zorivest_rpc.protocol.jsonrpc import dumps
 from zorivest_rpc.protocol.session import Phase, Session
@@ -238,7 +237,7 @@ class Stage:
             ),
             Service(tools, logs, clock=self.clock, sleep=self.clock.sleep),
             Desktop(tools, on or bare_machine(), self.starts, page="https://example.test/releases/latest"),
-            Emergency(tools),
+            Emergency(tools, consent=confirmation.answer_to),
             LogSettings(tools),
             Screenshots(tools),
             AccountReview(tools, now=lambda: 1_780_000_000.0),
@@ -279,7 +278,7 @@ class Stage:
         return found
 
     def _asks(self, call: Call) -> bool:
-        return asks_for_confirmation(self.audience.profile(call.session), "auto", dispatched=call.dispatched)
+        return self.audience.asks(call.session, SPECS[call.name], dispatched=call.dispatched)
 
     def view(self, session: Session) -> View:
         return self.audience.view(session)

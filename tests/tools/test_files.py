@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zorivest_rpc.errors import FileRefused
-from zorivest_rpc.tools.files import ImportRoots
+from zorivest_rpc.tools.files import ImportRoots, default_roots
 
 
 @pytest.fixture
@@ -170,3 +170,28 @@ def test_handles_are_closed(root: Path) -> None:
         with pytest.raises(FileRefused):
             roots.read(name)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("here", "counts"),
+    [
+        ("/", False),
+        ("{home}", False),
+        ("{home}/.local", False),  # above the data directory
+        ("{home}/link", False),  # a link to the home directory
+        ("{home}/trading", True),
+        ("{home}/.local/journal-exports", True),  # its name begins like the data directory's
+        ("{home}/.local/journal/imports/2026", True),
+    ],
+)
+def test_the_working_directory_counts_unless_it_is_too_wide(tmp_path: Path, here: str, counts: bool) -> None:
+    home, data_dir = tmp_path / "home", tmp_path / "home" / ".local" / "journal"
+    (data_dir / "imports" / "2026").mkdir(parents=True)
+    (home / "link").symlink_to(home)
+    working = here.format(home=home)
+    roots = default_roots(str(data_dir), working, str(home))
+    assert roots == (str(data_dir / "imports"), *([working] if counts else []))
+
+
+def test_without_a_working_directory_only_the_imports_folder_is_read(tmp_path: Path) -> None:
+    assert default_roots(str(tmp_path), None, "/home/x") == (str(tmp_path / "imports"),)

@@ -66,8 +66,9 @@ def refusal(
     answer = _decoded(content_type, body)
     reported, detail = _words(answer)
     if reported == "guard_blocked":
-        reason = detail.get("reason") if isinstance(detail, dict) else None
-        return GuardLocked(str(reason or "locked"))
+        about = detail if isinstance(detail, dict) else {}
+        by = about.get("locked_by")
+        return GuardLocked(str(about.get("reason") or "locked"), locked_by=by if isinstance(by, str) else None)
     known = _TEXTS.get(status)
     if known is None:
         what = "The backend failed" if status >= 500 else "The backend refused the request"

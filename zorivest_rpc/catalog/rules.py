@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from jsonschema import Draft202012Validator, SchemaError
 
-from zorivest_rpc.catalog.spec import ClientTable, Json, RestSpec, ToolsetSpec, ToolSpec, Traits, placeholders
+from zorivest_rpc.catalog.spec import DRY_RUN, ClientTable, Json, RestSpec, ToolsetSpec, ToolSpec, Traits, placeholders
 from zorivest_rpc.errors import CatalogError
 
 __all__ = ["ToolFile", "header_problems", "problems"]
@@ -247,8 +247,14 @@ def header_problems(schema: dict[str, Json]) -> Found:
 
 
 def _confirm_problems(tool: ToolSpec, inputs: dict[str, Json], required: set[str]) -> Found:
-    if tool.confirm != ("confirmation_token" in inputs) or "confirmation_token" in required:
-        yield "/inputSchema", "confirm and an optional input confirmation_token belong together"
+    if tool.is_gated != ("confirmation_token" in inputs) or "confirmation_token" in required:
+        yield "/inputSchema", "confirm or confirm_above and an optional input confirmation_token belong together"
+    entries = tool.rest if isinstance(tool.rest, tuple) else (tool.rest,)
+    has_preview = any(isinstance(entry, RestSpec) and entry.preview is not None for entry in entries)
+    if tool.confirm_above is not None and (tool.confirm or not has_preview):
+        yield "/confirm_above", "needs a route with a preview, and stands instead of confirm"
+    if has_preview and inputs.get(DRY_RUN, {}).get("type") != "boolean":
+        yield "/rest", f"a preview needs a boolean input {DRY_RUN} that asks for it"
     for name in tool.confirm_typed:
         if not tool.confirm or name not in required or inputs[name].get("type") not in ("string", "number", "integer"):
             yield "/confirm_typed", f"{name!r} must be a required text or number of a tool with confirm"

@@ -7,12 +7,14 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 __all__ = [
+    "DRY_RUN",
     "Annotations",
+    "Cause",
     "ClientSpec",
     "ClientTable",
     "Definitions",
@@ -32,11 +34,15 @@ __all__ = [
     "placeholders",
     "required_fields",
     "routes",
+    "spellings",
 ]
 
 Json = Any  # opaque JSON that passes through
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+Cause = Literal["write", "destructive", "open_world", "marked"]
+"""What about a tool makes a client ask its user: it writes, a hint says so, or `requiresUserInteraction` marks it."""
+DRY_RUN: Final = "dry_run"  # chooses the preview's route, so it is not sent
 _TOKEN = "confirmation_token"  # consumed by this server, so no route ever carries it
 
 
@@ -86,6 +92,8 @@ class RestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body_root: str | None = None
     fixed_params: dict[Literal["query", "body"], dict[str, Json]] = {}
     file: RouteFile | None = None
+    preview: str | None = None
+    """The route that takes the same request and answers what it would do; an input `dry_run` asks for it."""
     not_forwarded: tuple[str, ...] = ()
     value_aliases: dict[str, dict[str, str | None]] = {}
 
@@ -106,7 +114,10 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     guard_offline: Literal["deny", "allow"] = "deny"
     confirm: bool = False
     confirm_typed: tuple[str, ...] = ()
+    confirm_above: int | None = None
+    """Confirmed only where its preview says that it would write more than this many entries."""
     network_bound: bool = False
+    task: Literal["forbidden", "optional", "required"] = "forbidden"
     ptc: bool = False
     rest: str | tuple[str | RestSpec, ...] | RestSpec | None = None
     python: str | None = None
@@ -123,6 +134,11 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def toolsets(self) -> tuple[str, ...]:
         """Every toolset the tool is a member of, its home first."""
         return (self.toolset, *self.also_in)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether a call can need a confirmation."""
+        return self.confirm or self.confirm_above is not None
 
     @property
     def reads_only(self) -> bool:
@@ -142,7 +158,8 @@ class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a client honours, apart from the mode it gets."""
 
     list_changed: Literal["yes", "next-turn", "no", "unknown"] = "unknown"
-    annotations: Literal["enforced", "shown", "ignored", "unknown"] = "unknown"
+    asks_for: tuple[Cause, ...] = ()
+    """What makes the client ask its user before a call; empty unless it was seen or documented."""
     tool_limit: int | None = None
     structured: Literal["preferred", "ignored", "unknown"] = "unknown"
     instructions_limit: int = 2048
@@ -212,6 +229,7 @@ class Route(msgspec.Struct, frozen=True):
     body_root: str | None
     fixed_params: dict[Literal["query", "body"], dict[str, Json]]
     file: RouteFile | None
+    preview: str | None
     value_aliases: dict[str, dict[str, str | None]]
 
     @property
@@ -241,12 +259,23 @@ def _expand(rest: RestSpec, inputs: Iterable[str], choosers: set[str]) -> Route:
     spoken_for = choosers | {*query.values(), *body.values(), *rest.not_forwarded, _TOKEN}
     if rest.body_root is not None:
         spoken_for.add(rest.body_root)
+    if rest.preview is not None:
+        spoken_for.add(DRY_RUN)
     if rest.file is not None:
         spoken_for |= {rest.file.param, rest.file.content_type_param or rest.file.param}
     target = query if method in ("GET", "DELETE") else body
     target.update({name: name for name in inputs if name not in spoken_for})
     return Route(
-        method, path, path_params, query, body, rest.body_root, rest.fixed_params, rest.file, rest.value_aliases
+        method=method,
+        path=path,
+        path_params=path_params,
+        query_params=query,
+        body_params=body,
+        body_root=rest.body_root,
+        fixed_params=rest.fixed_params,
+        file=rest.file,
+        preview=rest.preview and rest.preview.partition(" ")[2],
+        value_aliases=rest.value_aliases,
     )
 
 
@@ -267,6 +296,20 @@ def defaults(spec: ToolSpec) -> dict[str, Json]:
     """The constant defaults of the inputs; those that depend on the date are in `dynamic_defaults`."""
     properties: dict[str, Json] = spec.input_schema.get("properties", {})
     return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def spellings(spec: ToolSpec) -> dict[str, dict[str, str]]:
+    """By input: the spellings of a backend that are no values of the tool's enumeration, and the values they stand for.
+
+    Other entries of `value_aliases` say how a value of the enumeration is spelt elsewhere; nobody sends those to us."""
+    found: dict[str, dict[str, str]] = {}
+    for rest in spec.rest if isinstance(spec.rest, tuple) else (spec.rest,):
+        for name, known in rest.value_aliases.items() if isinstance(rest, RestSpec) else ():
+            values = spec.input_schema["properties"][name].get("enum", ())
+            extra = {alias: value for alias, value in known.items() if value in values and alias not in values}
+            if extra:
+                found[name] = extra  # type: ignore[assignment]
+    return found
 
 
 def required_fields(schema: Json) -> frozenset[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc.errors import CatalogError, InvalidArguments
 from zorivest_rpc.protocol.headers import HeaderParams, header_params
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.protocol.revisions import Shape
+
+if TYPE_CHECKING:
+    from zorivest_rpc.catalog.intended import Spellings
 
 __all__ = ["FORBIDDEN", "OPTIONAL", "REQUIRED", "Tool"]
 
@@ -23,7 +26,7 @@ _DEPTH, _NODES = 64, 5_000  # of one schema; far above what a model can read
 class Tool:
     """Immutable after construction but for what it remembers: encoded fragments and validators, made at first use."""
 
-    __slots__ = ("_checks", "_fragments", "definition", "header_params", "name", "output_schema", "task")
+    __slots__ = ("_checks", "_fragments", "definition", "header_params", "name", "output_schema", "spellings", "task")
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Tool:
         schema = _NO_ARGUMENTS if input_schema is None else input_schema
         self.name = name
         self.task = task
+        self.spellings: Spellings | None = None
         self.output_schema = output_schema
         self.header_params = _checked(name, description, schema, output_schema)
         optional = {"title": title, "outputSchema": output_schema, "annotations": annotations, "icons": icons}
@@ -52,11 +56,14 @@ class Tool:
         self._checks: dict[str, Callable[[Json], bool]] = {}
 
     @classmethod
-    def trusted(cls, name: str, input_schema: dict[str, Json]) -> Tool:
+    def trusted(
+        cls, name: str, input_schema: dict[str, Json], *, task: str = FORBIDDEN, spellings: Spellings | None = None
+    ) -> Tool:
         """A tool whose file has been checked already; its definition comes with each presentation."""
         tool = cls.__new__(cls)
         tool.name = name
-        tool.task = FORBIDDEN
+        tool.task = task
+        tool.spellings = spellings
         tool.header_params = {}
         tool.output_schema = None
         tool.definition = {"name": name, "inputSchema": input_schema}
@@ -69,6 +76,7 @@ class Tool:
         other = Tool.__new__(Tool)
         other.name = self.name
         other.task = self.task
+        other.spellings = self.spellings
         other.header_params = self.header_params
         other.definition = definition
         other.output_schema = definition.get("outputSchema")
@@ -94,18 +102,25 @@ class Tool:
             shown["execution"] = {"taskSupport": self.task}
         return shown
 
-    def check(self, arguments: dict[str, Json]) -> None:
-        """Raise InvalidArguments where they do not fit the input schema."""
+    def check(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """The arguments as the handler is given them, or InvalidArguments where they do not fit the input schema."""
         check = self._checks.get("inputSchema")
         if check is None:
             check = self._checks["inputSchema"] = _compile(self.definition["inputSchema"])
         try:
-            fits = check(arguments)
+            return arguments if check(arguments) else self._reconsider(arguments, check)
         except ValueError:  # the validator goes 255 levels down and no further
             words = f"Invalid arguments for {self.name}: nested too deeply."
             raise InvalidArguments(words, next="Call again with a flatter value.") from None
-        if not fits:
-            self._refuse(arguments)
+
+    def _reconsider(self, arguments: dict[str, Json], check: Callable[[Json], bool]) -> dict[str, Json]:
+        """A second look at what did not fit: what it was meant to say may."""
+        from zorivest_rpc.catalog.intended import intended
+
+        meant = intended(self.definition["inputSchema"], arguments, self.spellings)
+        if not check(meant):
+            self._refuse(meant)
+        return meant
 
     def check_output(self, structured: Json) -> str | None:
         """What is wrong with a result that is about to be sent, or None."""

@@ -11,6 +11,7 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec, routes
 from zorivest_rpc.catalog.toolsets import always_loaded, nearest
+from zorivest_rpc.cli.asking import asker, describe_askers
 from zorivest_rpc.cli.terminal import Words, misused, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.protocol.session import Session
@@ -18,6 +19,7 @@ from zorivest_rpc.protocol.session import Session
 __all__ = ["run"]
 
 _PATIENCE = 10.0  # seconds
+_PARTY = {"client": "the client", "server": "the server", "nobody": "nobody"}
 USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
        zorivest-rpc tools show NAME [--as CLIENT] [--json]
        zorivest-rpc tools call NAME [key=value | key=@FILE …] [--json-args JSON] [--as CLIENT] [--json]
@@ -36,7 +38,10 @@ def run(argv: list[str]) -> int:
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
     if verb not in commands or (verb != "list" and not rest):
         return misused("tools", USAGE, words.words, tuple(commands))
-    return commands[verb](Journal(words.settings), words, rest)
+    settings = words.settings
+    if verb == "call" and settings.confirm == "auto":
+        settings = settings._replace(confirm="always")  # `--as` names a client; none is there to ask its user
+    return commands[verb](Journal(settings), words, rest)
 
 
 def _spec(journal: Journal, name: str) -> ToolSpec:
@@ -56,7 +61,8 @@ def _list(journal: Journal, words: Words, rest: list[str]) -> int:
     rows = [[spec.name, spec.toolset or "-", spec.description.minimal] for spec in listed]
     profile = journal.audience.profile(session)
     seen = paragraph(f"{len(listed)} tools as {profile.title} sees them ({profile.mode}: {profile.reason})")
-    say(table(rows, ["TOOL", "TOOLSET", "WHAT IT DOES"]) + "\n\n" + seen)
+    asking = paragraph(describe_askers(journal.audience, session))
+    say(f"{table(rows, ['TOOL', 'TOOLSET', 'WHAT IT DOES'])}\n\n{seen}\n{asking}")
     return 0
 
 
@@ -79,6 +85,7 @@ def _show(journal: Journal, words: Words, rest: list[str]) -> int:
         "destructive": hints.destructive_hint,
         "guarded": spec.guarded,
         "asks for confirmation": spec.confirm,
+        f"asks for confirmation above {spec.confirm_above} entries": spec.confirm_above is not None,
     }
     told.append(", ".join(name for name, true in facts.items() if true))
     say("\n\n".join(part for part in told if part))
@@ -127,6 +134,11 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
         "mode": str(profile.mode),
         "mode_because": profile.reason,
     }
+    if spec.is_gated:
+        told["confirmed_by"] = {
+            way: asker(audience, session, spec, trusts_names=trusted)
+            for way, trusted in (("stdio", True), ("http", False))
+        }
     if refusal is not None:
         told["refused"] = {"code": refusal[0], "reason": refusal[1]}
     if words.json:
@@ -147,6 +159,11 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     elif not listed:
         ways = _ways_to_list(journal, session, spec)
         lines.append(f"To list it: {ways}. By its name, or through call_tool, it runs anyway.")
+    if refusal is None and "confirmed_by" in told:
+        by = told["confirmed_by"]
+        lines.append(
+            f"Who asks the user before it runs: over stdio {_PARTY[by['stdio']]}, over HTTP {_PARTY[by['http']]}."
+        )
     say("\n".join(map(paragraph, lines)))
     return 0
 

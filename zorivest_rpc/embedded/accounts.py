@@ -16,6 +16,8 @@ from sqlalchemy import Connection, and_, bindparam, case, func, select
 from . import audit
 from .analytics.money import cents
 from .errors import Conflict, Forbidden, Invalid, NotFound
+from .exchange import Conversion, differs
+from .results import exact_sum, joined, read_foreign
 from .tables import accounts, balance_snapshots, round_trips, trades
 
 __all__ = [
@@ -53,8 +55,17 @@ def require(conn: Connection, account_id: str) -> Mapping[Any, Any]:
     return row
 
 
-def usable(conn: Connection, account_id: str, *, auto_create: bool, actor: str, kind: str = "broker") -> None:
-    """Make sure that rows may refer to the account: it exists, or it may be created under its id."""
+def usable(
+    conn: Connection,
+    account_id: str,
+    *,
+    auto_create: bool,
+    actor: str,
+    kind: str = "broker",
+    currency: str | None = None,
+) -> None:
+    """Make sure that rows may refer to the account: it exists, or it may be created under its id, in the journal's
+    currency unless one is named."""
     row = find(conn, account_id)
     if row is not None:
         if row["is_system"]:
@@ -62,7 +73,8 @@ def usable(conn: Connection, account_id: str, *, auto_create: bool, actor: str, 
         return
     if not auto_create:
         raise Invalid({"account_id": [f'"{account_id}" is unknown, and accounts.auto_create is off']})
-    create(conn, {"account_id": account_id, "name": account_id, "account_type": kind}, actor)
+    values = {"account_id": account_id, "name": account_id, "account_type": kind, "currency": currency}
+    create(conn, values, actor)
 
 
 def create(conn: Connection, values: Mapping[str, Any], actor: str) -> dict[str, Any]:
@@ -131,10 +143,10 @@ def shown(conn: Connection, account_id: str) -> dict[str, Any]:
             func.count().label("count"),
             func.coalesce(func.sum(case((closed, 1), else_=0)), 0).label("closed"),
             func.coalesce(func.sum(case((and_(closed, round_trips.c.realized_pnl > Decimal(0)), 1), else_=0)), 0),
-            func.sum(round_trips.c.realized_pnl),
         ).where(round_trips.c.account_id == account_id)
     ).one()
     count = conn.execute(select(func.count()).select_from(trades).where(trades.c.account_id == account_id)).scalar_one()
+    earned, told = _earned(conn, account_id, row["currency"])
     latest = snapshots(conn, account_id, 1, 0)[0]
     return {
         **_view(row),
@@ -143,8 +155,19 @@ def shown(conn: Connection, account_id: str) -> dict[str, Any]:
         "trade_count": count,
         "round_trip_count": trip[0],
         "win_rate": round(trip[2] / trip[1], 6) if trip[1] else 0,
-        "total_realized_pnl": cents(trip[3] or Decimal(0)),
+        "total_realized_pnl": cents(earned),
+        **told,
     }
+
+
+def _earned(conn: Connection, account_id: str, currency: str) -> tuple[Decimal, dict[str, Any]]:
+    """What the account's round trips earned so far, in its currency, and what is said about other currencies."""
+    of_account = round_trips.c.account_id == account_id
+    own = exact_sum(round_trips.c.realized_pnl, round_trips.c.currency == currency)
+    total = joined(*conn.execute(select(*own).where(of_account)).one())
+    conversion = Conversion(conn, currency)
+    foreign = read_foreign(conn, [of_account, differs(round_trips.c.currency, currency)], conversion)
+    return total + sum((trip.converted for trip in foreign if trip.rate is not None), Decimal(0)), conversion.answer()
 
 
 def record_balance(

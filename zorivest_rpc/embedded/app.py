@@ -165,4 +165,4 @@ async def _guarded(request: web.Request, backend: Embedded, session: Session | N
     actor = session.actor if session is not None else "nobody"
     verdict = await backend.guard.check(backend.database(), actor)
     if not verdict.allowed:
-        raise Forbidden("guard_blocked", {"reason": verdict.reason})
+        raise Forbidden("guard_blocked", {"reason": verdict.reason, "locked_by": verdict.locked_by})

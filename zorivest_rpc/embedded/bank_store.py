@@ -39,9 +39,13 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
     """Write the lines of a statement that the ledger does not hold, its closing balance and its batch."""
     lines = [_normal(draft) for draft in found.transactions if abs(draft.amount) <= _LARGEST]
     too_large = len(found.transactions) - len(lines)
+    stated = lines[0].currency if lines else None
     if lines or found.closing_balance is not None:
-        _usable(conn, found.account_id, auto_create, actor)
+        _usable(conn, found.account_id, auto_create, actor, stated)
     warnings = list(found.warnings)
+    is_foreign = stated is not None and stated != _currency_of(conn, found.account_id)
+    if is_foreign:
+        warnings.append(_foreign_statement(stated or "", _currency_of(conn, found.account_id)))
     if too_large:
         warnings.append(Note(code="too_large", message=f"{too_large} lines have amounts above {_LARGEST}."))
     if same_file(conn, found.account_id, found.file_sha256):
@@ -52,7 +56,7 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
     batch_id = new_batch_id()
     with roomy(conn, len(sorted_out.new)):
         _write(conn, sorted_out.new, found.balance_source, batch_id)
-    if found.closing_balance is not None and abs(found.closing_balance) <= _LARGEST:
+    if found.closing_balance is not None and abs(found.closing_balance) <= _LARGEST and not is_foreign:
         moment = _end_of(found.closing_date or found.date_to)
         _record(conn, found.account_id, money(found.closing_balance), moment, actor, found.balance_source)
     answer: dict[str, Any] = {
@@ -73,6 +77,7 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
         "warnings": listed_notes(warnings),
         "date_range": date_range(found.date_from, found.date_to),
         "net_change": found.net_change,
+        "currency": stated,
         "closing_balance": found.closing_balance,
         "balance_match": found.balance_match,
         "balance_drift": found.balance_drift,
@@ -103,7 +108,7 @@ def enter(
     actor: str,
 ) -> dict[str, Any]:
     """Lines that somebody read off a statement; 404 for an unknown account."""
-    account_store.require(conn, account_id)
+    own = _currency_of(conn, account_id)
     before = _balance(conn, account_id)
     numbered = _numbered(lines)
     found = (
@@ -117,7 +122,7 @@ def enter(
     drift: Decimal | None = None
     if closing is not None:
         if before is not None:
-            drift = closing[0] - before - sum((line.amount for line in found.new), Decimal(0))
+            drift = closing[0] - before - sum((line.amount for line in found.new if line.currency == own), Decimal(0))
             if abs(drift) > _TOLERANCE:
                 warnings.append(
                     Note(code="balance_drift", message=f"The last known balance and these lines miss it by {drift}.")
@@ -211,13 +216,19 @@ def listed(conn: Connection) -> list[dict[str, Any]]:
 
 def ledger(conn: Connection, account_id: str, page: Page, *, first: date | None, last: date | None) -> dict[str, Any]:
     """The lines of an account, newest first."""
-    account_store.require(conn, account_id)
+    own = _currency_of(conn, account_id)
     wanted = [_lines.account_id == account_id]
     if first is not None:
         wanted.append(_lines.date >= first)
     if last is not None:
         wanted.append(_lines.date <= last)
-    total, net = conn.execute(select(func.count(), func.sum(_lines.amount)).where(*wanted)).one()
+    sums = {
+        currency: (count, net)
+        for currency, count, net in conn.execute(
+            select(_lines.currency, func.count(), func.sum(_lines.amount)).where(*wanted).group_by(_lines.currency)
+        )
+    }
+    total = sum(count for count, _ in sums.values())
     shown = (
         "id", "date", "post_date", "description", "amount", "currency", "category", "reference_id", "running_balance",
         "notes", "source", "import_batch_id",
@@ -229,13 +240,35 @@ def ledger(conn: Connection, account_id: str, page: Page, *, first: date | None,
         .limit(page.limit)
         .offset(page.offset)
     ).mappings()
-    return {**page.envelope([dict(row) for row in rows], total), "net_change": net or 0}
+    answer = {
+        **page.envelope([dict(row) for row in rows], total),
+        "net_change": sums[own][1] if own in sums else 0,
+        "currency": own,
+    }
+    abroad = [
+        {"kind": "lines", "currency": currency, "count": count, "amount": net}
+        for currency, (count, net) in sorted(sums.items())
+        if currency != own
+    ]
+    return answer | ({"unconverted": abroad} if abroad else {})
 
 
-def _usable(conn: Connection, account_id: str, auto_create: bool, actor: str) -> None:
+def _currency_of(conn: Connection, account_id: str) -> str:
+    return str(account_store.require(conn, account_id)["currency"])
+
+
+def _foreign_statement(stated: str, own: str) -> Note:
+    return Note(
+        code="foreign_currency",
+        message=f"The statement is in {stated} and the account in {own}: its lines are kept in {stated} and not added "
+        "to others, and its balance was not taken. Import it into an account of its own currency.",
+    )
+
+
+def _usable(conn: Connection, account_id: str, auto_create: bool, actor: str, currency: str | None) -> None:
     if not auto_create and account_store.find(conn, account_id) is None:
         raise NotFound("account", account_id, "list_bank_accounts gives the ids.")
-    account_store.usable(conn, account_id, auto_create=auto_create, actor=actor, kind="bank")
+    account_store.usable(conn, account_id, auto_create=auto_create, actor=actor, kind="bank", currency=currency)
 
 
 def _sort_out(conn: Connection, account_id: str, lines: Sequence[BankDraft]) -> SortedBank:

@@ -6,6 +6,7 @@ one that was changed or deleted in `tax_stale`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +34,7 @@ __all__ = [
     "FOUND",
     "SINCE",
     "bank_transactions",
+    "follow_columns",
     "import_batches",
     "order_trades",
     "prepare",
@@ -246,6 +248,24 @@ def prepare(conn: Connection, now: datetime) -> None:
                 f"CREATE TRIGGER {name} AFTER {event} ON trades FOR EACH ROW {when} EXECUTE FUNCTION {name}()"
             )
     conn.exec_driver_sql("INSERT INTO tax_pending (exec_id, underlying) SELECT exec_id, underlying FROM trades")
+
+
+def follow_columns(conn: Connection, names: Sequence[str]) -> None:
+    """Have a change of columns that a later version brought noted like one of `_DECISIVE`."""
+    is_sqlite = conn.dialect.name == "sqlite"
+    differ = "IS NOT" if is_sqlite else "IS DISTINCT FROM"
+    changed = " OR ".join(f"OLD.{name} {differ} NEW.{name}" for name in names)
+    stale = "INSERT INTO tax_stale (underlying) VALUES (NEW.underlying) ON CONFLICT DO NOTHING;"
+    name = f"trades_update_tax_{names[0]}"
+    if is_sqlite:
+        conn.exec_driver_sql(f"CREATE TRIGGER {name} AFTER UPDATE ON trades WHEN ({changed}) BEGIN {stale} END")
+        return
+    conn.exec_driver_sql(
+        f"CREATE FUNCTION {name}() RETURNS trigger AS $$ BEGIN {stale} RETURN NULL; END $$ LANGUAGE plpgsql"
+    )
+    conn.exec_driver_sql(
+        f"CREATE TRIGGER {name} AFTER UPDATE ON trades FOR EACH ROW WHEN ({changed}) EXECUTE FUNCTION {name}()"
+    )
 
 
 def order_trades(conn: Connection, now: datetime) -> None:

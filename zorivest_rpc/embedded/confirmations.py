@@ -22,6 +22,8 @@ ACTIONS = frozenset(
         # gated tools
         "create_trade",
         "disconnect_market_provider",
+        "import_broker_csv",
+        "import_broker_pdf",
         "sync_broker",
         "zorivest_emergency_stop",
         "zorivest_service_restart",

@@ -176,6 +176,7 @@ class _Held(NamedTuple):
     direction: str
     multiplier: Decimal
     source: str
+    currency: str
 
 
 def _open_contracts(conn: Connection, event: Option) -> _Held:
@@ -199,7 +200,8 @@ def _open_contracts(conn: Connection, event: Option) -> _Held:
     if quantity > row["open_quantity"]:
         raise Invalid({"quantity": [f"only {row['open_quantity'].normalize():f} contracts are open"]})
     opener = trades.require(conn, row["opened_by"])
-    return _Held(quantity, row["direction"], row["multiplier"], "demo" if opener["source"] == "demo" else "manual")
+    source = "demo" if opener["source"] == "demo" else "manual"
+    return _Held(quantity, row["direction"], row["multiplier"], source, row["currency"])
 
 
 def _closed_contracts(conn: Connection, event: Option, exec_id: str) -> _Held:
@@ -210,7 +212,8 @@ def _closed_contracts(conn: Connection, event: Option, exec_id: str) -> _Held:
     if event.quantity is not None and event.quantity != fill["quantity"]:
         raise Invalid({"quantity": [f"differs from the closing fill's {fill['quantity'].normalize():f}"]})
     _free(conn, "closing_trade_id", exec_id)
-    return _Held(fill["quantity"], "BOT" if fill["action"] == "SLD" else "SLD", fill["multiplier"], fill["source"])
+    direction = "BOT" if fill["action"] == "SLD" else "SLD"
+    return _Held(fill["quantity"], direction, fill["multiplier"], fill["source"], fill["currency"])
 
 
 def _check_delivery(conn: Connection, event: Option, contract: Contract, held: _Held) -> None:
@@ -244,6 +247,7 @@ def _close(conn: Connection, event: Option, held: _Held, exec_id: str, actor: st
         multiplier=held.multiplier,
         notes=f"Closed by {event.kind}.",
         source=_source(event, held),
+        currency=held.currency,
     )
     trades.insert(conn, draft, actor=actor, auto_create=False)
     return exec_id
@@ -262,6 +266,7 @@ def _deliver(conn: Connection, event: Option, contract: Contract, held: _Held, e
         commission=event.commission,
         notes=f"Delivered by {event.kind} of {contract.symbol}.",
         source=_source(event, held),
+        currency=held.currency,
     )
     trades.insert(conn, draft, actor=actor, auto_create=False)
     return exec_id

@@ -118,6 +118,10 @@ class Database:
         """Run a job as one transaction; it is committed when this returns and undone when it raises."""
         return await self._run(self._writer, self._write_sync, job)
 
+    async def rehearse(self, job: Callable[[Connection], T]) -> T:
+        """Run a job as `write` does and undo it: it answers what the write would answer now."""
+        return await self._run(self._writer, self._rehearse_sync, job)
+
     def reopening(self) -> tuple[Path, str | None]:
         """What another process of ours needs to open the same file: its path and its key, in hexadecimal."""
         return self.path.absolute(), self._key
@@ -173,6 +177,12 @@ class Database:
             changed = raw.total_changes != before
         if changed:
             self.commits += 1
+        return result
+
+    def _rehearse_sync(self, job: Callable[[Connection], T]) -> T:
+        with self._write_engine.connect() as conn, conn.begin() as transaction:
+            result = job(conn)
+            transaction.rollback()
         return result
 
     def _close_sync(self) -> None:

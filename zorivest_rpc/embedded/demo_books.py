@@ -119,12 +119,13 @@ def load_bank(conn: Connection, days: tuple[date, ...], now: datetime, actor: st
 def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
     results = (
         "SELECT instrument, count(*) AS trades, round(sum(realized_pnl), 2) AS pnl "
-        "FROM round_trips WHERE status = 'closed' GROUP BY instrument ORDER BY pnl DESC"
+        "FROM round_trips WHERE status = 'closed' AND currency = 'USD' GROUP BY instrument ORDER BY pnl DESC"
     )
-    total = "SELECT round(sum(realized_pnl), 2) AS pnl FROM round_trips WHERE status = 'closed'"
+    total = "SELECT round(sum(realized_pnl), 2) AS pnl FROM round_trips WHERE status = 'closed' AND currency = 'USD'"
     mistakes = (
         "SELECT category, count(*) AS times, round(sum(estimated_cost), 2) AS cost "
-        "FROM mistake_entries GROUP BY category ORDER BY cost DESC"
+        "FROM mistake_entries JOIN trades ON trades.exec_id = mistake_entries.trade_id "
+        "WHERE trades.currency = 'USD' GROUP BY category ORDER BY cost DESC"
     )
     yield (
         RESULTS,

@@ -63,6 +63,7 @@ def _closings(conn: Connection, now: datetime) -> list[trades.Draft]:
                 account_id=closing.account_id,
                 multiplier=closing.multiplier,
                 notes="Expired worthless.",
+                currency=row["currency"],
                 source="demo" if opener["source"] == "demo" else "expiry",
             )
         )

@@ -18,10 +18,10 @@ from .imports.dedup import HeldTrade, SortedTrades, sort_out_trades
 from .imports.drafts import TradeDraft
 from .tables import trades
 
-__all__ = ["Held", "find_held", "sort_out"]
+__all__ = ["NEAR", "Held", "find_held", "sort_out"]
 
 _AT_ONCE = 500
-_NEAR = timedelta(days=1)
+NEAR = timedelta(days=1)
 _FROM_FILES = frozenset({"import", "sync"})
 _held = trades.c
 _COLUMNS = (
@@ -51,7 +51,7 @@ def find_held(
     span = (
         select(*(_held[name] for name in _COLUMNS))
         .where(_held.account_id == account_id)
-        .where(_held.time >= min(times) - _NEAR, _held.time <= max(times) + _NEAR)
+        .where(_held.time >= min(times) - NEAR, _held.time <= max(times) + NEAR)
     )
     found: dict[str, Held] = {}
     elsewhere: dict[str, int] = {}
@@ -128,4 +128,5 @@ def _by_day(found: SortedTrades, held: Mapping[str, Held], zone: ZoneInfo) -> So
 
 def _has_day_only(held: Held, zone: ZoneInfo) -> bool:
     """Whether a held trade may have come from a file without times."""
-    return held.is_imported and held.trade.exec_time.astimezone(zone).time() == time(12)
+    local = held.trade.exec_time.astimezone(zone)  # the microseconds are its place among the fills of the day
+    return held.is_imported and local.replace(microsecond=0).time() == time(12)

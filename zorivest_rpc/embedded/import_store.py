@@ -19,16 +19,22 @@ from sqlalchemy import Connection, func, select
 
 from . import accounts as account_store
 from . import audit, trades
+from .analytics.money import divide
 from .book_tables import import_batches
 from .columns import money, quantity
+from .currencies import currency_of
+from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
+from .import_order import in_order
 from .imports import dedup
 from .imports.collect import outcome
 from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
+from .imports.drafts import AssetClass as DraftAsset
 from .inputs import Page
 from .market.identifiers import known_here
 from .symbols import AssetClass, Instrument, parse_instrument
+from .tax.dates import trade_date
 
 __all__ = [
     "batches",
@@ -69,12 +75,19 @@ def store(
     `broker` is the connection that brought it, where there is one; a file names its own. `zone` is the time zone in
     which files without one are read. `progress(done, total)` hears how much of it is in the journal."""
     found = _with_tickers(conn, found)
+    if found.rates:
+        add_rates(conn, (Rate(*msgspec.structs.astuple(one)) for one in found.rates), f"{found.broker} file", actor)
     drafts, refused = _storable(found.trades)
+    drafts, unrated = _settle_fees(conn, drafts)
+    refused += unrated
     if drafts:
-        account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor)
+        account_store.usable(conn, found.account_id, auto_create=auto_create, actor=actor, currency=found.base_currency)
     batch_id = new_batch_id()
     held, elsewhere = find_held(conn, found.account_id, drafts)
     sorted_out = sort_out(drafts, held, ZoneInfo(zone))
+    sorted_out = msgspec.structs.replace(
+        sorted_out, new=in_order(conn, found.account_id, sorted_out.new, list(held.values()))
+    )
     with roomy(conn, len(sorted_out.new)):
         trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     updated = _update_fees(conn, sorted_out, held, actor)
@@ -239,8 +252,10 @@ def _unstorable(draft: TradeDraft) -> tuple[str, str] | None:
         if abs(getattr(draft, name)) > _LARGEST:
             return name, f"is above {_LARGEST}"
     with localcontext(prec=60):
-        if draft.quantity * draft.price * draft.multiplier > trades.LARGEST_VALUE:
+        if draft.quantity * abs(draft.price) * draft.multiplier > trades.LARGEST_VALUE:
             return "quantity", f"quantity times price is above {trades.LARGEST_VALUE}"
+    if draft.price < 0 and draft.asset_class is not DraftAsset.FUTURE:
+        return "price", "is negative, which only a future's can be"
     if quantity(draft.quantity) <= 0:
         return "quantity", "is smaller than the journal's smallest unit"
     return None
@@ -292,6 +307,36 @@ def _named(symbol: str, kind: AssetClass, multiplier: Decimal) -> Instrument:
     return parsed._replace(multiplier=multiplier)
 
 
+def _settle_fees(conn: Connection, drafts: list[TradeDraft]) -> tuple[list[TradeDraft], list[RowError]]:
+    """The drafts with their costs in the currency of the trade; those whose costs no known rate brings there."""
+    good: list[TradeDraft] = []
+    bad: list[RowError] = []
+    exchange = Exchange(conn)
+    for draft in drafts:
+        paid_in, day = draft.fee_currency, trade_date(draft.exec_time)
+        if not paid_in or paid_in == draft.currency or not (draft.commission or draft.fees):
+            good.append(draft)
+            continue
+        if draft.fx_rate is not None and draft.base_currency == paid_in:
+            rate = divide(1, draft.fx_rate)
+        else:
+            rate = exchange.rate(paid_in, draft.currency, day)
+        if rate is None and draft.asset_class == "FOREX" and draft.symbol == f"{paid_in}/{draft.currency}":
+            rate = draft.price  # the pair itself says what one is worth in the other
+        if rate is None:
+            text = f"is in {paid_in} and the trade in {draft.currency}, and there is no rate for {day}. {HOW_TO_GIVE}."
+            bad.append(RowError(row_number=draft.row_number, field="commission", message=text))
+            continue
+        good.append(_with_fees(draft, rate))
+    return good, bad
+
+
+def _with_fees(draft: TradeDraft, rate: Decimal) -> TradeDraft:
+    with localcontext(prec=60):
+        commission, fees = money(draft.commission * rate), money(draft.fees * rate)
+    return msgspec.structs.replace(draft, commission=commission, fees=fees, ledger=(), fee_currency="")
+
+
 def _drafts(
     new: Sequence[TradeDraft], batch_id: str, source: str, broker: str | None, progress: Callable[[int, int], None]
 ) -> Iterator[trades.Draft]:
@@ -327,6 +372,10 @@ def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str
         source=source,
         import_batch_id=batch_id,
         charges=charges if adds_up else (),
+        currency=currency_of("", draft.asset_class.value, _instrument(draft).symbol, draft.currency),
+        fx_rate=draft.fx_rate,
+        fx_base=draft.base_currency,
+        sequence=draft.sequence,
     )
 
 

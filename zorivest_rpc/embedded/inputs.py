@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,7 +11,7 @@ from .errors import NotFound
 from .fields import MISSING, Fields
 from .symbols import Instrument, parse_instrument
 
-__all__ = ["Page", "aliased", "identifier", "instrument", "page", "row_number"]
+__all__ = ["Page", "aliased", "currency", "identifier", "instrument", "page", "row_number"]
 
 D = TypeVar("D")
 
@@ -47,19 +48,30 @@ def identifier(fields: Fields, name: str, default: D = MISSING, most: int = 128)
     return trimmed
 
 
-def instrument(fields: Fields, name: str) -> Instrument:
-    """What a field's free text trades in."""
+def instrument(fields: Fields, name: str, near: date | None = None) -> Instrument:
+    """What a field's free text trades in; `near`, the day of a trade, tells the decade of a future such as ESH6."""
     text = fields.text(name, least=1, most=128)
     if not text.strip():
         return _NOTHING
     try:
-        found = parse_instrument(text)
+        found = parse_instrument(text, None, near)
     except ValueError as exc:
         fields.wrong(name, str(exc))
         return _NOTHING
     if len(found.symbol) > 64 or len(found.underlying) > 32:
         fields.wrong(name, "is too long for a symbol; at most 32 characters and the terms of an option")
     return found
+
+
+def currency(fields: Fields, name: str = "currency") -> str | None:
+    """A currency code in capitals, or None where none is given."""
+    code = fields.text(name, None, least=3, most=5)
+    if code is None:
+        return None
+    code = code.strip().upper()
+    if not (code.isascii() and code.isalpha()):
+        fields.wrong(name, "must be the code of a currency, such as EUR")
+    return code
 
 
 def row_number(kind: str, text: str) -> int:

@@ -12,14 +12,16 @@ from typing import Any, cast
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from . import bars, round_trip_views, trades
+from . import accounts, bars, round_trip_views, trades
 from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
+from .analytics.money import divide
 from .analytics.positions import Episode
 from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
 from .db import Database
 from .errors import NotFound, Unavailable
+from .exchange import Conversion, own_rate
 from .inputs import Page
 from .period import Period
 from .results import Scope, moments, planned_risk
@@ -179,7 +181,7 @@ def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str, zone: tzinfo
         opened_at=trip["opened_at"],
         closed_at=trip["closed_at"],
         pnl=trip["realized_pnl"] if closed else None,
-        account_balance=_balance(conn, trip["account_id"], trip["opened_at"]),
+        account_balance=_in_trip_money(conn, trip, _balance(conn, trip["account_id"], trip["opened_at"])),
         plan=None if plan is None else PlanFacts(plan.entry_price, plan.stop_loss, plan.target_price),
         one_r=_one_r(conn, trip, plan),
         mae_dollars=None if moved is None else moved.mae_dollars,
@@ -218,8 +220,19 @@ def _one_r(conn: Connection, trip: Mapping[Any, Any], plan: Any) -> Decimal | No
         risk = planned_risk(plan.entry_price, plan.stop_loss, trip["total_quantity"], trip["multiplier"])
         if risk is not None:
             return risk
-    before = moments(conn, Scope(trip["account_id"], Period("before", None, trip["opened_at"])))
-    return before.avg_loss or None
+    currency = accounts.require(conn, trip["account_id"])["currency"]
+    before = moments(conn, Scope(trip["account_id"], Period("before", None, trip["opened_at"]), currency))
+    return _in_trip_money(conn, trip, before.avg_loss or None)
+
+
+def _in_trip_money(conn: Connection, trip: Mapping[Any, Any], amount: Decimal | None) -> Decimal | None:
+    """An amount of the account's currency in that of a round trip, by the day it was opened; None without a rate."""
+    currency = accounts.require(conn, trip["account_id"])["currency"]
+    if amount is None or currency == trip["currency"]:
+        return amount
+    opener = conn.execute(select(trade_table).where(trade_table.c.exec_id == trip["opened_by"])).one()
+    rate = Conversion(conn, currency).rate(trip["currency"], trip["opened_at"], own_rate(opener))
+    return None if not rate else divide(amount, rate)
 
 
 def _balance(conn: Connection, account_id: str, moment: datetime) -> Decimal | None:

@@ -14,12 +14,22 @@ from sqlalchemy import Column, Connection, Index, Table, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from . import book_tables, journal_sums
+from . import book_tables, journal_sums, rate_tables
 from .brokers import tables as broker_tables
 from .errors import Corrupt
 from .market import tables as market_tables
 from .scheduling import tables as scheduling_tables
-from .tables import CORPORATE_ACTIONS, JOURNAL_SUMS, accounts, mcp_guard, metadata, schema_migrations
+from .tables import (
+    CORPORATE_ACTIONS,
+    FILE_ORDER,
+    JOURNAL_SUMS,
+    LOCK_OWNER,
+    MONEY,
+    accounts,
+    mcp_guard,
+    metadata,
+    schema_migrations,
+)
 
 __all__ = ["CURRENT", "VERSIONS", "Version", "migrate", "version_of"]
 
@@ -61,6 +71,26 @@ def _journal(conn: Connection, now: datetime) -> None:
     )
 
 
+def _futures_below_zero(conn: Connection, now: datetime) -> None:
+    """Crude oil traded at -37.63 on 20 April 2020: the price of a future may be negative.
+
+    SQLite cannot alter a constraint. Its manual (lang_altertable, "removing CHECK constraints") has the schema text
+    rewritten where the stored rows stay as they are."""
+    if conn.dialect.name != "sqlite":
+        conn.exec_driver_sql("ALTER TABLE trades DROP CONSTRAINT ck_trades_price")
+        conn.exec_driver_sql(f"ALTER TABLE trades ADD CONSTRAINT ck_trades_price CHECK ({_PRICES})")
+        return
+    conn.exec_driver_sql("PRAGMA writable_schema = ON")
+    conn.exec_driver_sql(
+        "UPDATE sqlite_master SET sql = replace(sql, 'CHECK (price >= 0)', ?) WHERE type = 'table' AND name = 'trades'",
+        (f"CHECK ({_PRICES})",),
+    )
+    conn.exec_driver_sql("PRAGMA writable_schema = RESET")
+
+
+_PRICES = "price >= 0 OR asset_class = 'FUTURE'"
+
+
 VERSIONS: tuple[Version, ...] = (
     Version(1, "system", _system),
     Version(2, "journal", _journal),
@@ -73,6 +103,9 @@ VERSIONS: tuple[Version, ...] = (
     Version(CORPORATE_ACTIONS, "corporate actions", None),
     Version(book_tables.FOUND, "lots found", None),
     Version(JOURNAL_SUMS, "sums", journal_sums.prepare),
+    Version(LOCK_OWNER, "who locked", None),
+    Version(FILE_ORDER, "fills in order", _futures_below_zero),
+    Version(MONEY, "currencies", rate_tables.prepare),
 )
 
 CURRENT = VERSIONS[-1].number

@@ -192,11 +192,13 @@ def _publish(backend: Embedded, port: int) -> None:
 
 
 async def _watch_idle(backend: Embedded, seconds: float) -> None:
-    """Ask for the end when no session was used for a while; a running request counts as use, and so does a schedule."""
+    """Ask for the end when no session was used for a while; a running request counts as use, and so does a schedule.
+
+    A lock of the guard that could not be saved counts too: the end of the process would open it."""
     if seconds <= 0:
         return
     while True:
-        if backend.running_requests or backend.scheduling.busy:
+        if backend.running_requests or backend.scheduling.busy or not backend.guard.is_saved:
             backend.last_used = backend.clock()
         rest = backend.last_used + seconds - backend.clock()
         if rest <= 0:

@@ -1,12 +1,14 @@
 """The results of closed round trips, summed by the database: what every figure about the edge is made of.
 
 A hundred thousand round trips come back as one row of sums. Only those that a person wrote something about (a report,
-a linked plan) are read one by one, because their tags and planned risks are not for SQL to take apart."""
+a linked plan) are read one by one, because their tags and planned risks are not for SQL to take apart; and those in
+another currency than the answer's, because each has the rate of its own day. Those without a rate are in no sum."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
@@ -31,6 +33,7 @@ from .analytics.money import divide
 from .analytics.r_multiples import Result, RUnit, r_moments
 from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
 from .columns import MONEY_PLACES
+from .exchange import DOLLAR, Conversion, differs, own_rate
 from .period import Period
 from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 
@@ -39,6 +42,7 @@ __all__ = [
     "average_slippage",
     "by_strategy",
     "exact_sum",
+    "foreign_trips",
     "gross_pnl",
     "joined",
     "moments",
@@ -46,11 +50,13 @@ __all__ = [
     "planned_risk",
     "plans",
     "quote_is_usable",
+    "read_foreign",
     "results",
     "risk_moments",
     "scaled",
     "slipped",
     "streaks",
+    "tell_currencies",
 ]
 
 _UNIT = 10**MONEY_PLACES
@@ -58,12 +64,21 @@ _trips = round_trips.c
 
 
 class Scope(NamedTuple):
-    """Which round trips: of one account or all, closed within a period."""
+    """Which round trips: of one account or all, closed within a period; and the currency that sums are in."""
 
     account_id: str | None
     period: Period
+    currency: str = DOLLAR
 
     def closed(self) -> list[ColumnElement[bool]]:
+        """Those in the scope's own currency."""
+        return [_trips.currency == self.currency, *self._closed()]
+
+    def foreign(self) -> list[ColumnElement[bool]]:
+        """Those in any other currency."""
+        return [differs(_trips.currency, self.currency), *self._closed()]
+
+    def _closed(self) -> list[ColumnElement[bool]]:
         wanted: list[ColumnElement[bool]] = [_trips.status == "closed"]
         if self.account_id is not None:
             wanted.append(_trips.account_id == self.account_id)
@@ -83,6 +98,69 @@ class Scope(NamedTuple):
         if self.period.end is not None:
             wanted.append(table.c.time < self.period.end)
         return wanted
+
+
+class ForeignTrip(NamedTuple):
+    """A round trip in another currency than its scope's; `rate` turns its money into the scope's, where it is known.
+
+    The rate is that of the execution that came last, which is when the result was made."""
+
+    id: str
+    closed_at: datetime
+    currency: str
+    pnl: Decimal
+    fees: Decimal
+    slippage: Decimal | None
+    rate: Decimal | None
+
+    @property
+    def converted(self) -> Decimal:
+        """The result in the scope's currency."""
+        return self.at_rate(self.pnl)
+
+    def at_rate(self, amount: Decimal) -> Decimal:
+        assert self.rate is not None  # only trips with a rate are converted
+        with localcontext(prec=60):
+            return amount * self.rate
+
+
+_RATED = ("currency", "fx_rate", "fx_base", "asset_class", "symbol", "price")
+
+
+def read_foreign(
+    conn: Connection, wanted: Sequence[ColumnElement[bool]], conversion: Conversion, kind: str = "results"
+) -> list[ForeignTrip]:
+    """Round trips in other currencies than the conversion's, with their rates where known, in the order of closing."""
+    rows = conn.execute(
+        select(
+            _trips.id, _trips.last_at, _trips.realized_pnl, _trips.matched_fees, _trips.slippage,
+            *(trades.c[name] for name in _RATED),
+        )
+        .join(trades, trades.c.exec_id == _trips.last_by)
+        .where(*wanted, _trips.realized_pnl.is_not(None))
+        .order_by(_trips.last_at, _trips.id)
+    )  # fmt: skip
+    found = []
+    for row in rows:
+        rate = conversion.rate(row.currency, row.last_at, own_rate(row))
+        conversion.note(kind, row.currency, row.last_at, rate, row.realized_pnl)
+        found.append(
+            ForeignTrip(row.id, row.last_at, row.currency, row.realized_pnl, row.matched_fees, row.slippage, rate)
+        )
+    return found
+
+
+def foreign_trips(conn: Connection, scope: Scope) -> list[ForeignTrip]:
+    """The scope's round trips in other currencies that can be converted, in the order of closing."""
+    known = read_foreign(conn, scope.foreign(), Conversion(conn, scope.currency))
+    return [trip for trip in known if trip.rate is not None]
+
+
+def tell_currencies(conn: Connection, scope: Scope) -> dict[str, Any]:
+    """What an answer over the scope's results says about currencies."""
+    conversion = Conversion(conn, scope.currency)
+    read_foreign(conn, scope.foreign(), conversion)
+    return conversion.answer()
 
 
 def scaled(column: ColumnElement[Any]) -> ColumnElement[int]:
@@ -105,9 +183,10 @@ def joined(whole: Any, part: Any, places: int = MONEY_PLACES) -> Decimal:
         return Decimal(int(whole) * _UNIT + int(part)).scaleb(-places)
 
 
-def moments(conn: Connection, scope: Scope, *more: ColumnElement[bool]) -> Moments:
-    """Counts and sums of the scope's results in one query."""
-    return _moments(conn, [*scope.closed(), *more])
+def moments(conn: Connection, scope: Scope) -> Moments:
+    """Counts and sums of the scope's results: those in its currency in one query, and the converted ones."""
+    own = _moments(conn, scope.closed())
+    return own.plus(moments_of(trip.converted for trip in foreign_trips(conn, scope)))
 
 
 def _moments(conn: Connection, wanted: Sequence[ColumnElement[bool]]) -> Moments:
@@ -135,6 +214,12 @@ def streaks(conn: Connection, scope: Scope) -> Streaks:
 
     Numbering the runs by window functions and counting them takes three times as long."""
     pnl = scaled(_trips.realized_pnl)
+    converted = foreign_trips(conn, scope)
+    if converted:
+        signs = select(_trips.closed_at, _trips.id, pnl).where(*scope.closed())
+        own = [(moment, trip, Decimal(value)) for moment, trip, value in conn.execute(signs)]
+        own += [(trip.closed_at, trip.id, trip.pnl) for trip in converted]
+        return streaks_of(value for *_, value in sorted(own))
     letters = (
         select(case((pnl > 0, "w"), (pnl < 0, "l"), else_="-").label("letter"))
         .where(*scope.closed())
@@ -151,7 +236,8 @@ def gross_pnl(conn: Connection, scope: Scope) -> Decimal:
     row = conn.execute(
         select(*exact_sum(_trips.realized_pnl), *exact_sum(_trips.matched_fees)).where(*scope.closed())
     ).one()
-    return joined(row[0], row[1]) + joined(row[2], row[3])
+    own = joined(row[0], row[1]) + joined(row[2], row[3])
+    return own + sum((trip.at_rate(trip.pnl + trip.fees) for trip in foreign_trips(conn, scope)), Decimal(0))
 
 
 def plans() -> Select[Any]:
@@ -159,6 +245,7 @@ def plans() -> Select[Any]:
     return (
         select(
             _trips.id,
+            _trips.currency,
             _trips.realized_pnl,
             _trips.total_quantity,
             _trips.multiplier,
@@ -182,10 +269,20 @@ def planned_risk(entry: Decimal, stop: Decimal, quantity: Decimal, multiplier: D
 def _planned(conn: Connection, scope: Scope) -> dict[str, tuple[Decimal, Decimal]]:
     """Of round trips with a planned risk: the result and that risk."""
     found: dict[str, tuple[Decimal, Decimal]] = {}
-    for row in conn.execute(plans().where(*scope.closed())):
-        risk = planned_risk(row.entry_price, row.stop_loss, row.total_quantity, row.multiplier)
-        if risk is not None:
-            found.setdefault(row.id, (row.realized_pnl, risk))
+    converted = {trip.id: trip for trip in foreign_trips(conn, scope)}
+    queries = [plans().where(*scope.closed())]
+    if converted:
+        queries.append(plans().where(*scope.foreign()))
+    for query in queries:
+        for row in conn.execute(query):
+            risk = planned_risk(row.entry_price, row.stop_loss, row.total_quantity, row.multiplier)
+            if risk is None or (row.currency != scope.currency and row.id not in converted):
+                continue
+            foreign = converted.get(row.id)
+            if foreign is None:
+                found.setdefault(row.id, (row.realized_pnl, risk))
+            else:
+                found.setdefault(row.id, (foreign.converted, foreign.at_rate(risk)))
     return found
 
 
@@ -210,12 +307,13 @@ def risk_moments(conn: Connection, scope: Scope) -> tuple[Moments, RUnit]:
 def results(conn: Connection, scope: Scope) -> list[Result]:
     """Every result in the order of closing, with its planned risk; a simulation draws from them."""
     planned = _planned(conn, scope)
-    rows = conn.execute(
-        select(_trips.id, scaled(_trips.realized_pnl)).where(*scope.closed()).order_by(_trips.closed_at, _trips.id)
-    )
-    return [
-        Result(Decimal(pnl).scaleb(-MONEY_PLACES), planned[trip][1] if trip in planned else None) for trip, pnl in rows
-    ]
+    columns = (_trips.closed_at, _trips.id, scaled(_trips.realized_pnl))
+    rows = conn.execute(select(*columns).where(*scope.closed()).order_by(_trips.closed_at, _trips.id))
+    known = [(moment, trip, Decimal(pnl).scaleb(-MONEY_PLACES)) for moment, trip, pnl in rows]
+    converted = [(trip.closed_at, trip.id, trip.converted) for trip in foreign_trips(conn, scope)]
+    if converted:
+        known = sorted([*known, *converted])
+    return [Result(pnl, planned[trip][1] if trip in planned else None) for _, trip, pnl in known]
 
 
 def _noted(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
@@ -236,7 +334,11 @@ def _noted(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
         .where(*scope.closed(), _trips.id.in_(_noted_ids()))
         .order_by(_trips.closed_at, _trips.id)
     )
-    return {trip: TaggedResult(pnl, *notes[trip]) for trip, pnl in rows}
+    found = {trip: TaggedResult(pnl, *notes[trip]) for trip, pnl in rows}
+    for foreign in foreign_trips(conn, scope):
+        if foreign.id in notes:
+            found[foreign.id] = TaggedResult(foreign.converted, *notes[foreign.id])
+    return found
 
 
 def by_strategy(conn: Connection, scope: Scope) -> tuple[dict[str, Moments], Moments]:
@@ -245,7 +347,9 @@ def by_strategy(conn: Connection, scope: Scope) -> tuple[dict[str, Moments], Mom
     groups, _ = group(noted.values())
     everything = moments(conn, scope)
     if everything.count > len(noted):
-        bare = _moments(conn, [*scope.closed(), _trips.id.not_in(_noted_ids())])
+        bare = _moments(conn, [*scope.closed(), _trips.id.not_in(_noted_ids())]).plus(
+            moments_of(trip.converted for trip in foreign_trips(conn, scope) if trip.id not in noted)
+        )
         groups[UNTAGGED] = groups[UNTAGGED].plus(bare) if UNTAGGED in groups else bare
     return groups, everything
 
@@ -264,12 +368,16 @@ def of_strategy(conn: Connection, scope: Scope, strategy: str) -> tuple[Moments,
     """The sums, streaks and average slippage of one strategy, whatever its case; of the untagged too."""
     wanted = strategy.strip().lower()
     noted = _noted(conn, scope)
-    query = select(_trips.id, _trips.realized_pnl, _trips.slippage).where(*scope.closed())
+    query = select(_trips.closed_at, _trips.id, _trips.realized_pnl, _trips.slippage).where(*scope.closed())
     if wanted != UNTAGGED:
         query = query.where(_trips.id.in_(_noted_ids()))
+    rows = [tuple(row) for row in conn.execute(query.order_by(_trips.closed_at, _trips.id))]
+    for foreign in foreign_trips(conn, scope):
+        lost_on_it = None if foreign.slippage is None else foreign.at_rate(foreign.slippage)
+        rows.append((foreign.closed_at, foreign.id, foreign.converted, lost_on_it))
     chosen = [
         (pnl, slippage)
-        for trip, pnl, slippage in conn.execute(query.order_by(_trips.closed_at, _trips.id))
+        for _, trip, pnl, slippage in sorted(rows, key=lambda row: (row[0], row[1]))
         if wanted in (name.lower() for name in strategies_of(noted.get(trip, TaggedResult(pnl))))
     ]
     results = [pnl for pnl, _ in chosen]
@@ -295,4 +403,5 @@ def average_slippage(conn: Connection, scope: Scope) -> Decimal | None:
     count, whole, part = conn.execute(
         select(func.count(), *exact_sum(_trips.slippage)).where(*scope.closed(), _trips.slippage.is_not(None))
     ).one()
-    return divide(joined(whole, part), count)
+    lost = [trip.at_rate(trip.slippage) for trip in foreign_trips(conn, scope) if trip.slippage is not None]
+    return divide(joined(whole, part) + sum(lost, Decimal(0)), count + len(lost))

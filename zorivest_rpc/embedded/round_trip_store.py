@@ -43,6 +43,9 @@ __all__ = [
     "split",
 ]
 
+Position = tuple[str, str, str]
+"""Account, symbol and currency."""
+
 _AT_ONCE = 2000
 _legs = round_trip_legs
 _NEXT_LOTS = (
@@ -52,7 +55,11 @@ _NEXT_LOTS = (
 )
 _LATEST = (
     select(round_trips)
-    .where(round_trips.c.account_id == bindparam("account"), round_trips.c.instrument == bindparam("symbol"))
+    .where(
+        round_trips.c.account_id == bindparam("account"),
+        round_trips.c.instrument == bindparam("symbol"),
+        round_trips.c.currency == bindparam("money"),
+    )
     .order_by(
         round_trips.c.last_at.desc(),
         round_trips.c.last_by.desc(),
@@ -81,7 +88,7 @@ _USE_LOT = (
 _ADD_TRIPS, _ADD_LEGS = round_trips.insert(), _legs.insert()
 EXECUTION = (
     "exec_id", "account_id", "symbol", "time", "action", "quantity", "price", "multiplier", "commission", "fees",
-    "nbbo_bid", "nbbo_ask",
+    "nbbo_bid", "nbbo_ask", "currency",
 )  # fmt: skip
 """The columns of `trades` that the matching reads."""
 
@@ -99,6 +106,7 @@ def execution_of(row: Mapping[Any, Any]) -> Execution:
         row["multiplier"],
         row["commission"] + row["fees"],
         _slip(row),
+        row["currency"],
     )
 
 
@@ -132,21 +140,23 @@ def episode_of(row: Mapping[Any, Any]) -> Episode:
         matched_fees=row["matched_fees"],
         fees=row["total_commission"],
         slippage=row["slippage"],
+        currency=row["currency"],
     )
 
 
 def added(conn: Connection, execution: Execution) -> None:
     """One more trade was inserted."""
     account, symbol = execution.account_id, execution.symbol
-    latest = _latest(conn, account, symbol)
+    position = _position(execution)
+    latest = _latest(conn, *position)
     if latest is not None and latest.last_key >= execution.key:
         point = _point(conn, execution)
         assert point is not None  # the latest episode is not before it
-        _replay(conn, account, symbol, point)
+        _replay(conn, position, point)
         return
     current = latest if latest is not None and latest.open_quantity else None
     if _is_split_after(_splits(conn, account, symbol), execution):
-        _replay(conn, account, symbol, ResumePoint(execution.key) if current is None else _beginning(current))
+        _replay(conn, position, ResumePoint(execution.key) if current is None else _beginning(current))
         return
     change = advance(current, _lots(conn, current), execution)
     _apply(conn, current, change, execution)
@@ -154,12 +164,12 @@ def added(conn: Connection, execution: Execution) -> None:
 
 def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
     """Trades were inserted, all of them before this is called; a position is matched again at most once."""
-    positions: dict[tuple[str, str], list[Execution]] = {}
+    positions: dict[Position, list[Execution]] = {}
     for execution in sorted(executions, key=lambda item: item.key):
-        positions.setdefault((execution.account_id, execution.symbol), []).append(execution)
+        positions.setdefault(_position(execution), []).append(execution)
     waiting = _Waiting(conn)
-    for (account, symbol), new in positions.items():
-        latest = _latest(conn, account, symbol)
+    for (account, symbol, currency), new in positions.items():
+        latest = _latest(conn, account, symbol, currency)
         splits = _splits(conn, account, symbol)
         if latest is None:
             waiting.add(replay(new, splits=splits), {item.exec_id: item for item in new})
@@ -175,21 +185,21 @@ def removed(conn: Connection, execution: Execution) -> None:
     """A trade is about to be deleted; call before its row goes, so that no leg refers to nothing."""
     point = _point(conn, execution)
     if point is not None:
-        _replay(conn, execution.account_id, execution.symbol, point, without=execution.exec_id)
+        _replay(conn, _position(execution), point, without=execution.exec_id)
 
 
 def changed(conn: Connection, before: Execution, after: Execution) -> None:
     """A trade was rewritten under its own id; call after its row changed."""
     if before == after:
         return
-    if (before.account_id, before.symbol) != (after.account_id, after.symbol):
+    if _position(before) != _position(after):
         removed(conn, before)
         added(conn, after)
         return
     earlier = min(before, after, key=lambda item: item.key)
     point = _point(conn, earlier)
     assert point is not None  # the execution itself is in one of them
-    _replay(conn, after.account_id, after.symbol, point)
+    _replay(conn, _position(after), point)
 
 
 def split(conn: Connection, account_id: str | None, symbol: str, effective: datetime) -> list[str]:
@@ -205,12 +215,16 @@ def split(conn: Connection, account_id: str | None, symbol: str, effective: date
         spanning = spanning.where(trips.account_id == account_id)
     touched = [episode_of(row) for row in conn.execute(spanning).mappings().all()]
     for episode in touched:
-        _replay(conn, episode.account_id, symbol, _beginning(episode))
-    return [episode.account_id for episode in touched]
+        _replay(conn, (episode.account_id, symbol, episode.currency), _beginning(episode))
+    return list(dict.fromkeys(episode.account_id for episode in touched))
 
 
-def _latest(conn: Connection, account: str, symbol: str) -> Episode | None:
-    row = conn.execute(_LATEST, {"account": account, "symbol": symbol}).mappings().first()
+def _position(execution: Execution) -> Position:
+    return execution.account_id, execution.symbol, execution.currency
+
+
+def _latest(conn: Connection, account: str, symbol: str, currency: str) -> Episode | None:
+    row = conn.execute(_LATEST, {"account": account, "symbol": symbol, "money": currency}).mappings().first()
     return None if row is None else episode_of(row)
 
 
@@ -245,6 +259,7 @@ def _point(conn: Connection, execution: Execution) -> ResumePoint | None:
             .where(
                 trips.account_id == execution.account_id,
                 trips.instrument == execution.symbol,
+                trips.currency == execution.currency,
                 _from(trips.last_at, trips.last_by, execution.key),
             )
             .order_by(trips.last_at, trips.last_by, trips.opened_at, trips.opened_by)
@@ -261,12 +276,14 @@ def _from(moment: ColumnElement[Any], name: ColumnElement[Any], key: tuple[datet
     return and_(moment >= key[0], or_(moment > key[0], name >= key[1]))
 
 
-def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, without: str | None = None) -> None:
+def _replay(conn: Connection, position: Position, point: ResumePoint, without: str | None = None) -> None:
     trips = round_trips.c
+    account, symbol, currency = position
     conn.execute(
         round_trips.delete().where(
             trips.account_id == account,
             trips.instrument == symbol,
+            trips.currency == currency,
             _from(trips.opened_at, trips.opened_by, point.key),
         )
     )
@@ -275,6 +292,7 @@ def _replay(conn: Connection, account: str, symbol: str, point: ResumePoint, wit
         .where(
             trades.c.account_id == account,
             trades.c.symbol == symbol,
+            trades.c.currency == currency,
             _from(trades.c.time, trades.c.exec_id, point.key),
         )
         .order_by(trades.c.time, trades.c.exec_id)
@@ -390,4 +408,5 @@ def _row(episode: Episode) -> dict[str, Any]:
         "exit_value": episode.exit_value,
         "gross": episode.gross,
         "slippage": episode.slippage,
+        "currency": episode.currency,
     }

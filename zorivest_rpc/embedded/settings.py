@@ -20,6 +20,8 @@ from . import audit
 from .db import Database
 from .errors import Invalid, NotFound
 from .fields import parse_flag
+from .futures import SETTING as FUTURE_MULTIPLIERS
+from .futures import parse_multipliers
 from .logs import FEATURES, LEVELS
 from .tables import app_defaults, settings
 
@@ -76,6 +78,18 @@ def _zone(value: Any) -> str | None:
     return None if value == "UTC" or value in available_timezones() else "must be an IANA time zone"
 
 
+def _currency(value: Any) -> str | None:
+    return None if re.fullmatch(r"[A-Z]{3,5}", value) else "must be the code of a currency, such as EUR"
+
+
+def _multipliers(value: Any) -> str | None:
+    try:
+        parse_multipliers(value)
+    except ValueError as exc:
+        return str(exc)
+    return None
+
+
 def _choice(default: str, *allowed: str) -> Spec:
     return Spec("str", default, _one_of(*allowed))
 
@@ -103,6 +117,9 @@ REGISTRY: dict[str, Spec] = {
     "notification.error.enabled": Spec("bool", "true", ignored=True),  # errors are always shown
     "scheduling.default_timezone": Spec("str", "UTC", _zone),
     "import.timezone": Spec("str", "America/New_York", _zone),
+    "journal.timezone": Spec("str", "", lambda value: None if value == "" else _zone(value)),
+    "journal.currency": Spec("str", "USD", _currency),
+    FUTURE_MULTIPLIERS: Spec("str", "", _multipliers),
     "accounts.auto_create": _ON,
     "ai.engine": _choice("rules", "rules", "llm", "sampling"),
     "market.offline": _OFF,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from decimal import Decimal, localcontext
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from .accounts import require
 from .analytics.mistake_detection import TripFacts, suspect
+from .exchange import Conversion, own_rate
 from .period import EVER
 from .results import Scope, moments, planned_risk, plans
 from .symbols import parse_contract
-from .tables import excursion_metrics, mistake_entries, round_trip_legs, round_trips
+from .tables import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
 
 __all__ = ["MOST", "suspected"]
 
@@ -30,10 +32,14 @@ def suspected(conn: Connection, scope: Scope) -> dict[str, Any]:
     ids = [scope.account_id] if scope.account_id is not None else _accounts(conn)
     items: list[dict[str, Any]] = []
     examined = 0
+    told: dict[str, Any] = {}
     for account_id in ids:
         within = _within(conn, scope._replace(account_id=account_id))
         examined += len(within)
-        items += _proposals(conn, account_id, within, scope.period.zone)
+        found, apart = _proposals(conn, account_id, within, scope.period.zone)
+        items += found
+        if apart:
+            told.setdefault("not_comparable", []).append({"account_id": account_id, **apart})
     items.sort(key=lambda item: (item["opened_at"], item["round_trip_id"], item["category"]), reverse=True)
     answer = {
         "period": scope.period.text,
@@ -41,6 +47,7 @@ def suspected(conn: Connection, scope: Scope) -> dict[str, Any]:
         "items": items,
         "total": len(items),
         "round_trips_examined": examined,
+        **told,
     }
     return answer if items else answer | {"hint": _HINT}
 
@@ -65,9 +72,10 @@ def _latest(conn: Connection, wanted: list[ColumnElement[bool]], most: int) -> l
 
 def _proposals(
     conn: Connection, account_id: str, within: list[Mapping[Any, Any]], zone: tzinfo
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The proposals for an account, and what could not be compared with the rest for want of a rate."""
     if not within:
-        return []
+        return [], {}
     before = _latest(conn, [_trips.account_id == account_id, _trips.opened_at < within[-1]["opened_at"]], _BEFORE)
     rows = {row["id"]: row for row in (*within, *before)}
     chosen = {row["id"] for row in within}
@@ -80,24 +88,29 @@ def _proposals(
             .order_by(excursion_metrics.c.computed_at)
         )
     }
-    usual_loss = moments(conn, Scope(account_id, EVER)).avg_loss or None
+    own = require(conn, account_id)["currency"]
+    usual_loss = moments(conn, Scope(account_id, EVER, own)).avg_loss or None
+    conversion = Conversion(conn, own)
+    rates = _rates(conn, list(rows.values()), conversion)
     facts = [
         TripFacts(
             round_trip_id=row["id"],
             opened_at=row["opened_at"],
-            notional=_notional(row),
+            notional=_notional(row) * rates[row["id"]],
             closed_at=row["closed_at"],
             pnl=row["realized_pnl"] if row["status"] == "closed" else None,
             plan_has_stop=stops.get(row["id"]),
             capture_ratio=moved[row["id"]].capture_ratio if row["id"] in moved else None,
-            mfe_dollars=moved[row["id"]].mfe_dollars if row["id"] in moved else None,
-            one_r=risks.get(row["id"], usual_loss),
+            mfe_dollars=moved[row["id"]].mfe_dollars * rates[row["id"]] if row["id"] in moved else None,
+            one_r=risks[row["id"]] * rates[row["id"]] if row["id"] in risks else usual_loss,
             decision=_decision(row),
         )
         for row in rows.values()
+        if row["id"] in rates
     ]
     tagged = _tagged(conn, chosen)
-    return [
+    told = conversion.answer()
+    proposals = [
         {
             "round_trip_id": found.round_trip_id,
             "trade_exec_id": rows[found.round_trip_id]["opened_by"],
@@ -110,6 +123,23 @@ def _proposals(
         for found in suspect(facts, zone)
         if found.round_trip_id in chosen and (found.round_trip_id, found.category) not in tagged
     ]
+    return proposals, told if "unconverted" in told else {}
+
+
+def _rates(conn: Connection, rows: Sequence[Mapping[Any, Any]], conversion: Conversion) -> dict[str, Decimal]:
+    """What turns the money of round trips into that of their account on the day they were opened, where known."""
+    openers = [row["opened_by"] for row in rows if row["currency"] != conversion.target]
+    known = {row.exec_id: row for row in conn.execute(select(trades).where(trades.c.exec_id.in_(openers)))}
+    found: dict[str, Decimal] = {}
+    for row in rows:
+        if row["currency"] == conversion.target:
+            found[row["id"]] = Decimal(1)
+            continue
+        rate = conversion.rate(row["currency"], row["opened_at"], own_rate(known[row["opened_by"]]))
+        conversion.note("round trips", row["currency"], row["opened_at"], rate, _notional(row))
+        if rate is not None:
+            found[row["id"]] = rate
+    return found
 
 
 def _notional(row: Mapping[Any, Any]) -> Decimal:

@@ -12,8 +12,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from .futures import contract_of
+
 __all__ = [
-    "FUTURE_MULTIPLIERS",
     "AssetClass",
     "Contract",
     "Instrument",
@@ -24,8 +25,6 @@ __all__ = [
 ]
 
 AssetClass = Literal["EQUITY", "OPTION", "FUTURE", "FOREX", "CRYPTO", "BOND", "MUTUAL_FUND"]
-
-FUTURE_MULTIPLIERS = {"ES": 50, "MES": 5, "NQ": 20, "MNQ": 2, "YM": 5, "RTY": 50, "CL": 1000, "GC": 100}
 
 # fmt: off
 _CURRENCIES = frozenset({
@@ -81,13 +80,17 @@ class Contract(NamedTuple):
 
 
 class Instrument(NamedTuple):
-    """One tradable thing under its normalised symbol; `contract` belongs to options."""
+    """One tradable thing under its normalised symbol; `contract` belongs to options.
+
+    A future whose root is not in the table has the multiplier 1 and `is_multiplier_known` False: old trades of it can
+    be read, a new one is refused until its multiplier is given."""
 
     symbol: str
     asset_class: AssetClass
     underlying: str
     multiplier: Decimal
     contract: Contract | None = None
+    is_multiplier_known: bool = True
 
 
 @lru_cache(maxsize=4096)
@@ -107,9 +110,11 @@ def parse_instrument(text: str, asset: AssetClass | None = None, near: date | No
         return found
     if asset in (None, "OPTION") and _HALF_OPTION.search(name):
         raise ValueError(f'"{text}" looks like an option but is not a complete one')
+    if asset is None and name[:1] == "/" and contract_of(name[1:]):
+        return _future(name, name[1:])  # without the slash the symbol would be read as a share's next time
     if asset == "FUTURE":
         name = name.removeprefix("/")
-        return Instrument(name, asset, name, Decimal(FUTURE_MULTIPLIERS.get(name, 1)))
+        return _future(name, name)
     return Instrument(name, asset or "EQUITY", name, Decimal(100 if asset == "OPTION" else 1))
 
 
@@ -186,14 +191,25 @@ def _as_future(name: str, stated: bool, near: date | None) -> Instrument | None:
             raise ValueError(f'"{month:02}" is not a month')
     elif (match := _FUTURE_NAME.fullmatch(name)) and match["m"] in _MONTH_NAMES:
         month = _MONTH_NAMES.index(match["m"]) + 1
-    elif (match := _FUTURE_CODE.fullmatch(name)) and (stated or match[1] or match["root"] in FUTURE_MULTIPLIERS):
+    elif (match := _FUTURE_CODE.fullmatch(name)) and (stated or match[1] or _is_listed(match["root"])):
         month = _MONTH_CODES.index(match["m"]) + 1
     else:
         return None
     root, year = match["root"], _year(match["y"], near)
     if year is None:
         return None
-    return Instrument(f"{root} {month:02}-{year % 100:02}", "FUTURE", root, Decimal(FUTURE_MULTIPLIERS.get(root, 1)))
+    return _future(f"{root} {month:02}-{year % 100:02}", root)
+
+
+def _future(symbol: str, root: str) -> Instrument:
+    contract = contract_of(root)
+    multiplier = Decimal(1) if contract is None else contract.multiplier
+    return Instrument(symbol, "FUTURE", root, multiplier, None, contract is not None)
+
+
+def _is_listed(root: str) -> bool:
+    """Whether a bare code such as ESH26 names a future; one letter is too little to tell it from other names."""
+    return len(root) > 1 and contract_of(root) is not None
 
 
 def _year(digits: str, near: date | None) -> int | None:

@@ -3,8 +3,8 @@
 A table says `info={"since": n}`; a column added to an older table says so itself. `migrate.py` derives from this what
 each version adds, so that a new database and an upgraded one are the same by construction. What a published version
 contains never changes: a later need is a new column, table or step with a higher number. Version 1 is the system, 2
-the journal, 3 what is derived from it, 4 prices, 9 corporate actions, 11 what sums are made from; the others stand
-beside their areas."""
+the journal, 3 what is derived from it, 4 prices, 9 corporate actions, 11 what sums are made from, 14 currencies; the
+others stand beside their areas."""
 
 from __future__ import annotations
 
@@ -65,6 +65,15 @@ CORPORATE_ACTIONS = 9
 JOURNAL_SUMS = 11
 """The schema version that brings, beside older rows, what sums are quickly made from."""
 
+LOCK_OWNER = 12
+"""The schema version from which on the guard remembers who locked it."""
+
+FILE_ORDER = 13
+"""The schema version that keeps the order of fills of one instant, and lets futures trade below zero."""
+
+MONEY = 14
+"""The schema version that brings the currency of a trade, and exchange rates."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -91,6 +100,10 @@ def _quantity(name: str, **options: Any) -> Column[Any]:
 def _flag(name: str, default: bool = False, since: int | None = None) -> Column[Any]:
     info = {} if since is None else _since(since)
     return Column(name, Boolean, nullable=False, server_default=text("1") if default else false(), info=info)
+
+
+def _currency(**options: Any) -> Column[Any]:
+    return Column("currency", String(8), server_default="USD", info=_since(MONEY), **options)
 
 
 def _created(name: str = "created_at") -> Column[Any]:
@@ -138,6 +151,7 @@ mcp_guard = Table(
     _flag("is_locked"),
     Column("locked_at", Moment),
     Column("lock_reason", String(100)),
+    Column("locked_by", String(10), info=_since(LOCK_OWNER)),  # person, tool or rate
     Column("calls_per_minute_limit", Integer, nullable=False, server_default="60"),
     Column("calls_per_hour_limit", Integer, nullable=False, server_default="500"),
     Column("updated_at", Moment, nullable=False),
@@ -223,6 +237,11 @@ trades = Table(
     Column("dedup_hash", String(64), nullable=False),
     _created(),
     _flag("is_itemised", since=JOURNAL_SUMS),  # its fees are in the ledger, line by line
+    _currency(nullable=False),  # of its price, its commission and its fees
+    Column("fx_rate", Exact, info=_since(MONEY)),  # one of `currency` was worth so many of `fx_base`, by its source
+    Column("fx_base", String(8), info=_since(MONEY)),
+    # how many fills of the instant come before it; so many microseconds `time` lies after the time that was given
+    Column("sequence", Integer, nullable=False, server_default="0", info=_since(FILE_ORDER)),
     CheckConstraint("action IN ('BOT', 'SLD')", name="action"),
     CheckConstraint("quantity > 0", name="quantity"),
     CheckConstraint("price >= 0", name="price"),
@@ -238,11 +257,23 @@ trades = Table(
         info=_since(JOURNAL_SUMS),
     ),
     Index(
+        "ix_trades_futures",
+        *("account_id", "broker", "time", "notional"),
+        sqlite_where=text("asset_class = 'FUTURE'"),
+        postgresql_where=text("asset_class = 'FUTURE'"),
+        info=_since(FILE_ORDER),
+    ),
+    Index(
         "ix_trades_quoted",
         *("account_id", "broker", "time", "action", "price", "nbbo_bid", "nbbo_ask"),
         sqlite_where=text("nbbo_bid IS NOT NULL"),
         postgresql_where=text("nbbo_bid IS NOT NULL"),
         info=_since(JOURNAL_SUMS),
+    ),
+    Index(
+        "ix_trades_money",
+        *("currency", "account_id", "broker", "is_itemised", "time", "commission", "fees", "notional"),
+        info=_since(MONEY),
     ),
     info=_since(2),
 )
@@ -418,6 +449,7 @@ round_trips = Table(
     Column("exit_value", Exact, nullable=False),
     Column("gross", Exact, nullable=False),
     _money("slippage", info=_since(JOURNAL_SUMS)),  # against the quotes of its fills, where there were any
+    _currency(nullable=False),  # of its executions; fills in two currencies are two positions
     Index("ix_round_trips_position", "account_id", "instrument", "last_at", "last_by"),
     Index("ix_round_trips_opened", "opened_at", "id"),
     Index("ix_round_trips_closed", "status", "closed_at", "account_id", "realized_pnl", "id", "matched_fees"),
@@ -427,6 +459,11 @@ round_trips = Table(
         sqlite_where=text("slippage IS NOT NULL"),
         postgresql_where=text("slippage IS NOT NULL"),
         info=_since(JOURNAL_SUMS),
+    ),
+    Index(
+        "ix_round_trips_money",
+        *("currency", "status", "closed_at", "account_id", "realized_pnl", "id", "matched_fees"),
+        info=_since(MONEY),
     ),
     Index(
         "ix_round_trips_expiring",
@@ -504,6 +541,11 @@ transaction_ledger = Table(
         *("account_id", "fee_type", "broker", "is_estimated", "time", "amount"),
         info=_since(JOURNAL_SUMS),
     ),
+    Index(
+        "ix_transaction_ledger_money",
+        *("currency", "account_id", "fee_type", "broker", "is_estimated", "time", "amount"),
+        info=_since(MONEY),
+    ),
     info=_since(3),
 )
 
@@ -517,6 +559,7 @@ periodic_fees = Table(
     Column("period_month", String(7), nullable=False),
     Column("description", Text, nullable=False, server_default=""),
     Column("source", String(16), nullable=False, server_default="manual"),
+    _currency(nullable=False),
     info=_since(3),
 )
 

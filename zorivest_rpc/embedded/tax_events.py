@@ -22,7 +22,8 @@ from .tax_reading import parts
 __all__ = ["COLUMNS", "Actions", "Place", "histories", "not_before", "portions", "sizes"]
 
 Place = tuple[datetime, str]
-Reader = Callable[[Sequence[Any]], Execution]
+Reader = Callable[[Sequence[Any]], Execution | None]
+"""A row as the lots see it; None for one that is kept apart."""
 
 _AT_ONCE = 2_000  # fills
 _GROUPS = 500  # underlyings
@@ -123,8 +124,14 @@ def _together(conn: Connection, read: Reader, groups: Sequence[str]) -> Callable
     found: dict[str, list[Execution]] = {}
     query = _FILLS.where(_trades.underlying.in_(groups)).order_by(_trades.time, _trades.exec_id)
     for row in conn.execute(query):
-        found.setdefault(row[-1], []).append(read(row))
+        _add(found, row, read)
     return lambda group: iter(found.pop(group, ()))
+
+
+def _add(found: dict[str, list[Execution]], row: Any, read: Reader) -> None:
+    fill = read(row)
+    if fill is not None:
+        found.setdefault(row[-1], []).append(fill)
 
 
 def _later(
@@ -138,7 +145,7 @@ def _later(
         tax_pending.c.underlying.in_(groups)
     )
     for row in conn.execute(query.order_by(_trades.time, _trades.exec_id)):
-        found.setdefault(row[-1], []).append(read(row))
+        _add(found, row, read)
     return lambda group: iter(found.pop(group, ()))
 
 
@@ -146,7 +153,7 @@ def _fills(conn: Connection, read: Reader, group: str, since: Place | None = Non
     ordered = _FILLS.where(_trades.underlying == group).order_by(_trades.time, _trades.exec_id).limit(_AT_ONCE)
     query = ordered if since is None else ordered.where(not_before(since))
     while rows := conn.execute(query).all():
-        yield from map(read, rows)
+        yield from (fill for fill in map(read, rows) if fill is not None)
         if len(rows) < _AT_ONCE:
             return
         last = rows[-1]

@@ -18,6 +18,7 @@ from .analytics.excursion import SPANS
 from .book_tables import tax_lots
 from .db import Database
 from .errors import Refusal
+from .exchange import DOLLAR, Exchange, differs
 from .market import connections
 from .market.cache import recall
 from .market.providers import PROVIDERS
@@ -83,6 +84,7 @@ def known_prices(
     if ticker is not None:
         held = held.where(tax_lots.c.underlying == parse_instrument(ticker).underlying, tax_lots.c.ticker == ticker)
     now = datetime.now(UTC)
+    exchange, foreign = Exchange(conn), _foreign(conn)
     prices: dict[str, Price] = {}
     for symbol, underlying in conn.execute(held).all():
         known = (_quote(conn, symbol, now), _last_bar(conn, symbol), _last_trade(conn, symbol, underlying))
@@ -91,8 +93,16 @@ def known_prices(
             latest = max(found, key=lambda one: one.moment)
             day = trade_date(latest.moment)
             stale = day < today and latest.source != "quote"
-            prices[symbol] = Price(price=latest.price, source=latest.source, stale=stale, as_of=day)
+            rate = exchange.rate(foreign.get(symbol, DOLLAR), DOLLAR, day)
+            if rate is not None:
+                prices[symbol] = Price(price=latest.price * rate, source=latest.source, stale=stale, as_of=day)
     return prices
+
+
+def _foreign(conn: Connection) -> dict[str, str]:
+    """The currency of what is priced in another one than dollars: that of its latest trade."""
+    query = select(trades.c.symbol, trades.c.currency).where(differs(trades.c.currency, DOLLAR))
+    return {row.symbol: row.currency for row in conn.execute(query.order_by(trades.c.time))}
 
 
 def _quote(conn: Connection, ticker: str, now: datetime) -> _Known | None:

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, select, text
+from sqlalchemy import Connection, Select, extract, func, select, text
 
 from .book_tables import tax_lots, tax_wash_matches
 from .symbols import parse_instrument
@@ -21,6 +21,7 @@ __all__ = [
     "OPEN",
     "chain_ends",
     "closed_lots",
+    "closings_by_year",
     "held_back",
     "load",
     "loss_lots",
@@ -76,6 +77,17 @@ def closed_lots(
     if end is not None:
         query = query.where(_lots.close_date <= end)
     return load(conn, _filtered(query, account_id, ticker))
+
+
+def closings_by_year(conn: Connection, before: int) -> dict[int, tuple[int, Any]]:
+    """For each year before one: how many lots were closed in it, and when the last of them was written.
+
+    A lot that changes is written anew, so the pair changes with every result of the year."""
+    year = extract("year", _lots.close_date)
+    query = select(year, func.count(), func.max(_lots.materialized_at)).where(
+        CLOSED, _lots.close_date < date(before, 1, 1)
+    )
+    return {int(row[0]): (row[1], row[2]) for row in conn.execute(query.group_by(year))}
 
 
 def statuses(conn: Connection) -> dict[str, str]:

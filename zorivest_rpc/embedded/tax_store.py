@@ -25,6 +25,7 @@ from .tax.lot import Lot
 from .tax.model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
 from .tax.sync import ConflictStrategy
 from .tax.wash import WINDOW
+from .tax_money import Translation, has_foreign
 from .tax_profiles import Profiles
 from .tax_reading import CLOSED, EDITED, OPEN, parts
 from .tax_writing import Counts, Making, Writing
@@ -73,7 +74,17 @@ class Rules(NamedTuple):
     def book(self) -> LotBook:
         return LotBook(accounts=self.accounts, policy=self.policy, method=self.method)
 
-    def execution(self, row: Sequence[Any]) -> Execution:
+    def reader(self, translation: Translation) -> tax_events.Reader:
+        """What makes of a row of `trades` a fill in dollars, or nothing where its position is kept apart."""
+
+        def read(row: Sequence[Any]) -> Execution | None:
+            if translation.is_apart(row[2], row[-1]):
+                return None
+            return self.execution(row, translation)
+
+        return read
+
+    def execution(self, row: Sequence[Any], translation: Translation) -> Execution:
         """A row of `trades` as the lots see it, its values in the order of `tax_events.COLUMNS`."""
         exec_id, time, account, symbol, action, quantity, price, commission, fees, multiplier, kind, order_id = row[:12]
         return Execution(
@@ -83,8 +94,8 @@ class Rules(NamedTuple):
             symbol=symbol,
             side=_SIDES[action],
             quantity=quantity,
-            price=price,
-            commission=commission + fees,
+            price=translation.dollars(exec_id, price),
+            commission=translation.dollars(exec_id, commission + fees),
             multiplier=multiplier,
             asset_class=_ASSET_CLASSES.get(kind, AssetClass.EQUITY),
             order_id=order_id,
@@ -145,6 +156,8 @@ def sync(
         limited = everything and account_id is not None and _made_under(conn) == rules.digest
         stale |= _underlyings(conn, account_id if limited else None)
     pending = set(conn.execute(select(tax_pending.c.underlying).distinct()).scalars())
+    for part in parts(sorted(pending)):
+        stale |= has_foreign(conn, part)  # a fill without a rate keeps a position apart that had lots until now
     total = Counts()
     is_first = conn.execute(select(_lots.lot_id).limit(1)).first() is None
     if is_first:
@@ -174,7 +187,8 @@ def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: W
     for portion in tax_events.portions(tax_events.sizes(conn, groups)):
         conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying.in_(portion)))
         made: list[Making] = []
-        for group, events in tax_events.histories(conn, rules.execution, portion, tax_events.Actions(conn, portion)):
+        read = rules.reader(Translation(conn, portion))
+        for group, events in tax_events.histories(conn, read, portion, tax_events.Actions(conn, portion)):
             made.append(Making(group, rules.book()))
             writing.follow(made[-1], events)
         writing.flush()
@@ -200,7 +214,8 @@ def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: W
             continue
         known = _known(conn, fit)
         made: list[Making] = []
-        for group, events in tax_events.histories(conn, rules.execution, list(fit), actions, fit):
+        read = rules.reader(Translation(conn, list(fit)))
+        for group, events in tax_events.histories(conn, read, list(fit), actions, fit):
             book, lots = rules.book(), known.pop(group, [])
             book.restore(lots, actions.splits(group))
             made.append(Making(group, book, frozenset(lot.lot_id for lot in lots)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from itertools import islice
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from . import accounts as account_store
 from . import audit, round_trip_store
 from .analytics.money import cents
 from .columns import money
+from .currencies import currency_of, fixed_currency
 from .errors import Conflict, Invalid, NotFound
 from .inputs import Page
 from .period import Period
@@ -48,8 +49,10 @@ __all__ = [
     "fingerprint",
     "insert",
     "insert_many",
+    "instant_of",
     "itemise",
     "listed",
+    "place_after",
     "require",
     "shown",
     "touch",
@@ -62,9 +65,12 @@ SORTS = ("time", "created_at", "instrument", "price")
 _COLUMNS = (
     "exec_id", "time", "instrument", "symbol", "asset_class", "action", "quantity", "price", "multiplier", "account_id",
     "commission", "fees", "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "created_at",
+    "sequence", "currency", "fx_rate", "fx_base",
 )  # fmt: skip
 _AT_ONCE = 2000  # rows that are made ready for the database before any of them goes there
-_MATCHED = frozenset({"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees"})
+_MATCHED = frozenset(
+    {"time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees", "currency"}
+)
 
 
 # Statements of the way a trade takes into the journal are built once: building one costs more than running it.
@@ -92,6 +98,14 @@ _TOUCH = (
 )
 
 
+_AT_AN_INSTANT = select(func.max(trades.c.time)).where(
+    trades.c.account_id == bindparam("account"),
+    trades.c.exec_id != bindparam("name"),
+    trades.c.time >= bindparam("start", type_=trades.c.time.type),
+    trades.c.time < bindparam("end", type_=trades.c.time.type),
+)
+
+
 class Charge(NamedTuple):
     """One line of what a trade cost."""
 
@@ -102,7 +116,11 @@ class Charge(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A trade on its way into the journal; `multiplier` None is the instrument's own."""
+    """A trade on its way into the journal; `multiplier` None is the instrument's own, `currency` None what the
+    instrument says or else the account's. One of `currency` was worth `fx_rate` of `fx_base`, or of the account's.
+
+    Fills of one instant are kept in the order of their `sequence`: it is added to the stored time as microseconds, so
+    every reader that goes by time sees them in that order, and taken off again where the time is shown."""
 
     exec_id: str
     time: datetime
@@ -124,6 +142,26 @@ class Draft(NamedTuple):
     source: str = "manual"
     import_batch_id: str | None = None
     charges: tuple[Charge, ...] = ()
+    sequence: int = 0
+    currency: str | None = None
+    fx_rate: Decimal | None = None
+    fx_base: str | None = None
+
+
+def place_after(latest: datetime | None, time: datetime) -> int:
+    """The sequence of a fill at an instant whose latest fill so far is stored at `latest`."""
+    return 0 if latest is None else max(0, (latest - time) // timedelta(microseconds=1) + 1)
+
+
+def instant_of(time: datetime) -> tuple[datetime, datetime]:
+    """From when to when fills count as those of one instant: a second, or a thousandth where the time has one."""
+    return time, time + timedelta(seconds=1 if not time.microsecond else 0, milliseconds=1 if time.microsecond else 0)
+
+
+def _sequence(conn: Connection, account_id: str, time: datetime, exec_id: str) -> int:
+    start, end = instant_of(time)
+    latest = conn.execute(_AT_AN_INSTANT, {"account": account_id, "name": exec_id, "start": start, "end": end}).scalar()
+    return place_after(latest, time)
 
 
 def fingerprint(symbol: str, action: str, quantity: Decimal, price: Decimal, account_id: str, time: datetime) -> str:
@@ -141,7 +179,8 @@ def insert(
     if existing is not None:
         raise _duplicate(draft.exec_id, "exec_id", existing)
     account_store.usable(conn, draft.account_id, auto_create=auto_create, actor=actor)
-    row = _row(draft)
+    placed = draft._replace(sequence=_sequence(conn, draft.account_id, draft.time, draft.exec_id))
+    row = _row(placed, account_store.require(conn, draft.account_id)["currency"])
     twin = conn.execute(_BY_LOOKS, {"looks": row["dedup_hash"]}).mappings().first()
     if twin is not None and synthesised:
         raise _duplicate(draft.exec_id, "fingerprint", twin)
@@ -181,9 +220,12 @@ def _insert_some(
     """The rows of some trades and of what they cost; what the matching needs to know of them."""
     rows: list[dict[str, Any]] = []
     charges: list[dict[str, Any]] = []
+    usual: dict[str, str] = {}
     for draft in drafts:
+        if draft.account_id not in usual:
+            usual[draft.account_id] = account_store.require(conn, draft.account_id)["currency"]
         try:
-            rows.append(_row(draft))
+            rows.append(_row(draft, usual[draft.account_id]))
         except Invalid as exc:
             refused.append((draft, exc))
             continue
@@ -206,7 +248,7 @@ def itemise(conn: Connection, exec_id: str, charges: Iterable[Charge]) -> None:
 
 
 def _ledger(row: Mapping[Any, Any], charges: Iterable[Charge]) -> list[dict[str, Any]]:
-    of_trade = {name: row[name] for name in ("account_id", "time", "broker")}
+    of_trade = {name: row[name] for name in ("account_id", "time", "broker", "currency")}
     return [{"trade_exec_id": row["exec_id"], **of_trade, **charge._asdict()} for charge in charges]
 
 
@@ -269,6 +311,14 @@ def change(
         after["multiplier"] = before["multiplier"] if what.symbol == before["symbol"] else what.multiplier
     if after["account_id"] != before["account_id"]:
         account_store.usable(conn, after["account_id"], auto_create=auto_create, actor=actor)
+    after |= _money_of(conn, before, after, changes)
+    if "time" in changes and changes["time"] != _given_time(before):
+        after["sequence"] = _sequence(conn, after["account_id"], after["time"], exec_id)
+        after["time"] += timedelta(microseconds=after["sequence"])
+    else:
+        after["time"] = before["time"]
+    if after["price"] < 0 and after["asset_class"] != "FUTURE":
+        raise Invalid({"price": ["must not be below zero, where only a future can trade"]})
     after["notional"] = _value(after["price"], after["quantity"], after["multiplier"])
     core = ("symbol", "action", "quantity", "price", "account_id", "time")
     after["dedup_hash"] = fingerprint(*(after[name] for name in core))
@@ -278,8 +328,8 @@ def change(
             itemise(conn, exec_id, ())
         elif before["is_itemised"]:
             lines = transaction_ledger.update().where(transaction_ledger.c.trade_exec_id == exec_id)
-            conn.execute(lines.values(account_id=after["account_id"], time=after["time"]))
-        if _MATCHED & changes.keys():
+            conn.execute(lines.values({name: after[name] for name in ("account_id", "time", "currency")}))
+        if _MATCHED & changes.keys() or after["currency"] != before["currency"]:
             round_trip_store.changed(conn, round_trip_store.execution_of(before), round_trip_store.execution_of(after))
     except StatementError as exc:
         raise _too_large(exc) from None
@@ -339,20 +389,64 @@ def _unlink(conn: Connection, kind: str, name: str) -> None:
         conn.execute(entity_links.delete().where(type_ == kind, id_ == name))
 
 
+def _given_time(row: Mapping[Any, Any]) -> datetime:
+    """The time of a trade as it was given, without its place among those of the instant."""
+    time: datetime = row["time"] - timedelta(microseconds=row["sequence"])
+    return time
+
+
 def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
     earned = row["computed_pnl"]
-    return {**row, "has_report": bool(row["has_report"]), "computed_pnl": None if earned is None else cents(earned)}
+    view = {
+        **row,
+        "time": _given_time(row),
+        "has_report": bool(row["has_report"]),
+        "computed_pnl": None if earned is None else cents(earned),
+    }
+    del view["sequence"]
+    return view
 
 
-def _row(draft: Draft) -> dict[str, Any]:
+def _money_of(
+    conn: Connection, before: Mapping[Any, Any], after: Mapping[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The currency and the rate of a changed trade: an instrument may bring its own, and a rate is of one currency."""
+    currency, symbol = after["currency"], after["symbol"]
+    if "currency" not in changes and symbol != before["symbol"]:
+        currency = currency_of(after["instrument"], after["asset_class"], symbol, currency)
+    _check_currency(after["asset_class"], symbol, currency)
+    if "fx_rate" in changes:
+        base = account_store.require(conn, after["account_id"])["currency"]
+        return {"currency": currency, "fx_rate": changes["fx_rate"], "fx_base": base}
+    if currency != before["currency"]:
+        return {"currency": currency, "fx_rate": None, "fx_base": None}
+    return {}
+
+
+def _check_currency(asset_class: str, symbol: str, currency: str) -> None:
+    """Some things are paid in one currency only."""
+    own = fixed_currency(asset_class, symbol)
+    if own is not None and own != currency:
+        raise Invalid({"currency": [f'"{currency}" is not what {symbol} is paid in: that is {own}']})
+
+
+def _row(draft: Draft, usual: str) -> dict[str, Any]:
+    """`usual` is the currency of the account."""
+    currency = draft.currency or currency_of(draft.instrument, draft.what.asset_class, draft.what.symbol, usual)
+    _check_currency(draft.what.asset_class, draft.what.symbol, currency)
+    is_rated = draft.fx_rate is not None and (draft.fx_base or usual) != currency
     multiplier = draft.what.multiplier if draft.multiplier is None else draft.multiplier
     kept = (
         "exec_id", "time", "instrument", "action", "quantity", "price", "account_id", "commission", "fees",
         "realized_pnl", "notes", "order_id", "broker", "nbbo_bid", "nbbo_ask", "source", "import_batch_id",
     )  # fmt: skip
     symbol = draft.what.symbol
+    if draft.price < 0 and draft.what.asset_class != "FUTURE":
+        raise Invalid({"price": ["must not be below zero, where only a future can trade"]})
     return {
         **{name: getattr(draft, name) for name in kept},
+        "time": draft.time + timedelta(microseconds=draft.sequence) if draft.sequence else draft.time,
+        "sequence": draft.sequence,
         "symbol": symbol,
         "underlying": draft.what.underlying,
         "asset_class": draft.what.asset_class,
@@ -361,15 +455,18 @@ def _row(draft: Draft) -> dict[str, Any]:
         "dedup_hash": fingerprint(symbol, draft.action, draft.quantity, draft.price, draft.account_id, draft.time),
         "created_at": datetime.now(UTC),
         "is_itemised": bool(draft.charges),
+        "currency": currency,
+        "fx_rate": draft.fx_rate if is_rated else None,
+        "fx_base": (draft.fx_base or usual) if is_rated else None,
     }
 
 
 def _value(price: Decimal, quantity: Decimal, multiplier: Decimal) -> Decimal:
     with localcontext(prec=60):
         value = price * quantity * multiplier
-    if value > LARGEST_VALUE:
+    if abs(value) > LARGEST_VALUE:
         raise Invalid({"quantity": [f"quantity times price is above {LARGEST_VALUE}"]})
-    return money(value)
+    return money(abs(value))  # below zero is the price, not the size
 
 
 def _plain(number: Decimal) -> str:

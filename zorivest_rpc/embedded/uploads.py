@@ -10,7 +10,7 @@ from .errors import Invalid, Refusal
 from .imports.drafts import ImportRefused, Limits
 from .routing import Ask, Form, Upload
 
-__all__ = ["BODY", "Importer", "Progress", "form_with_file", "read_file"]
+__all__ = ["BODY", "Importer", "Progress", "form_with_file", "preview", "read_file"]
 
 T_co = TypeVar("T_co", covariant=True)
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -68,6 +68,11 @@ async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
     if "file" not in form.files:
         raise Invalid({"file": ["is required"]})
     return form, form.files["file"]
+
+
+def preview(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer to an import that was rehearsed and undone. The batch that it names does not exist."""
+    return {"dry_run": True, **{name: value for name, value in answer.items() if name != "batch_id"}}
 
 
 async def read_file(

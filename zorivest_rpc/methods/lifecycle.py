@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.methods.core import Core
+from zorivest_rpc.offer import PROMPTS, RESOURCES, TOOLS
 from zorivest_rpc.protocol.capabilities import TASKS_EXTENSION
 from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.protocol.results import EMPTY, Result
@@ -55,15 +58,16 @@ class Lifecycle:
     def _capabilities(self, revision: Revision) -> dict[str, Json]:
         """Exactly what answers: a part that is not offered is not named."""
         offer = self._core.offer
+        changing = offer.changing[revision.modern]
         given: dict[str, Json] = {}
         if offer.logging:
             given["logging"] = {}
         if offer.tools is not None:
-            given["tools"] = {"listChanged": True}
+            given["tools"] = _list_of(TOOLS, changing)
         if offer.prompts is not None:
-            given["prompts"] = {"listChanged": True}
+            given["prompts"] = _list_of(PROMPTS, changing)
         if offer.resources is not None:
-            given["resources"] = {"subscribe": True, "listChanged": True}
+            given["resources"] = {"subscribe": True, **_list_of(RESOURCES, changing)}
         if offer.complete is not None and revision.completions_capability:
             given["completions"] = {}
         if offer.tasks and revision.core_tasks:
@@ -71,3 +75,7 @@ class Lifecycle:
         if offer.tasks and revision.modern:
             given["extensions"] = {TASKS_EXTENSION: {}}
         return given
+
+
+def _list_of(kind: str, changing: Collection[str]) -> dict[str, Json]:
+    return {"listChanged": True} if kind in changing else {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from msgspec import UNSET
-
 from zorivest_rpc.call import Call
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError
@@ -41,11 +39,11 @@ class Prompts:
         prompt = self._prompts.find(exchange.session, params.name)
         if prompt is None:
             raise ProtocolError(INVALID_PARAMS, f"unknown prompt {params.name!r}; prompts/list names them")
-        arguments = {} if params.arguments is UNSET else params.arguments
+        arguments = {name: value for name, value in (params.arguments or {}).items() if value is not None}
         missing = [name for name, _, required in prompt.arguments if required and name not in arguments]
         if missing:
             raise ProtocolError(INVALID_PARAMS, f"prompt {prompt.name} needs the argument {', '.join(missing)}")
-        call = Call(prompt.name, dict(arguments), exchange.session, exchange)
+        call = Call(prompt.name, arguments, exchange.session, exchange)
         return self._run(exchange, prompt, call, params)
 
     async def _run(self, exchange: Exchange, prompt: Prompt, call: Call, params: GetPrompt) -> Result:

@@ -67,6 +67,7 @@ class Resources:
             return EMPTY
         check_subscriptions([*session.subscriptions, params.uri])
         session.subscriptions |= {params.uri}
+        self._core.announcer.subscribed(params.uri)
         self._core.remember(session)
         return EMPTY
 

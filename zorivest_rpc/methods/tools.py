@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -54,12 +55,12 @@ class Tools:
             near = view.nearest(params.name)
             hint = "tools/list names them" if near is None else f"did you mean {near}?"
             raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; {hint}")
-        arguments: dict[str, Json] = {} if params.arguments is UNSET else params.arguments
+        arguments: dict[str, Json] = params.arguments or {}
         try:
             refusal = self._tools.refusal(session, tool.name)
             if refusal is not None:
                 raise refusal
-            tool.check(arguments)
+            arguments = tool.check(arguments)
         except ToolError as error:
             return encode(fail(error), session.revision)
         call = Call(tool.name, arguments, session, exchange)
@@ -153,7 +154,16 @@ class Tools:
             next = "Call again with all of it in the arguments."
             return encode(fail(ToolError("Still not enough input.", code="too_many_rounds", next=next)), revision)
 
-        return self._core.tasks.create(exchange.session.principal, work, ttl_ms)
+        held = ExitStack()  # entered now: the request, and with it the caller's key, may be gone before the first step
+        held.enter_context(self._core.offer.holding(exchange.session))
+        try:
+            record = self._core.tasks.create(exchange.session.principal, work, ttl_ms)
+        except BaseException:
+            held.close()
+            raise
+        assert record.runner is not None
+        record.runner.add_done_callback(lambda runner: held.close())
+        return record
 
 
 def encode(outcome: Outcome, revision: Revision) -> Result:

@@ -2,14 +2,15 @@
 
 A client whose user can be asked is asked with a form. Any other has to fetch a token and repeat the call with it. A
 token is good for one minute and one call of one tool, in one session and for one tenant, and, where it was fetched with
-the arguments, for those arguments alone. Whether a client is asked at all is decided elsewhere and passed in.
+the arguments, for those arguments alone. A call that sends a file is confirmed for the bytes of the file. Whether a
+client is asked at all is decided elsewhere and passed in.
 
 Checking and spending a token happens without waiting, so no two calls can spend the same one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Final
@@ -18,13 +19,15 @@ import msgspec
 
 from zorivest_rpc.backend.interface import Backend
 from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
-from zorivest_rpc.catalog.spec import ToolSpec, defaults
+from zorivest_rpc.catalog.intended import intended
+from zorivest_rpc.catalog.spec import ToolSpec, defaults, routes, spellings
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
-__all__ = ["ARGUMENT", "TOKEN_SECONDS", "Confirmation", "digest"]
+__all__ = ["ARGUMENT", "CONTENT", "TOKEN_SECONDS", "Confirmation", "digest"]
 
 ARGUMENT: Final = "confirmation_token"
+CONTENT: Final = "file_sha256"  # stands for a file's path in what a confirmation is bound to
 TOKEN_SECONDS: Final = 60
 _REMEMBERED: Final = 600.0  # how long "expired" and "used" can be told from "unknown"
 _MOST: Final = 10_000
@@ -49,8 +52,8 @@ class _Token(msgspec.Struct):
 
 
 def digest(spec: ToolSpec, arguments: Mapping[str, Json]) -> str:
-    """The arguments in one spelling: order, defaults and the form of a number make no difference."""
-    filled = {**defaults(spec), **arguments}
+    """The arguments in one spelling: order, defaults, nulls and the form of a number make no difference."""
+    filled = {**defaults(spec), **intended(spec.input_schema, dict(arguments), spellings(spec))}
     filled.pop(ARGUMENT, None)
     return sha256(dumps(_canonical(filled))).hexdigest()
 
@@ -83,7 +86,7 @@ class Confirmation:
     ) -> None:
         """`gated` are the tools that can be confirmed; `asks` says whether this call's client is asked by us."""
         self._gated = gated
-        self._asks = asks
+        self.asks = asks
         self._tenant = tenant
         self._clock = clock
         self._tokens: dict[str, _Token] = {}
@@ -91,20 +94,45 @@ class Confirmation:
     # --- the layer
 
     async def __call__(self, call: Call, inner: Handler) -> Outcome:
-        if self._asks(call):
+        if self.asks(call):
             spec = self._gated[call.name]
             question = _question(spec, call.arguments)
             if call.can_ask(question):
-                self._ask(call, spec, question)
+                self._ask(call, spec, question, call.arguments)
             else:
-                self._spend(call, spec)
+                self._spend(call, spec, call.arguments)
         if ARGUMENT in call.arguments:
             call.arguments = {name: value for name, value in call.arguments.items() if name != ARGUMENT}
         return await inner(call)
 
-    def _ask(self, call: Call, spec: ToolSpec, question: Ask) -> None:
-        """Every question has a name of its own, bound like a token: a yes serves one call, the one it was given to."""
-        asked = _Token(call.name, self._tenant(call), _session(call), digest(spec, call.arguments), self._clock(), True)
+    def require(self, call: Call, spec: ToolSpec, bound: Mapping[str, Json], words: str) -> None:
+        """Have a call confirmed that turned out to need it, with `words` for the user and bound to exactly `bound`."""
+        question = _yes_or_no(spec, words)
+        if call.can_ask(question):
+            self._ask(call, spec, question, bound)
+        else:
+            self._spend(call, spec, bound)
+
+    def _ask(self, call: Call, spec: ToolSpec, question: Ask, bound: Mapping[str, Json]) -> None:
+        answer = self.answer_to(call, question, digest(spec, bound))
+        content = answer.get("content")
+        typed: Sequence[str] = ()
+        if answer.get("action") == "accept" and isinstance(content, dict):
+            if _agrees(spec, bound, content):
+                return
+            typed = spec.confirm_typed
+        why = f"typed another {' or '.join(typed)} than the call has" if typed else f"did not confirm {call.name}"
+        raise ConfirmationRequired(
+            f"The user {why}; nothing was done. Repeat it only if the user asks for it.",
+            code="confirmation_declined",
+            next="Ask the user what to do instead.",
+        )
+
+    def answer_to(self, call: Call, question: Ask, about: str) -> Mapping[str, Json]:
+        """The user's answer to a question about exactly this, or the question goes out.
+
+        Every question has a name of its own, bound like a token: an answer serves one call, the one it was given to."""
+        asked = _Token(call.name, self._tenant(call), _session(call), about, self._clock(), True)
         for key, answer in call.answers.items():
             held = self._tokens.get(_name(key)) if key.startswith(_QUESTION) else None
             if held is None or not held.same_as(asked):
@@ -114,29 +142,22 @@ class Confirmation:
                     "used", "This confirmation has been used; it is good for one call.", "Call again to be asked again"
                 )
             held.spent = True
-            content = answer.get("content")
-            accepted = answer.get("action") == "accept" and isinstance(content, dict)
-            if accepted and _agrees(spec, call.arguments, content):
-                return
-            typed = spec.confirm_typed if accepted else ()
-            why = f"typed another {' or '.join(typed)} than the call has" if typed else f"did not confirm {call.name}"
-            raise ConfirmationRequired(
-                f"The user {why}; nothing was done. Repeat it only if the user asks for it.",
-                code="confirmation_declined",
-                next="Ask the user what to do instead.",
-            )
+            given: Mapping[str, Json] = answer
+            return given
         key = _QUESTION + token_urlsafe(12)
         self._remember(key, asked)
-        call.need(key, question)
+        return call.need(key, question)
 
-    def _spend(self, call: Call, spec: ToolSpec) -> None:
+    def _spend(self, call: Call, spec: ToolSpec, bound: Mapping[str, Json]) -> None:
         name, given = call.name, call.arguments.get(ARGUMENT)
-        fetch = f'Call get_confirmation_token with action "{name}" and repeat the call with its token'
+        action = f'get_confirmation_token with action "{name}"'
+        if CONTENT in bound:
+            action += f" and arguments {dumps(bound).decode()}"
+        fetch = f"Call {action} and repeat the call with its token"
         if not given:
             raise ConfirmationRequired(
-                f"{name} needs a confirmation. Show the user what will be done; if they agree, call "
-                f'get_confirmation_token with action "{name}" and repeat the call with its token as {ARGUMENT} within '
-                f"{TOKEN_SECONDS} seconds.",
+                f"{name} needs a confirmation. Show the user what will be done; if they agree, call {action} and "
+                f"repeat the call with its token as {ARGUMENT} within {TOKEN_SECONDS} seconds.",
                 code="confirmation_missing",
                 next=fetch + ".",
             )
@@ -151,7 +172,7 @@ class Confirmation:
             raise _refused("expired", f"This confirmation token is older than {TOKEN_SECONDS} seconds.", fetch)
         if token.action != name:
             raise _refused("other_arguments", f"This confirmation token is for {token.action}, not for {name}.", fetch)
-        if token.arguments is not None and token.arguments != digest(spec, call.arguments):
+        if token.arguments is not None and token.arguments != digest(spec, bound):
             raise _refused("other_arguments", "This confirmation token was issued for other arguments.", fetch)
         token.spent = True
 
@@ -170,6 +191,8 @@ class Confirmation:
                 next="Call the tool directly.",
             )
         arguments = call.arguments.get("arguments")
+        if spec.confirm_above is not None:
+            arguments = _without_path(spec, arguments)
         bound = None if arguments is None else digest(spec, arguments)
         body = {"action": action, "params_summary": summary}
         if bound is not None:
@@ -216,12 +239,30 @@ def _refused(why: str, what: str, fetch: str) -> ConfirmationRequired:
     return ConfirmationRequired(f"{what} Nothing was done. {advice}", code=f"confirmation_{why}", next=advice)
 
 
+def _without_path(spec: ToolSpec, arguments: Json) -> dict[str, Json]:
+    """What a token for a file is bound to: its content says which file is meant, and its name says nothing."""
+    if not isinstance(arguments, dict) or not isinstance(arguments.get(CONTENT), str):
+        advice = f"Call {spec.name} and take the arguments for the token from its refusal."
+        raise ConfirmationRequired(
+            f"A confirmation of {spec.name} is bound to the content of the file, so its token needs arguments with "
+            f"{CONTENT}. {advice}",
+            code="confirmation_unbound",
+            next=advice,
+        )
+    paths = {route.file.param for route in routes(spec) if route.file is not None}
+    return {name: value for name, value in arguments.items() if name not in paths}
+
+
+def _yes_or_no(spec: ToolSpec, words: str) -> Ask:
+    yes = {"type": "boolean", "title": "Yes, do it", "description": f"Run {spec.name} now."}
+    return form(words, {"confirm": yes})
+
+
 def _question(spec: ToolSpec, arguments: Mapping[str, Json]) -> Ask:
     shown = "; ".join(f"{name}: {_shown(value)}" for name, value in arguments.items() if name != ARGUMENT)
     words = f"{spec.title}: {spec.description.minimal} " + (f"({shown}) " if shown else "")
     if not spec.confirm_typed:
-        yes = {"type": "boolean", "title": "Yes, do it", "description": f"Run {spec.name} now."}
-        return form(words + "Go ahead?", {"confirm": yes})
+        return _yes_or_no(spec, words + "Go ahead?")
     inputs = spec.input_schema["properties"]
     fields = {
         name: {

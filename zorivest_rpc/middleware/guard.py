@@ -6,24 +6,29 @@ Rule 2: the decision is the backend's own, and it counts calls; nothing is remem
 Rule 3: where the backend offers it, the question travels with the call's own first request, which saves a round trip
         and leaves no moment between the answer and the deed. If the offer is gone by then, nothing was sent, and the
         question is put by itself.
-Rule 4: before somebody is asked to confirm a call, a look that counts nothing makes sure that the guard is not locked;
-        the question itself is put when the call is confirmed, so that no lock set meanwhile is missed.
+Rule 4: a call is counted once, before its user is asked anything or a token is spent. Each further round, which brings
+        an answer, only looks at the lock, so that one set while the user thought is not missed.
+Rule 5: a key that the backend does not take is told as such; no guard was asked, and none blocked anything.
 A tool that is exempt is given no layer of this kind."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 from zorivest_rpc.backend.interface import Backend, NotInline
-from zorivest_rpc.call import Call, Handler, Middleware, Outcome
+from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Middleware, Outcome
 from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
+from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown, ToolError
+from zorivest_rpc.middleware.rounds import AS_TASK, CountedRounds
+from zorivest_rpc.protocol.jsonrpc import Json
 
 __all__ = ["BackendFor", "Guard"]
 
 BackendFor: TypeAlias = Callable[[Call], Backend]
 _SECONDS = 10.0
+_KEY_REFUSED = ("auth_failed", "no_api_key")
 
 
 class Guard:
@@ -33,23 +38,19 @@ class Guard:
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
         *,
         desktop: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`seen` is told whether the guard was found locked; nothing here depends on it. `desktop` says whether the
         backend is one that can be unlocked in a desktop application."""
         self._backend_for = backend_for
         self._seen = seen
         self._desktop = desktop
-
-    def layer(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
-        """The layer of one guarded tool; `travelling` is its handler in the form that carries the question along.
-
-        A travelling question skips whatever stands between this layer and the handler. So for a tool that is to be
-        confirmed it stays at home, unless the layer is `innermost`."""
-        return self._asks(spec) if spec.confirm else self.innermost(spec, travelling)
+        self._rounds = CountedRounds(clock)
 
     def innermost(self, spec: ToolSpec, travelling: Handler | None = None) -> Middleware:
-        """The same for a place right at the handler, with no other layer between them."""
-        asks, backend_for = self._asks(spec), self._backend_for
+        """The layer for a place right at the handler; `travelling` is that handler in the form that carries the
+        question along, which skips whatever else would stand between."""
+        asks, backend_for = self.layer(spec), self._backend_for
         if travelling is None:
             return asks
 
@@ -62,47 +63,50 @@ class Guard:
                 except GuardLocked as refused:
                     if refused.code != "guard_blocked":
                         raise
-                    raise self._locked(call, refused.reason) from None
+                    raise self._locked(call, refused.reason, refused.locked_by) from None
             return await asks(call, inner)
 
         return sends_along
 
-    def _asks(self, spec: ToolSpec) -> Middleware:
+    def layer(self, spec: ToolSpec) -> Middleware:
+        """The layer that asks by itself, before whatever follows."""
         runs_offline = spec.guard_offline == "allow"
 
         async def asks(call: Call, inner: Handler) -> Outcome:
-            await self.check(call, runs_offline=runs_offline)
-            return await inner(call)
+            permit = self.look if self._rounds.take(call) else self.check
+            await permit(call, runs_offline=runs_offline)
+            try:
+                return await inner(call)
+            except InputRequired as asked:
+                self._rounds.remember(call, asked.asks)
+                raise
+            except BecomeTask:
+                self._rounds.remember(call, (AS_TASK,))
+                raise
 
         return asks
 
-    def look(self, spec: ToolSpec) -> Middleware:
-        """The layer in front of a confirmation: a lock refuses before anybody is asked or a token is spent."""
-        runs_offline = spec.guard_offline == "allow"
-
-        async def looks(call: Call, inner: Handler) -> Outcome:
-            try:
-                status = (await self._backend_for(call).ask("GET", "/mcp-guard/status", timeout=_SECONDS)).value
-            except BackendError as error:
-                if error.status != 404:  # a guard that cannot be looked at can still be asked
-                    raise GuardLocked.unasked(error.text) from None
-                status = None
-            except BackendUnreachable as error:
-                if not runs_offline:
-                    raise GuardLocked.unasked(error.text) from None
-                status = None
-            if isinstance(status, dict) and status.get("is_locked"):
-                raise self._locked(call, status.get("lock_reason"))
-            return await inner(call)
-
-        return looks
-
-    def _locked(self, call: Call, reason: object) -> GuardLocked:
-        self._seen(call, True)
-        return GuardLocked(str(reason or "locked"), desktop=self._desktop)
+    async def look(self, call: Call, *, runs_offline: bool = False) -> None:
+        """Raise GuardLocked unless the guard is open, without counting; a guard that cannot be looked at is asked."""
+        try:
+            status = (await self._backend_for(call).ask("GET", "/mcp-guard/status", timeout=_SECONDS)).value
+        except BackendError as error:
+            if error.status == 404:
+                await self.check(call, runs_offline=runs_offline)
+                return
+            raise _refusal(error) from None
+        except BackendUnreachable as error:
+            if runs_offline:
+                return
+            raise _refusal(error) from None
+        locked = status.get("is_locked") if isinstance(status, dict) else None
+        if locked is True:
+            raise self._locked(call, status.get("lock_reason"), status.get("locked_by"))
+        if locked is not False:
+            raise GuardLocked.unasked("Its answer could not be understood.")
 
     async def check(self, call: Call, *, runs_offline: bool = False) -> None:
-        """Ask by itself, and raise GuardLocked unless the answer is yes."""
+        """Ask by itself, which counts the call, and raise GuardLocked unless the answer is yes."""
         try:
             reply = await self._backend_for(call).ask(
                 "POST",
@@ -113,13 +117,26 @@ class Guard:
         except (BackendUnreachable, OutcomeUnknown) as error:
             if runs_offline:
                 return
-            raise GuardLocked.unasked(error.text) from None
+            raise _refusal(error) from None
         except BackendError as error:
-            raise GuardLocked.unasked(error.text) from None
+            raise _refusal(error) from None
         verdict = reply.value
-        if isinstance(verdict, dict) and verdict.get("allowed") is True:
+        allowed = verdict.get("allowed") if isinstance(verdict, dict) else None
+        if allowed is True:
             self._seen(call, False)
-            return
-        if isinstance(verdict, dict) and verdict.get("allowed") is False:
-            raise self._locked(call, verdict.get("reason"))
-        raise GuardLocked.unasked("Its answer could not be understood.")
+        elif allowed is False:
+            raise self._locked(call, verdict.get("reason"), verdict.get("locked_by"))
+        else:
+            raise GuardLocked.unasked("Its answer could not be understood.")
+
+    def _locked(self, call: Call, reason: Json, locked_by: Json) -> GuardLocked:
+        self._seen(call, True)
+        by = locked_by if isinstance(locked_by, str) else None
+        return GuardLocked(str(reason or "locked"), desktop=self._desktop, locked_by=by)
+
+
+def _refusal(error: BackendError | BackendUnreachable | OutcomeUnknown) -> ToolError:
+    """The guard could not be asked; why, and what would help, is the failed request's own word."""
+    if isinstance(error, BackendError) and error.code in _KEY_REFUSED and error.status < 500:
+        return error
+    return GuardLocked.unasked(error.text, error.next)

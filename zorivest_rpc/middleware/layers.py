@@ -26,10 +26,12 @@ def around(
 
     Without `metrics` for a tool whose work is another call that is measured itself."""
     layers: list[Middleware] = [] if metrics is None else [metrics]
-    if spec.confirm:
-        if spec.guarded:
-            layers.append(guard.look(spec))
-        layers.append(confirmation)
-    if spec.guarded:
-        layers.append(guard.innermost(spec, travelling))
-    return chain(handler, *layers)
+    if not spec.guarded:
+        return chain(handler, *layers, *([confirmation] if spec.confirm else []))
+    at_handler = guard.innermost(spec, travelling)
+    if not spec.confirm:
+        return chain(handler, *layers, at_handler)
+    # A client that is not asked loses nothing if the guard's question travels: the confirmation only lets it pass.
+    asked = chain(handler, guard.layer(spec), confirmation)
+    unasked = chain(handler, confirmation, at_handler)
+    return chain(lambda call: asked(call) if confirmation.asks(call) else unasked(call), *layers)

@@ -17,7 +17,6 @@ from zorivest_rpc.catalog.spec import ClientSpec, ClientTable, Json, Mode, ModeS
 
 __all__ = [
     "Profile",
-    "asks_for_confirmation",
     "client_entry",
     "detect",
     "find_client",
@@ -57,11 +56,6 @@ class Profile(msgspec.Struct, frozen=True, cache_hash=True):
     def results(self) -> Literal["detailed", "concise"]:
         """How much of a result the client gets; only in a mode that leaves it open does the client's trait decide."""
         return self.traits.compression if self.implied.results == "by-client" else self.implied.results
-
-    @property
-    def enforces_annotations(self) -> bool:
-        """Whether the client itself asks its user before a call that the annotations mark; else the server asks."""
-        return self.traits.annotations == "enforced"
 
 
 def parse_mode(text: str | None) -> tuple[Mode | None, str | None]:
@@ -144,6 +138,9 @@ def detect(
         traits = _traits(client, version)
         if states_it and traits.list_changed in ("no", "unknown"):  # what a client says of itself beats our table
             traits = msgspec.structs.replace(traits, list_changed="yes")
+        if isinstance(name, str) and _VIA.search(name[:_LOOKED_AT]):
+            # a proxy started us, and which hints it hands on to the client behind it is not known
+            traits = msgspec.structs.replace(traits, asks_for=())
         if source in ("vendor", "environment"):  # a limit that was assumed of a stranger is not one of these clients
             traits = msgspec.structs.replace(traits, tool_limit=None)
         return Profile(
@@ -173,18 +170,6 @@ def detect(
     if claude_code_environment and normalised in table.generic_names:
         return profile(Mode.ANTHROPIC, "environment", "it has no name of its own and runs inside Claude Code")
     return profile(Mode.STATIC, "default", "its name is not known" if normalised else "it sent no name")
-
-
-def asks_for_confirmation(
-    profile: Profile, confirm: Literal["auto", "always", "never"], *, dispatched: bool = False
-) -> bool:
-    """Whether the server itself asks before a gated tool runs.
-
-    A client that enforces annotations asks its user; not so for a call through the dispatcher (`dispatched`), of which
-    the client saw only the dispatcher's hints."""
-    if confirm == "auto":
-        return dispatched or not profile.enforces_annotations
-    return confirm == "always"
 
 
 def profile_of(table: ClientTable, client: str) -> Profile | None:

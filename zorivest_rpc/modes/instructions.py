@@ -43,14 +43,17 @@ def compose(
     situation: Situation | None = None,
     client: str = "this client",
     tool_limit: int | None = None,
-    confirms: bool = True,
+    gated: int = 0,
+    forms: bool = False,
     fixed_list: bool = False,
+    next_turn: bool = False,
     limit: int = LIMIT,
 ) -> str:
     """The instructions of a session that lists `listed` tools.
 
-    `confirms` says that the server asks for confirmation itself; `fixed_list` that the protocol revision forbids a
-    list to change during a conversation."""
+    `gated` counts the tools before which the server itself asks, `forms` says that it asks the user with a form;
+    `fixed_list` that the protocol revision forbids a list to change during a conversation; `next_turn` that the client
+    shows a changed list to its model only in the turn after."""
     sections = [_opening(mode, categories, listed, fixed_list=fixed_list)]
     if situation is not None and (where := _where(situation)):
         sections.append(where)
@@ -59,8 +62,8 @@ def compose(
             f"Warning: {listed} tools are listed and {client} works best with at most {tool_limit}; "
             "start the server with fewer --toolsets."
         )
-    sections.append(_reaching(mode, fixed_list=fixed_list))
-    sections.append(_safety(confirms=confirms))
+    sections.append(_reaching(next_turn=next_turn and not fixed_list))
+    sections.append(_safety(gated, forms=forms))
     sections.append(_categories(categories))
     return _fit(sections, min(limit, LIMIT))
 
@@ -93,7 +96,7 @@ def _where(situation: Situation) -> str:
         parts.append(f"Tenant: {_one_line(situation.tenant)}.")
     if situation.locked is not None:
         parts.append(
-            "The guard is LOCKED: guarded tools are refused until zorivest_emergency_unlock."
+            "The guard is LOCKED: guarded tools are refused; tell the user."
             if situation.locked
             else "The guard is open."
         )
@@ -109,18 +112,22 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:120]
 
 
-def _reaching(mode: Mode, *, fixed_list: bool) -> str:
-    later = " After enable_toolset the new tools appear from your next turn." if mode is Mode.ANTHROPIC else ""
-    return f"A tool that is not listed can always be run through call_tool.{'' if fixed_list else later}"
+def _reaching(*, next_turn: bool) -> str:
+    later = " After enable_toolset the new tools appear from your next turn." if next_turn else ""
+    return f"A tool that is not listed can always be run through call_tool.{later}"
 
 
-def _safety(*, confirms: bool) -> str:
+def _safety(gated: int, *, forms: bool) -> str:
     text = (
         "This journal is about real money: read before you write, show amounts and symbols to the user first, "
         "and call zorivest_emergency_stop if calls repeat without progress. zorivest_diagnose answers in every state."
     )
-    if confirms:
-        text += " Five tools ask for a token from get_confirmation_token; the refusal says how."
+    tools = "1 tool" if gated == 1 else f"{gated} tools"
+    if gated and forms:
+        text += f" Before {tools} the user is asked to confirm with a form."
+    elif gated:
+        needs = "needs" if gated == 1 else "need"
+        text += f" {tools} {needs} a token from get_confirmation_token; the refusal says how."
     return text
 
 

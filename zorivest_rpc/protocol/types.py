@@ -84,7 +84,7 @@ class ListItems(Params, kw_only=True):
 
 class CallTool(Params, kw_only=True):
     name: Name
-    arguments: dict[str, Any] | UnsetType = UNSET
+    arguments: dict[str, Any] | UnsetType | None = UNSET  # null, as some clients send it, means none
     input_responses: Any = UNSET
     request_state: Any = UNSET
     task: Any = UNSET
@@ -92,7 +92,7 @@ class CallTool(Params, kw_only=True):
 
 class GetPrompt(Params, kw_only=True):
     name: Name
-    arguments: dict[str, str] | UnsetType = UNSET
+    arguments: dict[str, str | None] | UnsetType | None = UNSET
     input_responses: Any = UNSET
     request_state: Any = UNSET
 

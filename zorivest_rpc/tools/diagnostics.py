@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -60,14 +60,17 @@ class Diagnostics:
         *,
         version: str,
         runtime: str,
+        gated: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
     ) -> None:
-        """`runtime` names what this server runs on, such as Python 3.11.8; `seconds` is how long a probe may take."""
+        """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
+        server asks a session's user; `seconds` is how long a probe may take."""
         self._kit = kit
         self._summary = summary
         self._uptime_minutes = uptime_minutes
         self._profile = profile
         self._version = version
+        self._gated = gated
         self._runtime = runtime
         self._seconds = seconds
 
@@ -121,7 +124,8 @@ class Diagnostics:
             "reason": profile.reason,
             "revision": call.session.revision.name,
             "results": profile.results,
-            "annotations": profile.traits.annotations,
+            "asks_for": list(profile.traits.asks_for),
+            "confirmed_by_server": list(self._gated(call.session)),
             "tool_limit": profile.traits.tool_limit,
         }
 

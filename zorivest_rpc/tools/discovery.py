@@ -12,8 +12,10 @@ from zorivest_rpc.audience import Audience, sizes
 from zorivest_rpc.call import Call, Handler, Outcome, give
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec
+from zorivest_rpc.catalog.tool import FORBIDDEN
 from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
 from zorivest_rpc.errors import ToolError
+from zorivest_rpc.modes.detect import Profile
 from zorivest_rpc.protocol.content import text
 from zorivest_rpc.protocol.extent import shorten
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
@@ -123,13 +125,7 @@ class Discovery:
                 next=f"Use call_tool with one of: {', '.join(spec.name for spec in allowed)}.",
             )
         session.toolsets |= {name}
-        soon = {
-            "yes": "Tools are now available.",
-            "next-turn": "Tools are available from your next turn.",
-        }.get(profile.traits.list_changed, "Your client may not refresh its list; call_tool works at once.")
-        if profile.mode is Mode.ANTHROPIC and profile.traits.list_changed != "yes":
-            soon = "Tools are available from your next turn."
-        message = f'✅ Toolset "{name}" enabled ({len(allowed)} tools). {soon}'
+        message = f'✅ Toolset "{name}" enabled ({len(allowed)} tools). {_how_soon(profile)}'
         count, limit = len(audience.listed(session)), profile.traits.tool_limit
         given: dict[str, Json] = {"message": message, "toolset": name, "tools": definitions}
         if limit is not None and count > limit:
@@ -203,7 +199,9 @@ class Discovery:
             raise refusal
         tool = self._audience.view(call.session).find(name)
         assert tool is not None
-        tool.check(arguments)
+        arguments = tool.check(arguments)
+        if tool.task != FORBIDDEN:
+            call.continue_as_task()
         return await self._run(name)(call.dispatch(name, arguments))
 
     def _unknown(self, name: str) -> ToolError:
@@ -213,3 +211,14 @@ class Discovery:
         near = nearest(name, self._audience.specs)
         next = (f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do."
         return ToolError(f'There is no tool "{shorten(name)}". {next}', code="unknown_tool", next=next)
+
+
+def _how_soon(profile: Profile) -> str:
+    """When the new tools can be called by name. A client that reloads its list late still sends the model's next
+    request with the old one (seen with Gemini CLI), so the way that needs no list is named with it."""
+    refreshes = profile.traits.list_changed
+    if refreshes == "yes":
+        return "Tools are now available."
+    if refreshes == "next-turn" or profile.mode is Mode.ANTHROPIC:
+        return "Tools are available from your next turn, or now with call_tool."
+    return "Your client may not refresh its list; call_tool works at once."

@@ -15,10 +15,28 @@ import msgspec
 
 from zorivest_rpc.errors import FileRefused
 
-__all__ = ["ImportRoots", "LocalFile"]
+__all__ = ["ImportRoots", "LocalFile", "default_roots"]
 
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
+
+
+def default_roots(data_dir: str, working_directory: str | None, home: str) -> tuple[str, ...]:
+    """The allowed directories when the operator names none: `imports/` of the data directory, and the directory in
+    which a client started us.
+
+    Some clients start servers in `/` or in the home directory, and with those everything the user owns would be
+    readable. A directory above the data directory is too wide for the same reason."""
+    imports = os.path.join(data_dir, "imports")
+    if working_directory is None:
+        return (imports,)
+    here = os.path.realpath(working_directory)
+    is_too_wide = (
+        os.path.dirname(here) == here
+        or here == os.path.realpath(home)
+        or _inside(os.path.realpath(os.path.expanduser(data_dir)), here)
+    )
+    return (imports,) if is_too_wide else (imports, here)
 
 
 class LocalFile(msgspec.Struct, frozen=True):

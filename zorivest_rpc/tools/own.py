@@ -18,7 +18,7 @@ from zorivest_rpc.tools.accounts import AccountReview
 from zorivest_rpc.tools.desktop import Desktop, Processes, machine
 from zorivest_rpc.tools.diagnostics import Diagnostics
 from zorivest_rpc.tools.discovery import Discovery
-from zorivest_rpc.tools.emergency import Emergency
+from zorivest_rpc.tools.emergency import Consent, Emergency
 from zorivest_rpc.tools.kit import Kit
 from zorivest_rpc.tools.rest import Shape
 from zorivest_rpc.tools.scheduling import Schedules
@@ -38,6 +38,8 @@ def own_handlers(
     changed: Callable[[Session], None],
     metrics: Metrics,
     issue: Issue,
+    consent: Consent,
+    asks: bool,
     shape: Shape,
     seen: Callable[[Call, bool], None],
     log_directory: str,
@@ -45,7 +47,8 @@ def own_handlers(
     desktop: bool = True,
     gui_page: str | None = None,
 ) -> dict[str, Handler]:
-    """`run` gives the chain of any tool by name, for the one that calls others. `desktop` says whether the backend has
+    """`run` gives the chain of any tool by name, for the one that calls others. `asks` is False where the operator
+    wants no user asked. `desktop` says whether the backend has
     a desktop application beside it, and `gui_page` where that can be downloaded."""
     kit = Kit(backend_for, audience.specs, shape=shape, desktop=desktop)
     here = os.path.dirname(os.path.abspath(__file__))
@@ -54,11 +57,17 @@ def own_handlers(
     return {
         **Discovery(audience, changed, run).handlers(),
         **Diagnostics(
-            kit, metrics.summary, metrics.uptime_minutes, audience.profile, version=__version__, runtime=runtime
+            kit,
+            metrics.summary,
+            metrics.uptime_minutes,
+            audience.profile,
+            version=__version__,
+            runtime=runtime,
+            gated=lambda session: [spec.name for spec in audience.gated(session)],
         ).handlers(),
         **Service(kit, log_directory).handlers(),
         **Desktop(kit, on, Processes(environ), page=gui_page).handlers(),
-        **Emergency(kit, seen).handlers(),
+        **Emergency(kit, seen, consent=consent, asks=asks).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),
         **AccountReview(kit).handlers(),

@@ -54,12 +54,15 @@ class Shelf(ResourceShelf):
         describe_toolset: Handler,
         permit: Permit,
         refusal: Refusal,
+        note: Callable[[Json], None] = lambda state: None,
     ) -> None:
+        """`note` is told which state of the guard was shown."""
         self._backend_for = backend_for
         self._list_toolsets = list_toolsets
         self._describe_toolset = describe_toolset
         self._permit = permit
         self._refusal = refusal
+        self._note = note
         super().__init__(
             [
                 Resource(
@@ -151,6 +154,7 @@ class Shelf(ResourceShelf):
             answer = reply.value
         except ToolError:
             pass
+        self._note(answer)
         state = guard_state(answer)
         if "status" not in state:
             state |= {name: answer[name] for name in _COUNTS if type(answer.get(name)) is int}

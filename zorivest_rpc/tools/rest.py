@@ -21,7 +21,7 @@ from zorivest_rpc.backend.encode import as_text
 from zorivest_rpc.backend.interface import Backend, Form, Reply, Upload
 from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome, give
-from zorivest_rpc.catalog.spec import Route, RouteFile, ToolSpec, defaults, pick, routes
+from zorivest_rpc.catalog.spec import DRY_RUN, Route, RouteFile, ToolSpec, defaults, pick, routes
 from zorivest_rpc.errors import (
     BackendError,
     BackendUnreachable,
@@ -33,6 +33,7 @@ from zorivest_rpc.errors import (
 from zorivest_rpc.modes.present import fill, structured
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
+from zorivest_rpc.tools.preview import Confirms, Preview
 from zorivest_rpc.tools.receipt import RECEIPT_KEY, lost, receipt
 
 __all__ = ["BackendFor", "Shape", "rest_handler"]
@@ -58,10 +59,12 @@ def rest_handler(
     guard: bool = False,
     shape: Shape | None = None,
     files: ImportRoots | None = None,
+    confirms: Confirms | None = None,
     tenant: Callable[[Call], str] | None = None,
     today: Callable[[], date] = date.today,
 ) -> Handler:
-    """The handler of a tool that declares routes. Without `files` no file of this machine is read."""
+    """The handler of a tool that declares routes. Without `files` no file of this machine is read; `confirms` is asked
+    about imports whose preview says that they write much."""
     plans = tuple(_Plan(route) for route in routes(spec))
     constant = defaults(spec)
     hints = spec.annotations
@@ -80,6 +83,12 @@ def rest_handler(
         path = plan.path(spec, arguments)
         form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, files)
         backend = backend_for(call)
+        if plan.route.preview is not None and plan.route.file is not None and form is not None:
+            preview = Preview(spec, plan.route.file, backend, plan.route.preview, form)
+            if arguments.get(DRY_RUN):
+                return await _show_preview(call, spec, preview, shape)
+            if confirms is not None:
+                await preview.confirm(call, confirms)
         key = uuid4().hex if writes or spec.progress is not None else None
         asking = backend.ask(
             plan.route.method,
@@ -114,6 +123,14 @@ def rest_handler(
         return outcome
 
     return handler
+
+
+async def _show_preview(call: Call, spec: ToolSpec, preview: Preview, shape: Shape | None) -> Outcome:
+    try:
+        payload = await preview.show()
+    except BackendError as error:
+        raise _explained(spec, call.arguments, error) from None
+    return give(payload if shape is None else shape(call, payload))
 
 
 async def _told(call: Call, backend: Backend, where: str, asking: Coroutine[Any, Any, Reply]) -> Reply:

@@ -245,8 +245,7 @@ class Streamable:
         tools = self._server.offer.tools
         tool = tools.view(session).find(params.name) if tools is not None else None
         if tool is not None and tool.header_params:
-            arguments = {} if params.arguments is UNSET else params.arguments
-            check_params(request.headers.getall, tool.header_params, arguments, id)
+            check_params(request.headers.getall, tool.header_params, params.arguments or {}, id)
 
     def _modern_conversation(self, principal: str) -> Conversation:
         found = self._modern.get(principal)

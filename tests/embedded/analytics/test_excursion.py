@@ -94,13 +94,25 @@ def test_the_multiplier_scales_money_and_not_percent() -> None:
 
 
 def test_bars_outside_the_holding_time_do_not_count() -> None:
-    # held from 14:30 to 14:50: the bars of 14:25 (ends as it opens) and 14:55 are outside, 14:50 holds the exit
+    # held from 14:30 to 14:50: the bars of 14:25 (ends as it opens) and 14:55 are outside; of 14:50, which begins with
+    # the exit, only the open (48) counts, not the high of 52 that came after it
     given = bars(
         ("1", "99"), ("49", "51"), ("49", "51"), ("49", "51"), ("49", "51"), ("48", "52"), ("1", "99"),
         start=OPEN - timedelta(minutes=5),
     )  # fmt: skip
     found = measured(held(1, "50", "50"), given)
-    assert (found.holding_bars, found.mfe_price, found.mae_price) == (5, D(52), D(48))
+    assert (found.holding_bars, found.mfe_price, found.mae_price) == (5, D(51), D(48))
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_what_the_last_bar_did_after_the_exit_does_not_count(direction: Side) -> None:
+    # sold out at 14:52, in the middle of a bar that opened at 50.5 and went to 60 and 40 afterwards
+    given = bars(("49", "51"), ("49", "51"), ("49", "51"), ("49", "51"))
+    given.append(Bar(OPEN + timedelta(minutes=20), D("50.5"), D(60), D(40), D(55)))
+    found = measured(held(direction, "50", "51.5", minutes=22), given)
+    best, worst = (D("51.5"), D(49)) if direction == 1 else (D(49), D("51.5"))
+    assert (found.holding_bars, found.mfe_price, found.mae_price) == (5, best, worst)
+    assert measured(held(direction, "50", "51.5", minutes=25), given).mfe_price == (D(60) if direction == 1 else D(40))
 
 
 def test_a_daily_bar_serves_an_intraday_trade_with_a_warning() -> None:

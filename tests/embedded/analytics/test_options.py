@@ -95,6 +95,106 @@ def test_a_structure_is_named_and_its_risk_is_right(
     assert structure(*reversed(legs)).name == name
 
 
+@pytest.mark.parametrize(
+    ("legs", "expected"),
+    [
+        # alone: a put sold at 2 keeps 200, loses 9300 at zero; a call bought at 3 loses that
+        (("-1 95P 2",), ("short put", 200, 200, 9300, (93,))),
+        (("+1 100C 3",), ("long call", -300, None, 300, (103,))),
+        (("-2 100C 3",), ("short call", 600, 600, None, (103,))),
+        (("+1 100P 3",), ("long put", -300, 9700, 300, (97,))),
+        # bought at 100, put 2, call 3: sold at 100 whatever happens, 1 a share earned
+        (("+100 S 100", "+1 100P 2", "-1 100C 3"), ("conversion", -9900, 100, -100, ())),
+        # the other way round the same loses 1 a share
+        (("-100 S 100", "-1 100P 2", "+1 100C 3"), ("reversal", 9900, -100, 100, ())),
+        (("+200 S 100", "+2 100P 2", "-2 100C 3"), ("conversion", -19800, 200, -200, ())),
+        # strikes 10 apart pay 1000 at every price: bought for 9.50
+        (("+1 95C 8", "-1 105C 2", "-1 95P 1", "+1 105P 4.5"), ("long box", -950, 50, -50, ())),
+        (("-1 95C 8", "+1 105C 2", "+1 95P 1", "-1 105P 4.5"), ("short box", 950, -50, 50, ())),
+        # credit 2 + 3 - 1 = 4 below a wing of 5: above 110 it loses 1, at zero 91
+        (("-1 95P 2", "-1 105C 3", "+1 110C 1"), ("jade lizard", 400, 400, 9100, (91, 109))),
+        (("+1 90P 1", "-1 95P 3", "-1 105C 2"), ("reverse jade lizard", 400, 400, None, (91, 109))),
+        # debit 6 - 3 - 2 + 1 = 2; 5 wide on each side: 3 between 100 and 105
+        (("+1 95C 6", "-1 100C 3", "-1 105C 2", "+1 110C 1"), ("long call condor", -200, 300, 200, (97, 108))),
+        (("-1 95P 1", "+1 100P 2", "+1 105P 3", "-1 110P 6"), ("short put condor", 200, 200, 300, (97, 108))),
+        # 1:3:2 with a gap of 10 then 5, debit 12 - 3*4 + 2*1 = 2: 8 at 105, falling by 2 to nothing at 109
+        (("+1 95C 12", "-3 105C 4", "+2 110C 1"), ("long call Christmas tree", -200, 800, 200, (97, 109))),
+        (("+2 90P 1", "-3 95P 4", "+1 105P 12"), ("long put Christmas tree", -200, 800, 200, (91, 103))),
+        (("-1 95C 12", "+3 105C 4", "-2 110C 1"), ("short call Christmas tree", 200, 200, 800, (97, 109))),
+        # 1:1:1, debit 6 - 3 - 2 = 1: 4 between 100 and 105, then falling without end through 109
+        (
+            ("+1 95C 6", "-1 100C 3", "-1 105C 2"),
+            ("long call ladder (Christmas tree)", -100, 400, None, (96, 109)),
+        ),
+        (
+            ("-1 95P 2", "-1 100P 3", "+1 105P 6"),
+            ("long put ladder (Christmas tree)", -100, 400, 9100, (91, 104)),
+        ),
+    ],
+)
+def test_the_rarer_structures_are_named_and_their_risk_is_right(
+    legs: tuple[str, ...], expected: tuple[str, int, int | None, int | None, tuple[float, ...]]
+) -> None:
+    name, cash, profit, loss, breakevens = expected
+    found = structure(*legs)
+    assert (found.strategy_type, found.name, found.confidence) == ("custom", name, 1.0)
+    risk: tuple[object, ...] = (found.net_debit_credit, found.max_profit, found.max_loss)
+    assert risk == (cash, profit, loss)
+    assert tuple(map(float, found.breakeven_prices)) == breakevens
+    assert structure(*reversed(legs)).name == name
+
+
+@pytest.mark.parametrize(
+    ("legs", "name", "loss"),
+    [
+        # 6 paid for 4 sold; at their own strikes the later options are worth at least nothing
+        (("-1 95P 2", "-1 105C 2", "+1 95PF 3", "+1 105CF 3"), "long double calendar", 200),
+        # two calendars of calls are two calendars
+        (("-1 95C 7", "-1 105C 2", "+1 95CF 8", "+1 105CF 3"), "long double calendar", 200),
+        # strikes 5 further out: 5 a share may be lost beside the debit of 1
+        (("-1 95P 2", "-1 105C 2", "+1 90PF 2.5", "+1 110CF 2.5"), "long double diagonal", 600),
+        # the calls are a calendar, the puts a diagonal
+        (("-1 95P 2", "-1 105C 2", "+1 90PF 2", "+1 105CF 3"), "long double diagonal", 600),
+        # the later expiry is sold: nothing bounds it
+        (("+1 95P 2", "+1 105C 2", "-1 95PF 3", "-1 105CF 3"), "short double calendar", None),
+    ],
+)
+def test_two_time_spreads_are_named_together(legs: tuple[str, ...], name: str, loss: int | None) -> None:
+    found = structure(*legs)
+    assert (found.strategy_type, found.name, found.confidence) == ("calendar", name, 1.0)
+    assert (found.max_loss, found.max_profit, found.breakeven_prices) == (loss, None, ())
+    assert found.reasons
+
+
+@pytest.mark.parametrize(
+    ("legs", "name"),
+    [
+        (("+100 S 100", "+1 100P 2", "-2 100C 3"), "conversion"),
+        (("-1 95P 2", "-1 105C 2", "+2 95PF 3", "+2 105CF 3"), "long double calendar"),
+    ],
+)
+def test_a_structure_of_uneven_legs_keeps_its_name_and_says_so(legs: tuple[str, ...], name: str) -> None:
+    found = structure(*legs)
+    assert (found.name, found.confidence) == (name, 0.7)
+    assert "unequal_quantities" in found.reasons
+
+
+@pytest.mark.parametrize(
+    ("legs", "name"),
+    [
+        (("+1 95C 6", "-1 100C 3", "-1 105C 2", "+1 115C 1"), "long call broken-wing condor"),
+        (("+1 95C 12", "-3 100C 4", "+2 110C 1"), "long call Christmas tree"),
+    ],
+)
+def test_uneven_distances_make_a_name_less_sure(legs: tuple[str, ...], name: str) -> None:
+    found = structure(*legs)
+    assert (found.name, found.confidence) == (name, 0.9)
+
+
+def test_a_collar_has_two_strikes() -> None:
+    assert structure("+100 S 100", "+1 95P 2", "-1 105C 3").name == "collar"
+
+
 def test_a_broken_wing_is_wider_on_one_side() -> None:
     found = structure("+1 95P 1", "-2 100P 3", "+1 110P 9")
     assert (found.strategy_type, found.name) == ("butterfly", "long put broken-wing butterfly")
@@ -148,12 +248,23 @@ def test_a_closed_position_has_its_result_at_every_price() -> None:
 @pytest.mark.parametrize(
     ("legs", "reason"),
     [
-        (("+1 100C 3", "+1 100C 3.1"), "incomplete"),
-        (("-1 95P 2", "-1 105C 2", "+1 90P 1"), "incomplete"),
+        (("+1 95P 2", "-1 105C 2", "-1 90P 1"), "incomplete"),
+        (("-1 95P 2", "-1 95C 2", "+1 100C 1"), "incomplete"),
+        (("-1 95P 2", "-1 105C 2", "+2 110C 1"), "no_known_structure"),
+        (("-1 95P 2", "-1 105C 2", "+1 110CF 1"), "several_expiries"),
+        (("+1 95C 6", "-3 105C 3", "+1 110C 1"), "unequal_quantities"),
+        (("+1 95P 2", "-3 105P 3", "+2 110P 1"), "unequal_quantities"),
+        (("+1 95C 6", "-1 100C 3", "-2 105C 2"), "no_known_structure"),
+        (("-1 95C 6", "-1 100C 3", "+1 105C 2"), "no_known_structure"),
+        (("+1 95C 6", "-2 100C 3", "-2 105C 2", "+1 110C 1"), "unequal_quantities"),
+        (("+1 95C 6", "-1 100C 3", "+1 105C 2", "-1 110C 1"), "no_known_structure"),
+        (("+1 95C 8", "-1 105C 2", "-1 95P 1", "+2 105P 6"), "unequal_quantities"),
+        (("+1 95C 8", "+1 105C 2", "-1 95P 1", "-1 105P 6"), "no_known_structure"),
+        (("-1 95P 2", "+1 105C 2", "+1 95PF 3", "-1 105CF 3"), "several_expiries"),
+        (("-1 95P 2", "-1 105C 2", "+1 95CF 3", "+1 105CF 3"), "several_expiries"),
         (("-1 95P 2", "-2 105C 2", "+1 90P 1", "+2 110C 1"), "unequal_quantities"),
         (("-1 95P 2", "-1 105C 2", "+1 90P 1", "+1 110CF 1"), "several_expiries"),
         (("+1 95C 6", "-3 100C 3", "+1 105C 1"), "unequal_quantities"),
-        (("+1 95C 6", "-1 100C 3", "-1 105C 2", "+1 110C 1"), "no_known_structure"),
         (("+100 S 50", "-2 55C 1"), "partly_covered"),
         (("+1 95C 6", "+1 100C 3", "+1 105C 1", "+1 110C 1", "+1 115C 1"), "more_than_four_legs"),
     ],

@@ -21,6 +21,7 @@ def test_a_tight_stop_makes_a_large_position() -> None:
     assert (found.account_risk_1r, found.share_size, found.position_size) == (D("4379.03"), 4379, D(2713273))
     assert (found.position_to_account_pct, found.reward_risk_ratio) == (D("619.60"), D("1.00"))
     assert found.potential_profit == D(4379)
+    assert found.position_value == D("2713272.19")
     assert found.warnings == ("the position is larger than the balance",)
 
 
@@ -31,6 +32,7 @@ def test_twenty_shares_risk_one_percent_of_ten_thousand() -> None:
         "account_risk_1r": 100,
         "share_size": 20,
         "position_size": 2000,
+        "position_value": 2000,
         "reward_risk_ratio": 2,
         "potential_profit": 200,
         "position_to_account_pct": 20,
@@ -62,12 +64,51 @@ def test_ratios_are_cut_not_rounded() -> None:
 def test_what_cannot_be_sized_gives_zeros_and_a_problem(entry: Decimal, stop: Decimal) -> None:
     found = position_size(D(10000), entry, stop, D(110))
     assert (found.share_size, found.position_size, found.potential_profit) == (0, D(0), D(0))
-    assert problems_of(D(1), entry, stop)
+    assert problems_of(D(10000), D(1), entry, stop, D(110)).keys() & {"entry", "stop"}
 
 
 def test_a_sound_request_has_no_problem() -> None:
-    assert problems_of(D(1), D(100), D(95)) == {}
-    assert problems_of(D(0), D(100), D(95)) == {"risk_pct": ["must be above 0"]}
+    assert problems_of(D(10000), D(1), D(100), D(95), D(110)) == {}
+    assert problems_of(D(10000), D("0.01"), D(100), D(95), D(110)) == {}
+    assert problems_of(D(10000), D(0), D(100), D(95), D(110)) == {"risk_pct": ["must be above 0"]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "stop", "target", "words"),
+    [
+        (D(100), D(95), D("99.99"), "99.99 is below the entry 100, on the side of the stop 95"),
+        (D(100), D(95), D(90), "makes the trade long, so its target must be above the entry"),
+        (D(50), D(52), D("50.01"), "50.01 is above the entry 50, on the side of the stop 52"),
+        (D(50), D(52), D(60), "makes the trade short, so its target must be below the entry"),
+    ],
+)
+def test_a_target_on_the_side_of_the_stop_is_a_problem(
+    entry: Decimal, stop: Decimal, target: Decimal, words: str
+) -> None:
+    problems = problems_of(D(10000), D(1), entry, stop, target)
+    assert problems.keys() == {"target"}
+    assert words in problems["target"][0]
+
+
+@pytest.mark.parametrize(("entry", "stop"), [(D(100), D(95)), (D(50), D(52))])
+def test_a_target_at_the_entry_is_only_warned_about(entry: Decimal, stop: Decimal) -> None:
+    assert problems_of(D(10000), D(1), entry, stop, entry) == {}
+    assert "the target earns less than the stop risks" in position_size(D(10000), entry, stop, entry).warnings
+
+
+def test_a_fraction_where_per_cent_is_meant_names_both_readings() -> None:
+    # 0.005 % of 10000 is 0.50; the fraction 0.005 is 0.5 %, 50.00
+    (problem,) = problems_of(D(10000), D("0.005"), D(100), D(95), D(110))["risk_pct"]
+    assert "0.005 % of the balance, 0.50" in problem
+    assert "0.5 %, 50.00: give risk_pct 0.5" in problem
+    assert problems_of(D(10000), D("0.0099"), D(100), D(95), D(110)).keys() == {"risk_pct"}
+    assert problems_of(D(10000), D("0.01"), D(100), D(95), D(110)) == {}
+
+
+def test_what_the_shares_cost_is_told_to_the_cent() -> None:
+    # 1 % of 1000 over 0.07 a share: 142 shares at 0.35 are 49.70, 50 in whole units
+    found = position_size(D(1000), D("0.35"), D("0.28"), D("0.49"))
+    assert (found.share_size, found.position_size, found.position_value) == (142, D(50), D("49.70"))
 
 
 def test_a_risk_beyond_reason_falls_back_to_one_percent() -> None:

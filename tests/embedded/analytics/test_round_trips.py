@@ -140,6 +140,7 @@ def test_the_answer_shows_averages_ids_and_the_holding_time() -> None:
         "closed_at": "2026-03-02T15:33:00+00:00",
         "status": "closed",
         "holding_period_seconds": 62 * 60,
+        "currency": "USD",
         "flags": [],
     }
 

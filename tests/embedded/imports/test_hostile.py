@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import io
 import os
+import subprocess
 import sys
 import zipfile
 import zlib
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from zorivest_rpc.embedded.imports.broker import import_broker_file
 from zorivest_rpc.embedded.imports.broker_pdf import import_broker_pdf
 from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused, Limits, Status
 
+ROOT = Path(__file__).resolve().parents[3]
 HINTS = BrokerHints(account_id="A1")
 BANK = BankHints(account_id="C1")
 AT = dt.datetime(2024, 3, 15, 10, 31, 5, tzinfo=writers.NEW_YORK)
@@ -127,7 +130,7 @@ def test_a_pdf_cut_at_any_byte_is_read_or_refused() -> None:
     data = pdf.document(
         [pdf.table_page([["Date", "Symbol", "Side", "Qty", "Price"], ["1/15/2024", "F", "Buy", "1", "2"]])]
     )
-    for end in range(len(data)):
+    for end in range(0, len(data), len(data) // 20):  # each one starts a process
         clean(lambda end=end: import_broker_pdf(data[:end], HINTS))  # type: ignore[misc]
 
 
@@ -155,6 +158,11 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     clean(lambda: import_broker_file(data, HINTS))
     for format in ("auto", "csv", "ofx", "qif", "camt"):
         clean(lambda format=format: import_bank_file(data, BankHints(account_id="C1", format=format)))  # type: ignore[misc]
+
+
+@given(data=st.binary(max_size=300))
+@settings(deadline=None, max_examples=12)
+def test_any_bytes_behind_the_mark_of_a_pdf_are_refused(data: bytes) -> None:
     clean(lambda: import_broker_pdf(b"%PDF-1.4\n" + data, HINTS))
 
 
@@ -418,6 +426,13 @@ class TestHints:
         assert [trade.price for trade in result.trades] == [Decimal("172.5"), Decimal("3.25")]
 
 
+def endless_pdf() -> bytes:
+    """A PDF whose tree of pages refers to itself: its parser never ends."""
+    data = pdf.document([pdf.lines_page(["x"])])
+    start, end = data.index(b"<< /Type /Pages"), data.index(b"endobj\n3 0 obj")
+    return data[:start] + b"2 0 R".ljust(end - start - 1) + b"\n" + data[end:]
+
+
 class TestPdf:
     def test_a_stream_that_unpacks_to_a_hundred_megabytes_is_refused(self) -> None:
         assert refusal(lambda: import_broker_pdf(pdf.document([b" " * 100_000_000]), HINTS)).code == "unsafe_pdf"
@@ -438,16 +453,29 @@ class TestPdf:
         assert refusal(lambda: import_broker_pdf(pdf.document([b"x"], filters=filters), HINTS)).code == "unsafe_pdf"
 
     def test_a_pdf_that_refers_to_itself_for_ever_is_stopped(self) -> None:
-        data = pdf.document([pdf.lines_page(["x"])])
-        start, end = data.index(b"<< /Type /Pages"), data.index(b"endobj\n3 0 obj")
-        looped = data[:start] + b"2 0 R".ljust(end - start - 1) + b"\n" + data[end:]
-        before = sys.getprofile()
-        exc = refusal(lambda: import_broker_pdf(looped, HINTS, limits=Limits(max_page_steps=100_000)))
-        assert exc.code == "unsafe_pdf"
-        checks = iter([False] * 40 + [True] * 100)
-        exc = refusal(lambda: import_broker_pdf(looped, HINTS, expired=lambda: next(checks)))
+        exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, limits=Limits(max_page_seconds=1)))
+        assert (exc.code, exc.what) == ("unsafe_pdf", "The PDF takes far longer to read than a statement does.")
+        checks = iter([False] * 5)
+        exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, expired=lambda: next(checks, True)))
         assert exc.code == "deadline_exceeded"
-        assert sys.getprofile() is before
+
+    def test_a_pdf_that_would_fill_the_memory_is_stopped(self) -> None:
+        page = b"BT /F1 8 Tf " + b"(xxxxxxxxxxxxxxxx) Tj " * 100_000 + b"ET"
+        exc = refusal(lambda: import_broker_pdf(pdf.document([page]), HINTS, limits=Limits(max_pdf_memory=200 << 20)))
+        assert (exc.code, exc.what) == ("unsafe_pdf", "The PDF takes far more memory to read than a statement does.")
+
+    def test_a_parser_does_not_outlive_the_process_that_started_it(self) -> None:
+        program = (
+            "from tests.embedded.imports.test_hostile import HINTS, endless_pdf, import_broker_pdf\n"
+            "import_broker_pdf(endless_pdf(), HINTS)"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
+            parent = psutil.Process(process.pid)
+            while not (children := parent.children()):
+                assert process.poll() is None
+                os.sched_yield()
+            process.kill()
+        assert psutil.wait_procs(children, timeout=30)[1] == []
 
     def test_an_encrypted_pdf_is_refused_as_such(self) -> None:
         data = pdf.document([pdf.lines_page(["x"])], trailer="/Encrypt 9 0 R")

@@ -281,8 +281,13 @@ async def test_an_iron_condor_is_recognised(journal: Journal) -> None:
     assert (found["breakeven_prices"], found["underlying"], len(found["legs"])) == ([93, 107], "SPY", 4)
     missing = await journal.refused(404, "POST", "/analytics/options-strategy", {"leg_exec_ids": ["a", "nope", "nada"]})
     assert "nope, nada" in missing["detail"]
-    for wrong in (["a"], ["a", "a"], "a", [1, 2], []):
+    for wrong in ("b", [1, 2], []):
         await journal.refused(422, "POST", "/analytics/options-strategy", {"leg_exec_ids": wrong})
+    for alone in (["b"], ["b", "b"]):
+        put = await journal.expect(200, "POST", "/analytics/options-strategy", {"leg_exec_ids": alone})
+        assert (put["name"], put["max_profit"], put["max_loss"], put["breakeven_prices"]) == (
+            "short put", 150, 9350, [93.5],
+        )  # fmt: skip
 
 
 async def test_a_review_judges_what_is_known_and_lists_what_is_not(journal: Journal) -> None:

@@ -223,14 +223,14 @@ async def test_the_list_knows_status_ticker_account_and_period(journal: Journal)
     assert [trip["instrument"] for trip in await journal.trips(period="2025")] == ["IWM"]
     answer = await journal.get("/round-trips", params={"account_id": "A1", "limit": "1"})
     assert (answer["total"], len(answer["items"])) == (2, 1)
-    assert answer["summary"] == {"closed": 1, "open": 1, "realized_pnl": 50}
+    assert answer["summary"] == {"closed": 1, "open": 1, "realized_pnl": 50, "currency": "USD"}
     await journal.refused(422, "GET", "/round-trips", params={"status": "half"})
     await journal.refused(404, "GET", "/round-trips/rt-none")
 
 
 async def test_no_round_trips_is_an_answer_with_a_hint(journal: Journal) -> None:
     answer = await journal.get("/round-trips")
-    assert (answer["items"], answer["summary"]) == ([], {"closed": 0, "open": 0, "realized_pnl": 0})
+    assert (answer["items"], answer["summary"]) == ([], {"closed": 0, "open": 0, "realized_pnl": 0, "currency": "USD"})
     assert "create_trade" in answer["hint"]
 
 

@@ -96,6 +96,14 @@ async def test_a_period_begins_and_ends_with_the_traders_day(journal: Journal) -
             [line["month"] for line in trend],
         )
 
-    assert (await seen("2026"), await seen("2025")) == ((2, 1, 1, 2, ["2026-01"]), (0, 0, 0, 0, []))
-    await journal.expect(200, "PUT", "/settings", {"scheduling.default_timezone": "America/New_York"})
-    assert (await seen("2025"), await seen("2026")) == ((2, 1, 1, 2, ["2025-12"]), (0, 0, 0, 0, []))
+    nothing: tuple[int, int, int, int, list[str]] = (0, 0, 0, 0, [])
+    old, new = ((2, 1, 1, 2, ["2025-12"]), nothing), ((2, 1, 1, 2, ["2026-01"]), nothing)
+    assert (await seen("2025"), await seen("2026")) == old
+    assert (await journal.get("/fees/summary"))["period_timezone"] == "America/New_York"
+    await journal.expect(200, "PUT", "/settings", {"scheduling.default_timezone": "UTC"})
+    assert (await seen("2026"), await seen("2025")) == new
+    told = await journal.get("/analytics/expectancy", params={"period": "2026"})
+    assert (told["period_timezone"], "America/New_York trade dates" in told["period_note"]) == ("UTC", True)
+    await journal.expect(200, "PUT", "/settings", {"journal.timezone": "America/Los_Angeles"})
+    assert (await seen("2025"), await seen("2026")) == old
+    assert "America/New_York" in (await journal.get("/tax/ytd-summary"))["dates"]

@@ -211,5 +211,10 @@ async def test_the_calculator_answers_anybody(journal: Journal, satisfies: Calla
     body = {"balance": 10000, "entry_price": 100, "stop_loss": 95, "target_price": 110}
     size = await anybody.expect(200, "POST", "/calculator/position-size", body)
     assert (size["shares"], size["risk_amount"], size["reward_risk_ratio"]) == (20, 100, 2)
+    readings = await anybody.expect(422, "POST", "/calculator/position-size", {**body, "risk_pct": 0.005})
+    assert "0.005 % of the balance, 0.50" in str(readings["detail"])
+    assert "give risk_pct 0.5" in str(readings["detail"])
+    sides = await anybody.expect(422, "POST", "/calculator/position-size", {**body, "target_price": 99})
+    assert "99 is below the entry 100, on the side of the stop 95" in str(sides["detail"])
     for wrong in ({"entry_price": 0}, {"stop_loss": 0}, {"stop_loss": 100}, {"risk_pct": 0}, {"balance": "x"}):
         await anybody.expect(422, "POST", "/calculator/position-size", {**body, **wrong})

@@ -107,6 +107,7 @@ async def test_the_estimate_of_a_year_by_brackets(books: Books, satisfies: Satis
 async def test_a_net_loss_is_deducted_up_to_the_limit_and_the_rest_carried(books: Books) -> None:
     await books.buy(100, 100, "2025-01-06")
     await books.sell(100, 50, "2025-02-03")
+    await books.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 50_000})
     answer = await books.expect(200, "POST", "/tax/estimate", {"tax_year": 2025})
     # (50-100)*100 = -5000: 3000 deducted, 2000 carried on as short-term
     gains = answer["realized_gains"]
@@ -260,6 +261,8 @@ async def test_a_simulated_sale_changes_nothing_and_tells_everything(books: Book
         ({"price": -1}, 422, "validation_error"),
         ({"action": "hold"}, 422, "validation_error"),
         ({"cost_basis_method": "SPEC_ID"}, 422, None),
+        ({"lot_ids": ["lot-E0001"]}, 422, "validation_error"),
+        ({"cost_basis_method": "SPEC_ID", "lot_ids": ["lot-none"]}, 422, "unknown_lot"),
         ({"cost_basis_method": "random"}, 422, "validation_error"),
         ({"ticker": ""}, 422, "validation_error"),
         ({"account_id": None}, 422, "validation_error"),
@@ -272,6 +275,33 @@ async def test_a_sale_that_cannot_be_simulated(
     ask = {"ticker": "SPY", "action": "sell", "quantity": 5, "price": 130, "account_id": "A1", **change}
     refused = await books.refused(status, "POST", "/tax/simulate", ask)
     assert code in (None, refused["error"])
+
+
+async def test_a_sale_is_booked_as_it_was_simulated(books: Books) -> None:
+    # 20 shares lose 12 each; 10 were bought a week ago in another account: 240 lost, 120 disallowed
+    await books.buy(20, 52, ago(300))
+    await books.buy(10, 41, ago(7), account_id="A2")
+    ask = {"ticker": "SPY", "action": "SELL", "quantity": 20, "price": 40, "account_id": "A1"}
+    simulated = await books.expect(200, "POST", "/tax/simulate", ask)
+    summary = simulated["summary"]
+    assert (summary["economic_gain"], summary["disallowed_loss"], summary["realized_gain"]) == (-240, 120, -120)
+    (affected,) = simulated["wash_sale_risk"]["affected_lots"]
+    assert (affected["account_id"], affected["matched_quantity"], affected["disallowed_loss"]) == ("A2", 10, 120)
+    await books.sell(20, 40, ago(0))
+    (booked,) = await lots(books, "closed")
+    assert booked["realized_gain_loss"] == -120
+
+
+async def test_a_fraction_of_a_named_lot_can_be_simulated(books: Books) -> None:
+    await books.buy(10, 100, ago(300))
+    second = await books.buy(1.5, 120, ago(200))
+    ask = {"ticker": "SPY", "action": "SELL", "quantity": 0.75, "price": 130, "account_id": "A1"}
+    named = {**ask, "cost_basis_method": "SPEC_ID", "lot_ids": [f"lot-{second}"]}
+    answer = await books.expect(200, "POST", "/tax/simulate", named)
+    (row,) = answer["lots"]
+    assert (row["lot_id"], row["quantity"], row["gain_loss"]) == (f"lot-{second}", 0.75, 7.5)
+    too_much = await books.refused(422, "POST", "/tax/simulate", {**named, "quantity": 1.75})
+    assert too_much["error"] == "insufficient_quantity"
 
 
 async def test_losses_to_harvest_with_what_would_spoil_them(books: Books, satisfies: Satisfies) -> None:
@@ -291,7 +321,9 @@ async def test_losses_to_harvest_with_what_would_spoil_them(books: Books, satisf
     (found,) = risky["opportunities"]
     # at 39 now: 99 * 11; the purchase of three days ago is in the way for 28 more
     assert (found["unrealized_loss"], found["wash_risk"], found["days_to_clear"]) == (1089, True, 28)
-    assert (risky["total_wash_risk"], risky["net_harvestable"]) == (1089, 0)
+    # one share replaces one: 11 of the loss move into it, the rest can be taken
+    assert (found["disallowed_loss"], found["allowed_loss"]) == (11, 1078)
+    assert (risky["total_wash_risk"], risky["net_harvestable"]) == (11, 1078)
     clean = await books.get("/tax/harvest", params={"exclude_wash_risk": "true", "account_id": "A1"})
     assert clean["opportunities"] == []
 

@@ -11,7 +11,7 @@ import pytest
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.harvest import HarvestReport, scan_harvest
-from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, Price, TaxProfile
+from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, AssetClass, Price, TaxProfile
 
 TODAY = date(2026, 6, 1)
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
@@ -62,10 +62,39 @@ def test_a_recent_purchase_anywhere_is_a_wash_risk() -> None:
 
 
 def test_the_totals_leave_risky_losses_out_of_the_saving() -> None:
-    # net 1300 × (22 % + 5 %) = 351.
+    # One share in the IRA takes over 20 of the 2000 on VTI: net 3280 × (22 % + 5 %) = 885.60.
     report = scan(portfolio())
-    assert (report.total_harvestable, report.total_wash_risk, report.net_harvestable) == decs(3300, 2000, 1300)
-    assert report.estimated_tax_savings == 351
+    assert (report.total_harvestable, report.total_wash_risk, report.net_harvestable) == decs(3300, 20, 3280)
+    assert report.estimated_tax_savings == dec("885.60")
+    vti, acme = report.opportunities
+    assert (vti.disallowed_loss, vti.allowed_loss) == decs(20, 1980)
+    assert (acme.disallowed_loss, acme.allowed_loss) == decs(0, 1300)
+
+
+def test_a_recent_purchase_of_half_the_shares_spoils_half_the_loss() -> None:
+    book = book_of(buy("ACME", 100, 50, "2024-01-08"), buy("ACME", 50, 39, "2026-05-20", account_id="B"))
+    (acme,) = scan(book, account_id="A").opportunities
+    assert (acme.unrealized_loss, acme.disallowed_loss, acme.allowed_loss) == decs(1000, 500, 500)
+    assert acme.wash_reason is not None
+    assert "500" in acme.wash_reason
+
+
+def test_a_recent_lot_that_is_harvested_too_spoils_nothing() -> None:
+    # Account A's loss moves into B's lot, which is sold in the same go: everything counts.
+    book = book_of(buy("ACME", 100, 50, "2024-01-08"), buy("ACME", 50, 45, "2026-05-20", account_id="B"))
+    (acme,) = scan(book).opportunities
+    assert (acme.unrealized_loss, acme.disallowed_loss, acme.wash_risk) == (dec(1250), dec(0), False)
+    (alone,) = scan(book, account_id="A").opportunities
+    assert (alone.unrealized_loss, alone.disallowed_loss, alone.wash_risk) == (dec(1000), dec(500), True)
+
+
+def test_what_cannot_be_washed_is_not_tried() -> None:
+    book = book_of(
+        buy("ES 12-26", 1, 50, "2026-01-05", asset_class=AssetClass.FUTURE, multiplier=dec(50)),
+        buy("ES 12-26", 1, 39, "2026-05-20", asset_class=AssetClass.FUTURE, multiplier=dec(50), account_id="B"),
+    )
+    (future,) = scan(book, prices={"ES 12-26": Price(price=dec(40))}).opportunities
+    assert (future.unrealized_loss, future.disallowed_loss, future.wash_risk) == (dec(500), dec(0), False)
 
 
 def test_risky_positions_and_small_losses_can_be_left_out() -> None:

@@ -44,14 +44,15 @@ def profile(**rest: Any) -> TaxProfile:
     return TaxProfile(**{"tax_year": 2026, "agi_estimate": dec(100000), **rest})
 
 
-def income(*short: int, is_final: bool = False) -> Income:
+def income(*short: int, is_final: bool = False, ended: int = 0) -> Income:
     """Cumulative short-term gains at the end of the four periods."""
     first, second, third, fourth = (Gains(dec(amount)) for amount in short or (0, 0, 0, 0))
-    return Income(periods=(first, second, third, fourth), is_final=is_final)
+    return Income(periods=(first, second, third, fourth), ended=4 if is_final else ended)
 
 
 def required(who: TaxProfile, known: Income, method: EstimationMethod) -> tuple[Decimal, ...]:
-    return tuple(row.required for row in installments(who, known, method))
+    """The installment of each quarter, as the question about that quarter is answered."""
+    return tuple(installments(who, known, method, quarter)[quarter.number - 1].required for quarter in Quarter)
 
 
 def ask(quarter: Quarter, today: date, *payments: TaxPayment, **rest: Any) -> QuarterlyEstimate:

@@ -33,7 +33,7 @@ def profile(**rest: Any) -> TaxProfile:
 
 def run(
     book: LotBook,
-    quantity: int,
+    quantity: int | str,
     price: int | str,
     *,
     who: TaxProfile | None = None,
@@ -203,3 +203,39 @@ def test_simulating_agrees_with_doing_it() -> None:
     simulated = run(book, 150, 100).summary.realized_gain
     book.advance(sell("ACME", 150, 100, "2026-06-01"))
     assert sum(lot.recognized for lot in book.closed_lots) == simulated
+
+
+def test_a_loss_that_is_certain_to_be_washed_is_not_in_the_figures() -> None:
+    # 20 shares lose 12 each, 240; 10 were bought 12 days ago and stay: 120 are disallowed, 120 count.
+    book = book_of(buy("ACME", 20, 52, "2024-01-08", exec_id="old"), buy("ACME", 10, 41, "2026-05-20", exec_id="new"))
+    result = run(book, 20, 40, realized=Gains(long_term=dec(1000)))
+    summary = result.summary
+    assert (summary.economic_gain, summary.disallowed_loss, summary.realized_gain) == decs(-240, 120, -120)
+    assert (summary.st_gain, summary.lt_gain) == decs(0, -120)
+    (row,) = result.lots_to_close
+    assert (row.lot_id, row.quantity, row.gain_loss, row.disallowed_loss) == ("lot-old", dec(20), *decs(-120, 120))
+    (affected,) = result.wash_sale_risk.affected_lots
+    assert (affected.lot_id, affected.quantity, affected.matched_quantity) == ("lot-new", *decs(10, 10))
+    assert affected.disallowed_loss == 120
+    assert result.year_effect == dec(-18)  # 120 × 15 %
+    book.advance(sell("ACME", 20, 40, "2026-06-01"))
+    assert sum(lot.recognized for lot in book.closed_lots) == summary.realized_gain
+
+
+def test_a_purchase_that_is_not_reached_still_counts_for_how_long_to_wait() -> None:
+    # Ten shares at a loss; the ten of 10 May take it all over, those of 25 May are clear only after 24 more days.
+    book = book_of(
+        buy("ACME", 10, 50, "2024-01-08"),
+        buy("ACME", 10, 41, "2026-05-10", exec_id="first"),
+        buy("ACME", 10, 41, "2026-05-25", exec_id="second"),
+    )
+    risk = run(book, 10, 40).wash_sale_risk
+    found = [(lot.lot_id, lot.matched_quantity, lot.disallowed_loss, lot.days_remaining) for lot in risk.affected_lots]
+    assert found == [("lot-second", *decs(0, 0, 24)), ("lot-first", *decs(10, 100, 9))]
+    assert (risk.at_risk, risk.wait_days) == (True, 24)
+
+
+def test_a_fraction_of_a_share_can_be_sold() -> None:
+    # 0.125 of a share: bought at 80, sold at 100.
+    result = run(two_lots(), "0.125", 100, method=CostBasisMethod.LIFO)
+    assert (result.lots[0].quantity, result.summary.realized_gain) == decs("0.125", "2.50")

@@ -207,9 +207,7 @@ def _guard(base: str) -> Iterator[Line]:
     elif answer.body.get("is_locked"):
         reason = _word(answer.body.get("lock_reason"))
         text = f"locked ({reason}) since {_word(answer.body.get('locked_at'))}: every guarded call is refused"
-        yield fail(
-            "guard", text, "If that is not meant: zorivest-rpc tools call zorivest_emergency_unlock confirm=UNLOCK"
-        )
+        yield fail("guard", text, "If that is not meant: zorivest-rpc unlock, which shows who locked it.")
     else:
         yield ok("guard", "open" + ("" if answer.body.get("is_enabled") else ", limits off"))
 

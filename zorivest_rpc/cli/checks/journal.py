@@ -51,6 +51,7 @@ def schemas(root: str | None = None) -> Iterator[Line]:
 def offered(settings: Settings, client: str | None = None) -> Iterator[Line]:
     """The options as the server would take them, the toolset configuration among them, and whether their list fits."""
     from zorivest_rpc.app import Journal
+    from zorivest_rpc.cli.asking import describe_askers
     from zorivest_rpc.cli.terminal import session_as
 
     file = settings.toolset_config or os.path.join(settings.data_dir, "toolset-config.json")
@@ -71,6 +72,8 @@ def offered(settings: Settings, client: str | None = None) -> Iterator[Line]:
         yield warn("list", words, "Choose fewer with --toolsets; tool_search and call_tool reach the others.")
     elif client is not None:
         yield ok("list", f"{count} tools are listed at start for {profile.title}; its limit: {limit or 'none known'}")
+    if client is not None:
+        yield ok("confirmation", describe_askers(journal.audience, session))
 
 
 def directory(path: str) -> Iterator[Line]:

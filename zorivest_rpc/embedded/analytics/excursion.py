@@ -93,13 +93,14 @@ def excursion(
     if not seen:
         return None
     direction = episode.direction
-    highest, lowest = max(bar.high for bar in seen), min(bar.low for bar in seen)
+    closed = not episode.open_quantity
+    leave = divide(episode.exit_value, episode.exit_quantity) if closed else None
+    ranges = [_range(bar, bar.time + span, (start, end), leave) for bar in seen]
+    highest, lowest = max(high for high, _ in ranges), min(low for _, low in ranges)
     best, worst = (highest, lowest) if direction == 1 else (lowest, highest)
     entry = divide(episode.entry_value, episode.entry_quantity) or ZERO
     size = episode.entry_quantity * episode.multiplier
     gained, lost = max(ZERO, direction * (best - entry)), max(ZERO, direction * (entry - worst))
-    closed = not episode.open_quantity
-    leave = divide(episode.exit_value, episode.exit_quantity) if closed else None
     kept = None if leave is None else percent(direction * (leave - entry), gained)
     return Excursion(
         trade_exec_id=exec_id,
@@ -107,10 +108,10 @@ def excursion(
         direction="BOT" if direction == 1 else "SLD",
         mfe_price=price(best),
         mfe_dollars=cents(gained * size),
-        mfe_pct=percent(gained, entry),
+        mfe_pct=percent(gained, abs(entry)),
         mae_price=price(worst),
         mae_dollars=cents(lost * size),
-        mae_pct=percent(lost, entry),
+        mae_pct=percent(lost, abs(entry)),
         bso_price=price(best),
         bso_pct=kept,
         capture_ratio=ratio(divide(episode.realized, gained * size)) if closed else None,
@@ -120,6 +121,19 @@ def excursion(
         computed_at=now,
         warnings=_warnings(seen, span, (start, end), open_now=not closed),
     )
+
+
+def _range(
+    bar: Bar, ends: datetime, window: tuple[datetime, datetime], leave: Decimal | None
+) -> tuple[Decimal, Decimal]:
+    """The highest and lowest price of a bar while the position was held.
+
+    A bar that goes on after the exit is cut there: of the part before it the open and the exit's own price are known,
+    while its high and low may have come later. A bar that also began before the entry cannot be cut."""
+    start, end = window
+    if leave is None or ends <= end or bar.time < start:
+        return bar.high, bar.low
+    return max(bar.open, leave), min(bar.open, leave)
 
 
 def _warnings(

@@ -15,12 +15,14 @@ _CENT = Decimal("0.01")
 
 
 class PositionSize(msgspec.Struct, frozen=True):
-    """The sizes. `shares` and `risk_amount` repeat `share_size` and `account_risk_1r` under their short names."""
+    """The sizes. `position_value` is what the shares cost to the cent, `position_size` the same in whole units of
+    money, rounded up. `shares` and `risk_amount` repeat `share_size` and `account_risk_1r` under their short names."""
 
     risk_per_share: Decimal
     account_risk_1r: Decimal
     share_size: int
     position_size: Decimal
+    position_value: Decimal
     reward_risk_ratio: Decimal
     potential_profit: Decimal
     position_to_account_pct: Decimal
@@ -29,7 +31,10 @@ class PositionSize(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def problems_of(risk_pct: Decimal, entry: Decimal, stop: Decimal) -> dict[str, list[str]]:
+@exactly
+def problems_of(
+    balance: Decimal, risk_pct: Decimal, entry: Decimal, stop: Decimal, target: Decimal
+) -> dict[str, list[str]]:
     """What a strict caller refuses; `position_size` itself answers with zeros."""
     problems: dict[str, list[str]] = {}
     if entry <= 0:
@@ -38,9 +43,32 @@ def problems_of(risk_pct: Decimal, entry: Decimal, stop: Decimal) -> dict[str, l
         problems["stop"] = ["must be above 0"]
     elif entry == stop:
         problems["stop"] = ["must differ from entry, or there is no risk to size by"]
+    if entry > 0 and stop > 0 and (target - entry) * (entry - stop) < 0:
+        problems["target"] = [_explain_target(entry, stop, target)]
     if risk_pct <= 0:
         problems["risk_pct"] = ["must be above 0"]
+    elif risk_pct < _SMALLEST * 100:
+        problems["risk_pct"] = [_explain_risk(balance, risk_pct)]
     return problems
+
+
+def _explain_target(entry: Decimal, stop: Decimal, target: Decimal) -> str:
+    is_long = stop < entry
+    kind, side, other = ("long", "below", "above") if is_long else ("short", "above", "below")
+    return (
+        f"{_text(target)} is {side} the entry {_text(entry)}, on the side of the stop {_text(stop)}: a stop {side} the "
+        f"entry makes the trade {kind}, so its target must be {other} the entry"
+    )
+
+
+def _explain_risk(balance: Decimal, risk_pct: Decimal) -> str:
+    """Name both readings of a number that is too small to be meant as per cent; a fraction is the likelier one."""
+    meant = risk_pct * 100
+    return (
+        f"{_text(risk_pct)} is read as {_text(risk_pct)} % of the balance, {cents(balance * risk_pct / 100)}; if the "
+        f"fraction is meant, that is {_text(meant)} %, {cents(balance * risk_pct)}: give risk_pct {_text(meant)}. "
+        "The smallest risk_pct is 0.01"
+    )
 
 
 @exactly
@@ -73,6 +101,7 @@ def position_size(
         account_risk_1r=cents(one_r),
         share_size=shares,
         position_size=value,
+        position_value=cents(entry * shares),
         reward_risk_ratio=reward_risk,
         potential_profit=cents(reward * shares),
         position_to_account_pct=to_account,
@@ -80,6 +109,10 @@ def position_size(
         risk_amount=cents(one_r),
         warnings=tuple(warnings),
     )
+
+
+def _text(value: Decimal) -> str:
+    return f"{value.normalize():f}"
 
 
 def _floor(value: Decimal) -> int:

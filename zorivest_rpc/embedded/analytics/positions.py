@@ -19,7 +19,8 @@ Status = Literal["open", "partial", "closed"]
 
 
 class Execution(msgspec.Struct, frozen=True):
-    """One fill; `fee` is commission plus all other fees of it, `slip` how much worse than the quote a unit was."""
+    """One fill; `fee` is commission plus all other fees of it, `slip` how much worse than the quote a unit was. All
+    of its money is in `currency`."""
 
     exec_id: str
     account_id: str
@@ -31,6 +32,7 @@ class Execution(msgspec.Struct, frozen=True):
     multiplier: Decimal = Decimal(1)
     fee: Decimal = ZERO
     slip: Decimal | None = None
+    currency: str = "USD"
 
     @property
     def key(self) -> Key:
@@ -103,6 +105,7 @@ class Episode(msgspec.Struct, frozen=True):
     matched_fees: Decimal = ZERO
     fees: Decimal = ZERO
     slippage: Decimal | None = None
+    currency: str = "USD"
 
     @property
     def open_quantity(self) -> Decimal:

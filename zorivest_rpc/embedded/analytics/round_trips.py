@@ -1,6 +1,7 @@
 """Round trips by FIFO: which entry each exit closed, and what it earned.
 
-Rule 1: a position is one account and one symbol; an episode of it runs from flat to flat and is one round trip.
+Rule 1: a position is one account, one symbol and one currency; an episode of it runs from flat to flat and is one
+round trip. Its money is in that currency.
 Rule 2: executions are taken in the order of (time, exec_id), so equal timestamps have one order however they came.
 Rule 3: no cent is lost. A fee that is split by quantity is split in millionths and the last part takes the rest.
 Rule 4: a share split changes what is open when it takes effect: more shares, each at less, for the same money. An
@@ -85,6 +86,7 @@ class RoundTrip(msgspec.Struct, frozen=True):
     closed_at: datetime | None
     status: Status
     holding_period_seconds: int | None
+    currency: str = "USD"
     flags: tuple[str, ...] = ()
 
 
@@ -97,7 +99,8 @@ def advance(episode: Episode | None, lots: Iterable[Lot], execution: Execution) 
         raise ValueError(f"execution {execution.exec_id} has no positive quantity")
     if episode is None or not episode.open_quantity:
         return _enter(_opened(execution, ZERO), execution)
-    if (episode.account_id, episode.symbol) != (execution.account_id, execution.symbol):
+    of_episode = (episode.account_id, episode.symbol, episode.currency)
+    if of_episode != (execution.account_id, execution.symbol, execution.currency):
         raise ValueError(f"execution {execution.exec_id} belongs to another position than {episode.id}")
     if execution.key <= episode.last_key:
         raise ValueError(f"execution {execution.exec_id} is not later than {episode.last_by}; replay from resume_point")
@@ -118,6 +121,7 @@ def _opened(execution: Execution, skip: Decimal) -> Episode:
         opened_skip=skip,
         last_at=execution.time,
         last_by=execution.exec_id,
+        currency=execution.currency,
     )
 
 
@@ -267,15 +271,15 @@ def match(executions: Iterable[Execution], splits: Mapping[tuple[str, str], Spli
     """All round trips of a history, of any number of accounts and symbols, in whatever order it is given.
 
     `splits` are by account and symbol."""
-    books: dict[tuple[str, str], _Book] = {}
+    books: dict[tuple[str, str, str], _Book] = {}
     seen: set[str] = set()
     for execution in sorted(executions, key=lambda item: item.key):
         if execution.exec_id in seen:
             raise ValueError(f"execution {execution.exec_id} is given twice")
         seen.add(execution.exec_id)
-        position = (execution.account_id, execution.symbol)
+        position = (execution.account_id, execution.symbol, execution.currency)
         if position not in books:
-            books[position] = _Book(splits.get(position, ()) if splits else ())
+            books[position] = _Book(splits.get(position[:2], ()) if splits else ())
         books[position].take(execution)
     return _matching(books.values())
 
@@ -338,5 +342,6 @@ def round_trip(
         closed_at=closed_at,
         status=status,
         holding_period_seconds=None if closed_at is None else int((closed_at - episode.opened_at).total_seconds()),
+        currency=episode.currency,
         flags=tuple(flags),
     )

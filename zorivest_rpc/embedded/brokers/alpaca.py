@@ -105,7 +105,7 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         side=side,
         quantity=quantity,
         price=price,
-        multiplier=Decimal(1) if pair else symbol.multiplier,
+        multiplier=Decimal(1) if pair else wanted.multiplier(symbol),
         currency=wanted.currency,
         exec_id=plain(row.get("id"), 128) or "",
         order_id=plain(row.get("order_id"), 128),

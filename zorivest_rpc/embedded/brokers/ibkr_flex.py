@@ -13,7 +13,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from ..imports.broker import import_broker_file
-from ..imports.drafts import BrokerHints, ImportRefused
+from ..imports.drafts import ImportRefused
 from ..market.failures import Failure, Kind
 from .pulled import SECONDS, BrokerLink, Pulled, Source, Wanted, within
 
@@ -30,7 +30,7 @@ async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
     assert link.account_id is not None  # a broker is configured only with one
     reference = await _request(link, wanted)
     data = await _statement(link, reference)
-    hints = BrokerHints(account_id=link.account_id, broker="ibkr", timezone=wanted.timezone, currency=wanted.currency)
+    hints = wanted.hints(link.account_id, broker="ibkr")
     try:
         found = await asyncio.to_thread(import_broker_file, data, hints, expired=within(SECONDS))
     except ImportRefused as exc:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..imports.bank import import_bank_file
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
-from ..imports.drafts import BankHints, BankImport, BrokerHints, BrokerImport, ImportRefused, Limits
+from ..imports.drafts import BankHints, BankImport, BrokerImport, ImportRefused, Limits
 from ..imports.source import read_source
 from .pulled import SECONDS, Pulled, Source, Wanted, within
 
@@ -49,7 +49,7 @@ def pull(folder: Path, wanted: Wanted, known: Callable[[str, str], bool]) -> Pul
 
 def _read(data: bytes, account_id: str, path: Path, wanted: Wanted, limits: Limits) -> BrokerImport | BankImport:
     expired = within(SECONDS)
-    trades = BrokerHints(account_id=account_id, file_name=path.name, timezone=wanted.timezone, currency=wanted.currency)
+    trades = wanted.hints(account_id, file_name=path.name)
     lines = BankHints(account_id=account_id, file_name=path.name, currency=wanted.currency)
     if data.startswith(b"%PDF-"):
         return import_broker_pdf(data, trades, limits=limits, expired=expired)

@@ -14,7 +14,7 @@ import msgspec
 from ..imports.collect import Found, TradeCollector
 from ..imports.drafts import BankImport, BrokerHints, BrokerImport, Limits, TradeDraft
 from ..imports.rows import RowRefused
-from ..imports.symbols import Symbol, parse_symbol
+from ..imports.symbols import Symbol, multiplier_of, parse_symbol
 from ..imports.values import BadValue
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
@@ -39,6 +39,25 @@ class Wanted(msgspec.Struct, frozen=True):
     end: datetime | None
     timezone: str
     currency: str = "USD"
+    multipliers: dict[str, Decimal] = {}
+
+    def hints(self, account_id: str, *, broker: str = "auto", file_name: str = "") -> BrokerHints:
+        """What an importer is told about the fills of an account."""
+        return BrokerHints(
+            account_id=account_id,
+            broker=broker,
+            file_name=file_name,
+            timezone=self.timezone,
+            currency=self.currency,
+            multipliers=self.multipliers,
+        )
+
+    def multiplier(self, symbol: Symbol) -> Decimal:
+        """Money per point of one unit of a symbol."""
+        try:
+            return multiplier_of(symbol, None, self.multipliers)
+        except BadValue as exc:
+            raise RowRefused("multiplier", str(exc)) from None
 
     @property
     def last_day(self) -> date | None:
@@ -128,9 +147,7 @@ def collect(
     read: Callable[[Mapping[str, Any]], TradeDraft | None],
 ) -> BrokerImport:
     """Read rows one by one: a row that is no trade is skipped, one that cannot be read is told, the rest are drafts."""
-    into = TradeCollector(
-        BrokerHints(account_id=account_id, broker=broker, timezone=wanted.timezone, currency=wanted.currency), Limits()
-    )
+    into = TradeCollector(wanted.hints(account_id, broker=broker), Limits())
     digest, size = hashlib.sha256(), 0
     for row in rows:
         data = msgspec.json.encode(row)

@@ -18,6 +18,8 @@ from ..columns import money
 from ..crypto import FieldCipher
 from ..db import Database
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
+from ..futures import SETTING as FUTURE_MULTIPLIERS
+from ..futures import parse_multipliers
 from ..imports.drafts import BankImport
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
@@ -126,7 +128,8 @@ class Brokers:
         since = start
         if since is None and config.cursor is not None:
             since = datetime.fromisoformat(config.cursor) - OVERLAP
-        wanted = Wanted(since, end, await self._settings.value("import.timezone"))
+        given = parse_multipliers(await self._settings.value(FUTURE_MULTIPLIERS))
+        wanted = Wanted(since, end, await self._settings.value("import.timezone"), multipliers=given)
         try:
             pulled = (await self._pull(broker, config, wanted)).within(start, end)
         except Failure as failure:
@@ -299,8 +302,12 @@ def _keep(
             .where(accounts.c.account_id == pulled.account_id, accounts.c.broker_id.is_(None))
             .values(broker_id=owner)
         )
-    known = pulled.account_id is not None and account_store.find(conn, pulled.account_id) is not None
-    if known and pulled.account_id is not None and pulled.balance is not None:
+    account = None if pulled.account_id is None else account_store.find(conn, pulled.account_id)
+    if account is not None and pulled.account_id is not None and pulled.balance is not None:
+        if pulled.currency not in (None, account["currency"]):
+            text = f"The balance is in {pulled.currency} and the account in {account['currency']}; it was not taken."
+            written.append(Written(warnings=(text,)))
+            return written
         account_store.record_balance(conn, pulled.account_id, money(pulled.balance), now, actor, "sync")
     return written
 

@@ -119,7 +119,7 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         side=Side.BOT if quantity > 0 else Side.SLD,
         quantity=abs(quantity),
         price=price,
-        multiplier=symbol.multiplier,
+        multiplier=wanted.multiplier(symbol),
         currency=wanted.currency,
         commission=commission,
         fees=fees,

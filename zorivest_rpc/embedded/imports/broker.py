@@ -8,20 +8,32 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from zorivest_rpc.embedded.imports import ibkr_activity, ibkr_flex, ninjatrader, thinkorswim
+from zorivest_rpc.embedded.imports import ibkr_activity, ibkr_flex, ninjatrader, thinkorswim, tradovate
 from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
 from zorivest_rpc.embedded.imports.detect import Detection, broker_of, detect_broker, is_xml
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, check_dialect, read_rows, split_line
+from zorivest_rpc.embedded.imports.sides import Signs
 from zorivest_rpc.embedded.imports.source import Budget, Text, decode, lines_of, read_source, sha256
 from zorivest_rpc.embedded.imports.values import BadValue, decimal_mark, is_day_first, parse_date, parse_moment, zone
 
 __all__ = ["base_reading", "import_broker_file", "settle", "settle_times"]
 
 SAMPLE = 5000
-NUMBER_ROLES = ("quantity", "price", "commission", "fee", "average", "entry_price", "exit_price", "profit")
-DAY_ROLES = ("date", "datetime", "entry_time", "exit_time")
+NUMBER_ROLES = (
+    "quantity",
+    "price",
+    "commission",
+    "fee",
+    "average",
+    "entry_price",
+    "exit_price",
+    "profit",
+    "buy_price",
+    "sell_price",
+)
+DAY_ROLES = ("date", "datetime", "entry_time", "exit_time", "bought", "sold")
 
 
 def import_broker_file(
@@ -95,10 +107,15 @@ def _read_table(
     rows = read_rows(lines, detection.delimiter, budget, detection.header + 1)
     if detection.kind == "ninjatrader":
         ninjatrader.read_ninjatrader(rows, columns, reading, into)
+    elif detection.kind == "tradovate":
+        tradovate.read_tradovate(rows, columns, reading, into)
     else:
         assert detection.layout is not None
-        into.newest_first = detection.layout.newest_first
-        read_flat(rows, columns, detection.layout, reading, broker=detection.broker, into=into)
+        into.newest_first = None if detection.name == "generic" else detection.layout.newest_first
+        signs = Signs.of(sample, columns, reading.mark)
+        if detection.layout.signed_quantity:
+            signs = msgspec.structs.replace(signs, quantity=True)
+        read_flat(rows, columns, detection.layout, reading, broker=detection.broker, into=into, signs=signs)
 
 
 def _cells(sample: Sequence[Sequence[str]], columns: Columns, roles: Sequence[str]) -> list[str]:
@@ -117,7 +134,7 @@ def settle(
 ) -> Reading:
     """Decimal mark and day order for the whole table; brokers with a fixed layout write the month first."""
     mark = reading.mark or decimal_mark(_cells(sample, columns, NUMBER_ROLES))
-    if day_first is None and layout in ("generic", "ninjatrader"):
+    if day_first is None and layout in ("generic", "ninjatrader", "tradovate"):
         days = _cells(sample, columns, DAY_ROLES)
         day_first = is_day_first(days)
         if day_first is None and layout == "generic" and any(_is_ambiguous(cell) for cell in days):

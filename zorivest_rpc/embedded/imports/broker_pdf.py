@@ -5,13 +5,9 @@ Prices are never derived: a row without one is an error. Scanned pages have no t
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from zorivest_rpc.embedded.imports.broker import base_reading, settle, settle_times
 from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
@@ -19,9 +15,10 @@ from zorivest_rpc.embedded.imports.detect import NEEDED, broker_of
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.layouts import GENERIC
-from zorivest_rpc.embedded.imports.pdf_safety import CONTENT, check_streams, is_encrypted
-from zorivest_rpc.embedded.imports.pdf_watch import Watch
+from zorivest_rpc.embedded.imports.pdf_pages import Page, encrypted, extract_pages
+from zorivest_rpc.embedded.imports.pdf_safety import check_streams, is_encrypted
 from zorivest_rpc.embedded.imports.rows import Columns, Row, check_dialect
+from zorivest_rpc.embedded.imports.sides import Signs
 from zorivest_rpc.embedded.imports.source import Budget, read_source, sha256
 
 __all__ = ["import_broker_pdf"]
@@ -46,12 +43,6 @@ _LINES = (
 _LINE_HEADERS = ("date", "time", "symbol", "side", "quantity", "price")
 
 
-class _Page(msgspec.Struct, frozen=True):
-    number: int
-    text: str
-    tables: list[list[list[str]]]
-
-
 def import_broker_pdf(
     source: bytes | os.PathLike[str],
     hints: BrokerHints,
@@ -69,9 +60,9 @@ def import_broker_pdf(
     if b"%PDF-" not in data[:1024]:
         raise ImportRefused("not_a_pdf", "The file is no PDF.", next="Use import_broker_csv for CSV and XML files.")
     if is_encrypted(data):
-        raise _encrypted()
+        raise encrypted()
     check_streams(data, budget)
-    pages = _pages(data, budget)
+    pages = extract_pages(data, budget)
     if not any(page.text.strip() for page in pages):
         raise ImportRefused(
             "no_extractable_text",
@@ -102,66 +93,7 @@ def import_broker_pdf(
     )
 
 
-def _encrypted() -> ImportRefused:
-    return ImportRefused(
-        "encrypted_pdf", "The PDF is encrypted.", next="Save a copy without a password and import that."
-    )
-
-
-def _pages(data: bytes, budget: Budget) -> list[_Page]:
-    import pdfplumber
-
-    pages: list[_Page] = []
-    try:
-        with Watch(budget) as watch:
-            document = pdfplumber.open(io.BytesIO(data))  # never closed: it would walk the pages again, and hang
-            if getattr(document.doc, "encryption", None):
-                raise _encrypted()
-            total = len(document.pages)
-            if total > budget.limits.max_pages:
-                raise ImportRefused(
-                    "too_many_pages",
-                    f"The PDF has {total} pages; at most {budget.limits.max_pages} are read.",
-                    next="Split the statement into months.",
-                    status=413,
-                )
-            for number, page in enumerate(document.pages, start=1):
-                budget.check()
-                budget.tell(number - 1, total)
-                watch.again()
-                _check_contents(page, number)
-                tables = [[[_flat(cell) for cell in row] for row in table] for table in page.extract_tables()]
-                pages.append(_Page(number, page.extract_text() or "", tables))
-                page.close()
-    except ImportRefused:
-        raise
-    except Exception:  # the parser meets broken files with any exception there is
-        raise ImportRefused(
-            "broken_pdf",
-            "The PDF cannot be read; it is damaged or was cut short.",
-            next="Download the statement again; nothing of this file was used.",
-        ) from None
-    return pages
-
-
-def _check_contents(page: Any, number: int) -> None:
-    from pdfminer.pdftypes import stream_value
-
-    size = sum(len(stream_value(part).get_data()) for part in page.page_obj.contents)
-    if size > CONTENT:
-        raise ImportRefused(
-            "unsafe_pdf",
-            "A page unpacks to far more than a statement holds.",
-            where=f"page {number}",
-            next="Print the statement to a new PDF, or export it as CSV.",
-        )
-
-
-def _flat(cell: str | None) -> str:
-    return " ".join((cell or "").split())
-
-
-def _read_tables(pages: list[_Page], broker: str, budget: Budget, into: TradeCollector) -> bool:
+def _read_tables(pages: list[Page], broker: str, budget: Budget, into: TradeCollector) -> bool:
     """Rows under a header that names symbol, quantity, price and day; a table going on without one keeps the last."""
     columns: Columns | None = None
     number = 0
@@ -182,7 +114,9 @@ def _read_tables(pages: list[_Page], broker: str, budget: Budget, into: TradeCol
         settled = settle_times(found, sample)
         hints = into.hints
         reading = settle(base_reading(hints), settled, sample, day_first=hints.day_first, layout="generic", into=into)
-        read_flat(rows, settled, GENERIC, reading, broker=broker, into=into)
+        read_flat(
+            rows, settled, GENERIC, reading, broker=broker, into=into, signs=Signs.of(sample, settled, reading.mark)
+        )
     return bool(into.parsed or into.refused)
 
 
@@ -194,7 +128,7 @@ def _header(cells: list[str]) -> Columns | None:
     return columns if enough else None
 
 
-def _read_lines(pages: list[_Page], broker: str, budget: Budget, into: TradeCollector) -> None:
+def _read_lines(pages: list[Page], broker: str, budget: Budget, into: TradeCollector) -> None:
     rows: list[Row] = []
     number = 0
     for page in pages:
@@ -210,4 +144,4 @@ def _read_lines(pages: list[_Page], broker: str, budget: Budget, into: TradeColl
     sample = [row.cells for row in rows]
     hints = into.hints
     reading = settle(base_reading(hints), columns, sample, day_first=hints.day_first, layout="generic", into=into)
-    read_flat(rows, columns, GENERIC, reading, broker=broker, into=into)
+    read_flat(rows, columns, GENERIC, reading, broker=broker, into=into, signs=Signs.of(sample, columns, reading.mark))

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.futures import SETTING as _FUTURES_SETTING
+from zorivest_rpc.embedded.futures import contract_of
 from zorivest_rpc.embedded.imports.dedup import exec_id, fingerprint
 from zorivest_rpc.embedded.imports.drafts import (
+    AssetClass,
     BrokerHints,
     BrokerImport,
+    Effect,
     Fee,
     FeeType,
     Limits,
     Note,
+    RateDraft,
     RowError,
+    Side,
     Status,
     TradeDraft,
 )
-from zorivest_rpc.embedded.imports.rows import Row, RowRefused, shown
+from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, shown
+from zorivest_rpc.embedded.imports.symbols import Symbol, multiplier_of, plain
+from zorivest_rpc.embedded.imports.values import BadValue
 
 __all__ = ["Found", "TradeCollector", "costs", "outcome"]
+
+
+_CENT = Decimal("0.015")  # files round a half cent to either side
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +72,9 @@ class TradeCollector:
         self._errors: list[RowError] = []
         self._notes: dict[str, Note] = {}
         self._tallies: Counter[str] = Counter()
-        self.newest_first = False
+        self.newest_first: bool | None = None
+        self.rates: list[RateDraft] = []
+        self.base_currency: str | None = None
         self.parsed = 0
         self.skipped = 0
         self.refused = 0
@@ -95,13 +110,49 @@ class TradeCollector:
             text = f"The file names account {stated[:40]!r}; the rows go to {self.hints.account_id!r} as asked."
             self.warn("account_mismatch", text, row_number)
 
+    def multiplier(self, symbol: Symbol, stated: Decimal | None = None) -> Decimal:
+        """Money per point of one unit; a row whose future has no known one is refused."""
+        try:
+            return multiplier_of(symbol, stated, self.hints.multipliers)
+        except BadValue as exc:
+            raise RowRefused("multiplier", str(exc)) from None
+
+    def check_tick(self, symbol: Symbol, price: Decimal, multiplier: Decimal, row_number: int | None) -> None:
+        """Tell a price that is no multiple of its future's tick: the file may quote in another unit, as cents."""
+        contract = contract_of(symbol.underlying) if symbol.asset_class is AssetClass.FUTURE else None
+        if contract is None or multiplier != contract.multiplier or not price % contract.tick:
+            return
+        self._tallies["off_tick"] += 1
+        self.warn(
+            "off_tick",
+            f"{plain(price)} is no price of {symbol.text}, which moves by {plain(contract.tick)} in {contract.quote}; "
+            f"check the unit of the file's prices (each whole one counts {plain(multiplier)} {contract.currency}).",
+            row_number,
+        )
+
+    def check_profit(self, record: Record, role: str, gross: Decimal, costs: Decimal, symbol: Symbol) -> None:
+        """Tell a row whose own profit is neither the one computed from its prices nor that less its costs."""
+        stated = record.decimal(role)
+        if stated is None or min(abs(stated - gross), abs(stated - (gross - costs))) <= _CENT:
+            return
+        self._tallies["profit_contradicts"] += 1
+        self.warn(
+            "profit_contradicts",
+            f"The file states a profit of {plain(stated)} for {symbol.text}, but its prices give {plain(gross)}; check "
+            f"the multiplier ({_FUTURES_SETTING} corrects one) and the prices.",
+            record.row.number,
+        )
+
     def finish(
         self, found: Found, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
     ) -> BrokerImport:
         trades = self._numbered(self._in_order())
         total = self.parsed + self.skipped + self.refused
         for tally, count in self._tallies.items():
-            self.warn(tally, _TALLIES.get(tally, "{n} rows were left out.").format(n=count))
+            if tally in _COUNTED:
+                self._count(tally, count)
+            else:
+                self.warn(tally, _TALLIES.get(tally, "{n} rows were left out.").format(n=count))
         if self._repeated:
             self.warn("repeated_rows", f"{self._repeated} rows repeat the id and content of an earlier row.")
         if not total:
@@ -135,16 +186,34 @@ class TradeCollector:
             date_to=trades[-1].exec_time if trades else None,
             symbols=tuple(sorted({trade.symbol for trade in trades})),
             confidence=confidence,
+            rates=tuple(self.rates),
+            base_currency=self.base_currency,
         )
+
+    def _count(self, code: str, count: int) -> None:
+        """A warning about the first row of its kind also says how many there are."""
+        first = self._notes[code]
+        if count > 1:
+            self._notes[code] = msgspec.structs.replace(first, message=f"{first.message} {count} rows are like this.")
 
     def _in_order(self) -> list[TradeDraft]:
         """Oldest first. A file that runs backwards is turned round first, for the order of rows with a day alone."""
-        trades = self._trades
-        if trades:
-            first, last = trades[0].exec_time, trades[-1].exec_time
-            if first > last or (first == last and self.newest_first):
-                trades = trades[::-1]
+        trades = self._trades[::-1] if self._is_newest_first() else self._trades
         return sorted(trades, key=lambda trade: trade.exec_time)
+
+    def _is_newest_first(self) -> bool:
+        """By the times of the rows; where all are equal, by the layout; where that is unknown, by what the rows can
+        have done: the direction in which fewer sales come before the purchases that they close."""
+        rows = [row.exec_time for row in self._trades]
+        later = sum(b > a for a, b in itertools.pairwise(rows))
+        earlier = sum(b < a for a, b in itertools.pairwise(rows))
+        if later != earlier:
+            return earlier > later
+        if rows and rows[0] != rows[-1]:
+            return rows[0] > rows[-1]
+        if self.newest_first is not None:
+            return self.newest_first
+        return _uncovered(reversed(self._trades)) < _uncovered(self._trades)
 
     def _numbered(self, trades: list[TradeDraft]) -> list[TradeDraft]:
         seen_ids: dict[str, str] = {}
@@ -179,11 +248,23 @@ class TradeCollector:
         return result
 
 
+_COUNTED = frozenset({"off_tick", "profit_contradicts"})
 _TALLIES = {
     "option_events_skipped": "{n} option expirations, assignments or exercises have no price and were left out.",
     "cancelled_skipped": "{n} cancelled rows were left out.",
     "not_filled_skipped": "{n} orders without a fill were left out.",
 }
+
+
+def _uncovered(trades: Iterable[TradeDraft]) -> int:
+    """How many sales of a file find nothing to sell, read in this order."""
+    held: dict[str, Decimal] = {}
+    count = 0
+    for trade in trades:
+        before = held.get(trade.symbol, Decimal(0))
+        count += trade.side is Side.SLD and before <= 0 and trade.effect is not Effect.OPEN
+        held[trade.symbol] = before + (trade.quantity if trade.side is Side.BOT else -trade.quantity)
+    return count
 
 
 def _fingerprint(trade: TradeDraft) -> str:

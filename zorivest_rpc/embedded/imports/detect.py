@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zorivest_rpc.embedded.imports import ninjatrader, thinkorswim
+from zorivest_rpc.embedded.imports import ninjatrader, thinkorswim, tradovate
 from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused
 from zorivest_rpc.embedded.imports.ibkr_activity import is_activity
 from zorivest_rpc.embedded.imports.layouts import BROKERS, GENERIC, LAYOUTS, Layout
@@ -104,6 +104,16 @@ def _known(cells: list[str], wanted: str | None, at: int, delimiter: str, by: st
             header=at,
             delimiter=delimiter,
             columns=Columns.match(cells, ninjatrader.COLUMNS),
+        )
+    if wanted in (None, "tradovate") and _has(headers, tradovate.FINGERPRINT):
+        return Detection(
+            kind="tradovate",
+            broker="tradovate",
+            name="tradovate",
+            detected_by=by,
+            header=at,
+            delimiter=delimiter,
+            columns=Columns.match(cells, tradovate.COLUMNS),
         )
     for layout in LAYOUTS:
         if wanted in (None, layout.broker) and layout.fits(headers):

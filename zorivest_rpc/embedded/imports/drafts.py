@@ -23,11 +23,13 @@ __all__ = [
     "BankImport",
     "BrokerHints",
     "BrokerImport",
+    "Effect",
     "Fee",
     "FeeType",
     "ImportRefused",
     "Limits",
     "Note",
+    "RateDraft",
     "RowError",
     "Side",
     "Status",
@@ -61,6 +63,13 @@ class Side(enum.StrEnum):
     @property
     def opposite(self) -> Side:
         return Side.SLD if self is Side.BOT else Side.BOT
+
+
+class Effect(enum.StrEnum):
+    """What a row says a fill did to its position, where it says so."""
+
+    OPEN = "OPEN"
+    CLOSE = "CLOSE"
 
 
 class AssetClass(enum.StrEnum):
@@ -117,17 +126,20 @@ class Status(enum.StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one file may ask of us; a step is a call inside the PDF parser, of which a full page takes a million."""
+    """How much one file may ask of us. A full page of a PDF takes about half a second of processor time."""
 
     max_bytes: int = 50 * 1024 * 1024
     max_rows: int = 250_000
     max_errors: int = 200
     max_pages: int = 300
-    max_page_steps: int = 30_000_000
+    max_page_seconds: int = 20
+    max_pdf_memory: int = 1024 * 1024 * 1024
 
 
 class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller knows about a broker file; everything but the account may stay unknown."""
+    """What the caller knows about a broker file; everything but the account may stay unknown.
+
+    `multipliers` are those of futures by root; they win over the table of contracts."""
 
     account_id: str
     broker: str = "auto"
@@ -138,6 +150,7 @@ class BrokerHints(msgspec.Struct, frozen=True, kw_only=True):
     delimiter: str | None = None
     decimal: str | None = None
     day_first: bool | None = None
+    multipliers: dict[str, Decimal] = {}
 
 
 class BankHints(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,11 +198,21 @@ class Fee(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     description: str = ""
 
 
+class RateDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One unit of `base` cost `rate` units of `quote` on a day."""
+
+    day: dt.date
+    base: str
+    quote: str
+    rate: Decimal
+
+
 class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One execution as understood.
 
     `exec_id` is the broker's own id, or one made from the content when `is_synthesised`. `dedup_hash` depends on the
-    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`."""
+    trade alone, not on the broker, the file or the layout; equal fills of one file are told apart by `occurrence`.
+    One of `currency` was worth `fx_rate` of `base_currency`; `fee_currency` is named where costs are in another one."""
 
     row_number: int | None
     broker: str
@@ -213,6 +236,8 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time_known: bool = True
     base_currency: str | None = None
     base_amount: Decimal | None = None
+    fx_rate: Decimal | None = None
+    fee_currency: str = ""
     order_id: str | None = None
     realized_pnl: Decimal | None = None
     notes: str = ""
@@ -220,6 +245,8 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mae: Decimal | None = None
     mfe: Decimal | None = None
     identifier: tuple[str, str] | None = None
+    effect: Effect | None = None
+    sequence: int = 0
 
 
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,6 +272,8 @@ class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
     date_to: dt.datetime | None
     symbols: tuple[str, ...]
     confidence: float | None = None
+    rates: tuple[RateDraft, ...] = ()
+    base_currency: str | None = None
 
     def preview(self, count: int = 5) -> tuple[TradeDraft, ...]:
         return self.trades[:count]

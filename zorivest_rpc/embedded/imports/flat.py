@@ -8,32 +8,40 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, Side, TradeDraft
 from zorivest_rpc.embedded.imports.identifiers import classify, normalise
 from zorivest_rpc.embedded.imports.layouts import ASSETS, Layout
 from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, squash, usable
+from zorivest_rpc.embedded.imports.sides import Signs, Stated, check_amount, decide_side, read_words
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
-from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_side, plain_text
+from zorivest_rpc.embedded.imports.values import BadValue, currency_code, plain_text
 
 __all__ = ["read_flat", "read_record"]
 
 _OPTION_EVENTS = re.compile(r"expir|assign|exercis", re.IGNORECASE)
 _SENTENCE = 3  # blanks
 _PRICE = re.compile(r"@ *\$?(\d[\d,]*(?:\.\d+)?)")
-_PHRASE = re.compile(r"(?:you )?(bought|sold|buy|sell|bot|sld|reinvestment)\b", re.IGNORECASE)
 _FOOTER = re.compile(r"(?:transactions? |grand )?total\b|date downloaded|disclosure|\*\*\*", re.IGNORECASE)
 
 
 def read_flat(
-    rows: Iterable[Row], columns: Columns, layout: Layout, reading: Reading, *, broker: str, into: TradeCollector
+    rows: Iterable[Row],
+    columns: Columns,
+    layout: Layout,
+    reading: Reading,
+    *,
+    broker: str,
+    into: TradeCollector,
+    signs: Signs | None = None,
 ) -> None:
     """Every row of a flat table becomes a fill, a skip or an error."""
+    signs = signs or Signs(quantity=layout.signed_quantity)
     for row in usable(rows, columns, into.refuse):
         if _is_footer(row):
             continue
         record = Record(row, columns, reading)
         try:
-            draft = read_record(record, layout, broker, into)
+            draft = read_record(record, layout, broker, into, signs)
         except RowRefused as exc:
             into.refuse_row(row, exc)
             continue
@@ -47,20 +55,24 @@ def _is_footer(row: Row) -> bool:
     return _FOOTER.match(first) is not None or (not others and first.count(" ") >= _SENTENCE)
 
 
-def read_record(record: Record, layout: Layout, broker: str, into: TradeCollector) -> TradeDraft | None:
+def read_record(record: Record, layout: Layout, broker: str, into: TradeCollector, signs: Signs) -> TradeDraft | None:
     """One fill, or None after telling `into` that the row is no trade."""
     if layout.keep and squash(record.text(layout.keep[0])) not in layout.keep[1]:
         into.skip(_skip_tally(record, layout))
         return None
-    side = _side(record, layout, into)
-    if side is None:
+    stated = read_words(record, phrases=layout.phrases)
+    if stated.side is None and _is_no_trade(record, layout, into):
         return None
     quantity = record.needed_decimal("quantity")
     if not quantity:
         raise RowRefused("quantity", "is zero")
+    side = decide_side(record, stated, quantity, signs)
     moment, time_known = record.moment()
     symbol = _symbol(record, layout, moment.date())
-    price = _price(record, layout, symbol)
+    multiplier = into.multiplier(symbol, record.decimal("multiplier"))
+    price = _price(record, layout, symbol, multiplier)
+    into.check_tick(symbol, price, multiplier, record.row.number)
+    check_amount(record, stated, side, price * quantity * multiplier, symbol.asset_class, signs)
     currency = _currency(record)
     paid = _commission(record, layout)
     extras = [(kind, _cost(record, role, layout), role.replace("_", " ")) for role, kind in layout.fees.items()]
@@ -78,15 +90,17 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         side=side,
         quantity=abs(quantity),
         price=price,
-        multiplier=record.decimal("multiplier") or symbol.multiplier,
+        multiplier=multiplier,
         currency=currency,
         commission=commission,
         fees=fees,
         ledger=ledger,
         exec_id=_exec_id(record),
         order_id=_id(record, "order_id") or None,
+        realized_pnl=record.decimal("profit"),
         notes=plain_text(record.text("notes")),
         identifier=_identifier(record),
+        effect=stated.effect or _usual_effect(layout, stated),
     )
 
 
@@ -97,32 +111,25 @@ def _skip_tally(record: Record, layout: Layout) -> str:
     return "not_filled_skipped" if layout.keep and layout.keep[0] == "status" else ""
 
 
-def _side(record: Record, layout: Layout, into: TradeCollector) -> Side | None:
+def _is_no_trade(record: Record, layout: Layout, into: TradeCollector) -> bool:
+    """Whether a row without a side is something else than a fill; it is counted then."""
     word = record.text("side")
-    side = parse_side(word)
-    if side or (side := _phrase(word, layout)):
-        return side
-    if word.lower() in BLANKS:  # no column, or an empty cell: the sign of the quantity says it
-        quantity = record.decimal("quantity")
-        if quantity is None and layout.skip_unknown_side:
-            into.skip()
-            return None
-        if not quantity:
-            raise RowRefused("quantity", "is missing" if quantity is None else "is zero")
-        if "side" in record.columns.roles and quantity > 0 and "+" not in record.text("quantity"):
-            raise RowRefused("side", "is missing")
-        return Side.BOT if quantity > 0 else Side.SLD
-    if layout.skip_unknown_side or _has_no_fill(record):
-        into.skip("option_events_skipped" if _OPTION_EVENTS.search(word) else "")
-        return None
-    raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
+    is_blank = word.lower() in BLANKS
+    if is_blank:
+        is_trade = not layout.phrases if layout.skip_unknown_side else True
+        if is_trade and (record.decimal("quantity") is not None or not layout.skip_unknown_side):
+            return False
+    elif not (layout.skip_unknown_side or _has_no_fill(record)):
+        raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
+    into.skip("option_events_skipped" if _OPTION_EVENTS.search(word) else "")
+    return True
 
 
-def _phrase(word: str, layout: Layout) -> Side | None:
-    if layout.broker != "generic":
+def _usual_effect(layout: Layout, stated: Stated) -> Effect | None:
+    """At brokers that call a short sale by that name, a plain Sell closes and a plain Buy opens."""
+    if not layout.names_shorts or stated.side is None:
         return None
-    match = _PHRASE.match(word)
-    return parse_side(match[1]) if match else None
+    return Effect.OPEN if stated.side is Side.BOT else Effect.CLOSE
 
 
 def _has_no_fill(record: Record) -> bool:
@@ -150,18 +157,15 @@ def _asset(record: Record) -> AssetClass | None:
     return ASSETS.get(" ".join(record.text("asset").lower().split()))
 
 
-def _price(record: Record, layout: Layout, symbol: Symbol) -> Decimal:
+def _price(record: Record, layout: Layout, symbol: Symbol, multiplier: Decimal) -> Decimal:
     if layout.price_times_multiplier and record.text("price").lower() in BLANKS and record.text("average"):
         average = record.needed_decimal("average")  # money per contract, signed by the cash flow
         if not average and (stated := _PRICE.search(record.text("notes"))):  # no money flows for a future
             return Decimal(stated[1].replace(",", ""))
         if not average and symbol.asset_class is AssetClass.FUTURE:
             raise RowRefused("price", "is missing")
-        return abs(average) / (record.decimal("multiplier") or symbol.multiplier)
-    price = record.needed_decimal("price")
-    if price < 0:
-        raise RowRefused("price", "is negative")
-    return price
+        return abs(average) / multiplier
+    return record.price("price", symbol)
 
 
 def _commission(record: Record, layout: Layout) -> Decimal:

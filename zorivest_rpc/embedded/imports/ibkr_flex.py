@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import FeeType, ImportRefused, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import AssetClass, FeeType, ImportRefused, RateDraft, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused
 from zorivest_rpc.embedded.imports.source import Budget
@@ -22,6 +22,7 @@ from zorivest_rpc.embedded.imports.values import (
     currency_code,
     parse_date,
     parse_decimal,
+    parse_effect,
     parse_moment,
     parse_side,
     plain_text,
@@ -52,7 +53,9 @@ class _Flex:
         if tag in ("FlexQueryResponse", "FlexStatementResponse"):
             self.is_flex = True
         elif tag == "AccountInformation":
-            self.base_currency = attributes.get("currency") or None
+            self.base_currency = self._into.base_currency = attributes.get("currency") or None
+        elif tag == "ConversionRate":
+            self._conversion(attributes)
         elif tag == "Trade":
             self.is_flex = True
             self._trade(attributes)
@@ -93,12 +96,14 @@ class _Flex:
         if not quantity:
             raise RowRefused("quantity", "is missing" if quantity is None else "is zero")
         price = self._number(attributes, "tradePrice")
-        if price is None or price < 0:
-            raise RowRefused("tradePrice", "is missing" if price is None else "is negative")
+        if price is None:
+            raise RowRefused("tradePrice", "is missing")
         word = attributes.get("buySell", "")
         side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
         if side is None:
             raise RowRefused("buySell", f"{plain_text(word, 40)!r} is neither BUY nor SELL")
+        if quantity < 0 and side is Side.BOT:
+            raise RowRefused("buySell", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
         moment, known = self._moment(attributes)
         asset = ASSETS.get(attributes.get("assetCategory", "").lower())
         text = attributes.get("symbol", "")
@@ -112,7 +117,9 @@ class _Flex:
             currency = currency_code(attributes.get("currency", ""), self._reading.currency)
         except BadValue as exc:
             raise RowRefused("symbol", str(exc)) from None
-        multiplier = self._number(attributes, "multiplier") or symbol.multiplier
+        if price < 0 and symbol.asset_class is not AssetClass.FUTURE:
+            raise RowRefused("tradePrice", "is negative, which only a future's can be")
+        multiplier = self._into.multiplier(symbol, self._number(attributes, "multiplier"))
         paid = -(self._number(attributes, "ibCommission") or Decimal(0)) or Decimal(0)
         taxes = abs(self._number(attributes, "taxes") or Decimal(0))
         commission, fees, ledger = costs(paid, [(FeeType.REGULATORY, taxes, "taxes")], currency)
@@ -139,9 +146,24 @@ class _Flex:
             order_id=plain_text(attributes.get("ibOrderID") or attributes.get("ibOrderRef") or "", 80) or None,
             base_currency=self.base_currency,
             base_amount=price * abs(quantity) * multiplier * rate if rate else None,
+            fx_rate=rate if rate and rate > 0 else None,
+            fee_currency=plain_text(attributes.get("ibCommissionCurrency", ""), 8).upper(),
             realized_pnl=self._number(attributes, "fifoPnlRealized"),
             notes=plain_text(attributes.get("ibOrderRef", "")),
+            effect=parse_effect(attributes.get("openCloseIndicator", "")),
         )
+
+    def _conversion(self, attributes: Mapping[str, str]) -> None:
+        """A rate of the statement's own table; one that cannot be read is no reason to refuse a trade."""
+        try:
+            day = parse_date(attributes.get("reportDate", ""))
+            base = currency_code(attributes.get("fromCurrency", ""), "")
+            quote = currency_code(attributes.get("toCurrency", ""), "")
+            rate = parse_decimal(attributes.get("rate", ""), ".")
+        except BadValue:
+            return
+        if base and quote and base != quote and rate > 0:
+            self._into.rates.append(RateDraft(day=day, base=base, quote=quote, rate=rate))
 
     def _number(self, attributes: Mapping[str, str], name: str) -> Decimal | None:
         value = attributes.get(name, "").strip()

@@ -24,6 +24,8 @@ BROKERS = (
     "tradier",
     "schwab",
     "robinhood",
+    "tradovate",
+    "fidelity",
     "generic",
 )
 
@@ -46,7 +48,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     kinds; a role in `signed` keeps its sign (positive is a cost, negative a rebate), all others cost their amount.
     With `skip_unknown_side` a row whose action is not a trade is skipped instead of refused; `newest_first` orders the
     rows of a file that covers one day only. `contract` is the role whose text names an option where the symbol gives
-    its underlying alone; a side in `option_sides` (squashed) says that it must."""
+    its underlying alone; a side in `option_sides` (squashed) says that it must. With `phrases` a sentence such as
+    "YOU SOLD …" or "Bought 10 …" names the side, in the side column or in the notes. `signed_quantity` says that sales
+    have negative quantities. `names_shorts`: the broker calls a short sale and its cover by these names, so a plain
+    Sell closes."""
 
     broker: str
     name: str
@@ -60,6 +65,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     newest_first: bool = False
     contract: str = ""
     option_sides: frozenset[str] = frozenset()
+    phrases: bool = False
+    signed_quantity: bool = False
+    names_shorts: bool = False
 
     def fits(self, headers: frozenset[str]) -> bool:
         return all(any(name in headers for name in part.split("|")) for part in self.fingerprint)
@@ -125,10 +133,12 @@ LAYOUTS = (
             "quantity": "quantity",
             "price": "price",
             "commission": "commission",
+            "amount": "amount",
             "notes": "description",
         },
         skip_unknown_side=True,
         newest_first=True,
+        names_shorts=True,
     ),
     Layout(
         broker="schwab",
@@ -141,10 +151,12 @@ LAYOUTS = (
             "quantity": "quantity",
             "price": "price",
             "commission": "fees&comm",
+            "amount": "amount",
             "notes": "description",
         },
         skip_unknown_side=True,
         newest_first=True,
+        names_shorts=True,
     ),
     Layout(
         broker="lightspeed",
@@ -235,9 +247,11 @@ LAYOUTS = (
             "side": "transcode",
             "quantity": "quantity",
             "price": "price",
+            "amount": "amount",
         },
         skip_unknown_side=True,
         newest_first=True,
+        names_shorts=True,
         contract="notes",
         option_sides=frozenset({"bto", "sto", "btc", "stc"}),
     ),
@@ -256,6 +270,58 @@ LAYOUTS = (
             "notes": "description",
         },
         keep=("kind", frozenset({"trade"})),
+        signed_quantity=True,
+    ),
+    Layout(
+        broker="thinkorswim",
+        name="tdameritrade",
+        fingerprint=("date", "transactionid", "description", "quantity", "symbol", "price", "commission", "amount"),
+        columns={
+            "date": "date",
+            "exec_id": "transactionid",
+            "notes": "description",
+            "quantity": "quantity",
+            "symbol": "symbol",
+            "price": "price",
+            "commission": "commission",
+            "amount": "amount",
+            "reg_fee": "regfee|salesfee",
+            "rdm_fee": "shorttermrdmfee",
+            "fund_fee": "fundredemptionfee",
+            "sales_charge": "deferredsalescharge",
+        },
+        fees={
+            "reg_fee": FeeType.REGULATORY,
+            "rdm_fee": FeeType.OTHER,
+            "fund_fee": FeeType.OTHER,
+            "sales_charge": FeeType.OTHER,
+        },
+        skip_unknown_side=True,
+        phrases=True,
+        names_shorts=True,
+    ),
+    Layout(
+        broker="fidelity",
+        name="fidelity",
+        fingerprint=("rundate", "action", "symbol", "quantity", "price", "commission", "fees", "amount"),
+        columns={
+            "date": "rundate",
+            "side": "action",
+            "symbol": "symbol",
+            "notes": "description|securitydescription",
+            "quantity": "quantity",
+            "price": "price",
+            "commission": "commission",
+            "fee": "fees",
+            "amount": "amount",
+            "currency": "currency",
+            "account": "accountnumber|account",
+        },
+        fees={"fee": FeeType.REGULATORY},
+        skip_unknown_side=True,
+        newest_first=True,
+        phrases=True,
+        names_shorts=True,
     ),
 )
 
@@ -288,7 +354,11 @@ GENERIC = Layout(
         "fill": "fill#|fillnumber|fillno|execution#",
         "account": "account|accountid|accountnumber|acct|account#",
         "notes": "notes|description|memo|comment",
-        "multiplier": "multiplier",
+        "multiplier": "multiplier|contractmultiplier|pointvalue",
+        "effect": "effect|openclose|open/close|o/c|poseffect|positioneffect|openorclose",
+        "amount": "amount|netamount|netcash|cashamount|netproceeds|proceeds",
+        "profit": "profit|pnl|p&l|p/l|realizedpnl|realizedp/l|realizedp&l|realizedprofit|realizedgain",
     },
     fees={"fee": FeeType.OTHER},
+    phrases=True,
 )

@@ -9,7 +9,7 @@ from decimal import Decimal
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import FeeType, Side, TradeDraft
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, usable
-from zorivest_rpc.embedded.imports.symbols import parse_symbol
+from zorivest_rpc.embedded.imports.symbols import Symbol, parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_side, plain_text
 
 __all__ = ["COLUMNS", "FINGERPRINT", "read_ninjatrader"]
@@ -68,23 +68,31 @@ def _round_trip(record: Record, into: TradeCollector) -> tuple[TradeDraft, Trade
     entered, left = record.moment_of("entry_time"), record.moment_of("exit_time")
     if left < entered:
         raise RowRefused("exit_time", "is before the entry")
+    symbol = _symbol(record, entered.date())
     into.account(record.text("account"), record.row.number)
-    entry = _fill(record, into, side=opening, moment=entered, price_role="entry_price", quantity=quantity, paid=half)
+    entry = _fill(
+        record, into, symbol, side=opening, moment=entered, price_role="entry_price", quantity=quantity, paid=half
+    )
     leave = _fill(
         record,
         into,
+        symbol,
         side=opening.opposite,
         moment=left,
         price_role="exit_price",
         quantity=quantity,
         paid=rest,
     )
+    direction = 1 if opening is Side.BOT else -1
+    gross = direction * (leave.price - entry.price) * quantity * leave.multiplier
+    into.check_profit(record, "profit", gross, sum(paid.values(), Decimal(0)), symbol)
     return entry, leave
 
 
 def _fill(
     record: Record,
     into: TradeCollector,
+    symbol: Symbol,
     *,
     side: Side,
     moment: dt.datetime,
@@ -93,13 +101,9 @@ def _fill(
     paid: dict[str, Decimal],
 ) -> TradeDraft:
     is_exit = price_role == "exit_price"
-    try:
-        symbol = parse_symbol(record.needed("instrument"), None, moment.date())
-    except BadValue as exc:
-        raise RowRefused("instrument", str(exc)) from None
-    price = record.needed_decimal(price_role)
-    if price < 0:
-        raise RowRefused(price_role, "is negative")
+    price = record.price(price_role, symbol)
+    multiplier = into.multiplier(symbol)
+    into.check_tick(symbol, price, multiplier, record.row.number)
     extras = [(kind, paid[role], role.replace("_", " ")) for role, kind in FEES.items()]
     commission, fees, ledger = costs(paid["commission"], extras, record.reading.currency)
     number = plain_text(record.text("number"), 20)
@@ -114,7 +118,7 @@ def _fill(
         side=side,
         quantity=quantity,
         price=price,
-        multiplier=symbol.multiplier,
+        multiplier=multiplier,
         currency=record.reading.currency,
         commission=commission,
         fees=fees,
@@ -125,3 +129,10 @@ def _fill(
         mae=record.decimal("mae") if is_exit else None,
         mfe=record.decimal("mfe") if is_exit else None,
     )
+
+
+def _symbol(record: Record, day: dt.date) -> Symbol:
+    try:
+        return parse_symbol(record.needed("instrument"), None, day)
+    except BadValue as exc:
+        raise RowRefused("instrument", str(exc)) from None

@@ -13,8 +13,10 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import ImportRefused
+from zorivest_rpc.embedded.futures import contract_of, parse_fraction
+from zorivest_rpc.embedded.imports.drafts import AssetClass, ImportRefused
 from zorivest_rpc.embedded.imports.source import Budget
+from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
 
 __all__ = [
@@ -227,6 +229,25 @@ class Record:
         value = self.decimal(role)
         assert value is not None
         return value
+
+    def price(self, role: str, symbol: Symbol) -> Decimal:
+        """What one unit of a symbol traded at, never below zero but for a future."""
+        value = self._fraction(role, symbol)
+        if value is None:
+            value = self.needed_decimal(role)
+        if value < 0 and symbol.asset_class is not AssetClass.FUTURE:  # CL traded at -37.63 on 2020-04-20
+            raise RowRefused(role, "is negative, which only a future's can be")
+        return value
+
+    def _fraction(self, role: str, symbol: Symbol) -> Decimal | None:
+        """Bonds and grains quoted as 110'165 or 450'2; the apostrophe would otherwise pass for a thousands mark."""
+        contract = contract_of(symbol.underlying) if symbol.asset_class is AssetClass.FUTURE else None
+        if contract is None:
+            return None
+        try:
+            return parse_fraction(self.needed(role), contract.fraction)
+        except ValueError as exc:
+            raise RowRefused(role, str(exc)) from None
 
     def date(self, role: str) -> dt.date | None:
         value = self.text(role)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import cast
 
 import msgspec
 
 from zorivest_rpc.embedded import symbols
+from zorivest_rpc.embedded.futures import unknown_root
 from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.values import BadValue, plain_text
 
-__all__ = ["Symbol", "option", "parse_symbol", "plain"]
+__all__ = ["Symbol", "multiplier_of", "option", "parse_symbol", "plain"]
 
 _SHAPE = re.compile(r"[A-Z0-9][A-Z0-9 ./:$&^_*+-]{0,39}")
 
@@ -29,6 +31,7 @@ class Symbol(msgspec.Struct, frozen=True):
     expiry: dt.date | None = None
     right: str | None = None
     strike: Decimal | None = None
+    is_multiplier_known: bool = True
 
 
 def plain(value: Decimal) -> str:
@@ -64,6 +67,19 @@ def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | Non
     return _symbol(found)
 
 
+def multiplier_of(symbol: Symbol, stated: Decimal | None, given: Mapping[str, Decimal]) -> Decimal:
+    """Money per point of one unit: what a row states, else what the user gave for a future's root, else the table's.
+
+    A future of which none of them knows is a `BadValue`: a guess would state its profit wrongly by that factor."""
+    if stated:
+        return abs(stated)
+    if symbol.asset_class is not AssetClass.FUTURE:
+        return symbol.multiplier
+    if symbol.underlying not in given and not symbol.is_multiplier_known:
+        raise BadValue(unknown_root(symbol.underlying))
+    return given.get(symbol.underlying, symbol.multiplier)
+
+
 def _symbol(found: symbols.Instrument) -> Symbol:
     terms = found.contract
     return Symbol(
@@ -74,4 +90,5 @@ def _symbol(found: symbols.Instrument) -> Symbol:
         terms and terms.expiry,
         terms and terms.right,
         terms and terms.strike,
+        found.is_multiplier_known,
     )

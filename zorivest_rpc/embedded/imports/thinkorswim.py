@@ -29,7 +29,7 @@ from zorivest_rpc.embedded.imports.rows import (
 )
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
-from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_side, plain_text
+from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_effect, parse_side, plain_text
 
 __all__ = ["FINGERPRINT", "find_header", "read_thinkorswim"]
 
@@ -102,15 +102,17 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
     side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
     if side is None:
         raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
+    if quantity < 0 and side is Side.BOT:
+        raise RowRefused("side", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
     moment, known = record.moment()
     symbol = _symbol(record, moment.date())
-    price = record.needed_decimal("price")
-    if price < 0:
-        raise RowRefused("price", "is negative")
+    price = record.price("price", symbol)
+    multiplier = into.multiplier(symbol)
+    into.check_tick(symbol, price, multiplier, record.row.number)
     paid = Decimal(0)
     spread = record.text("spread").lower()
-    if is_first and spread in SINGLE and (net := _net(record)) is not None:
-        paid = abs(price - net) * abs(quantity) * symbol.multiplier
+    if is_first and spread in SINGLE and (net := _net(record, symbol)) is not None:
+        paid = abs(price - net) * abs(quantity) * multiplier
     commission, fees, ledger = costs(paid, [], record.reading.currency)
     return TradeDraft(
         row_number=record.row.number,
@@ -124,19 +126,21 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
         side=side,
         quantity=abs(quantity),
         price=price,
-        multiplier=symbol.multiplier,
+        multiplier=multiplier,
         currency=record.reading.currency,
         commission=commission,
         fees=fees,
         ledger=ledger,
         order_id=plain_text(record.text("order_id"), 80) or None,
+        effect=parse_effect(record.text("effect")),
         notes=plain_text(" ".join(filter(None, (record.text("spread"), record.text("effect"))))),
     )
 
 
-def _net(record: Record) -> Decimal | None:
+def _net(record: Record, symbol: Symbol) -> Decimal | None:
     """The net price; later legs of a spread say DEBIT or CREDIT there."""
-    return None if re.search(r"[A-Za-z]", record.text("net")) else record.decimal("net")
+    text = record.text("net")
+    return None if re.search(r"[A-Za-z]", text) or text.lower() in BLANKS else record.price("net", symbol)
 
 
 def _symbol(record: Record, day: dt.date) -> Symbol:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
-from zorivest_rpc.embedded.imports.drafts import Side
+from zorivest_rpc.embedded.imports.drafts import Effect, Side
 
 __all__ = [
     "BadValue",
@@ -21,6 +21,7 @@ __all__ = [
     "is_day_first",
     "parse_date",
     "parse_decimal",
+    "parse_effect",
     "parse_moment",
     "parse_side",
     "plain_text",
@@ -317,6 +318,28 @@ _SELLS = frozenset(
         *("soldshort", "soldtoopen", "soldtoclose"),
     }
 )
+
+
+_OPENS = frozenset(
+    {
+        *("bto", "sto", "buytoopen", "selltoopen", "buyopen", "sellopen", "boughttoopen", "soldtoopen"),
+        *("ss", "short", "sshrt", "sellshort", "shortsell", "shortsale", "soldshort", "toopen", "open", "o", "opening"),
+    }
+)
+_CLOSES = frozenset(
+    {
+        *("btc", "stc", "cover", "buytoclose", "selltoclose", "buytocover", "buyclose", "sellclose"),
+        *("boughttocover", "boughttoclose", "soldtoclose", "toclose", "close", "c", "closing"),
+    }
+)
+
+
+def parse_effect(cell: str) -> Effect | None:
+    """Whether a word says that a fill opened or closed a position; Buy and Sell alone do not."""
+    word = re.sub(r"[^a-z]", "", cell.lower())
+    if word in _OPENS:
+        return Effect.OPEN
+    return Effect.CLOSE if word in _CLOSES else None
 
 
 def parse_side(cell: str) -> Side | None:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from .. import accounts
 from ..fields import Fields
-from ..inputs import identifier, page
+from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
 
 __all__ = ["ROUTES"]
@@ -80,7 +80,7 @@ async def balances(ask: Ask) -> web.StreamResponse:
 def _optional(fields: Fields) -> dict[str, Any]:
     return {
         "institution": fields.text("institution", None, most=200),
-        "currency": fields.text("currency", None, least=3, most=8),
+        "currency": currency(fields),
         "is_tax_advantaged": fields.flag("is_tax_advantaged", None),
         "is_spousal": fields.flag("is_spousal", None),
         "notes": fields.text("notes", None),

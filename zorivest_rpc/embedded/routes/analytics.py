@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 from aiohttp import web
 from sqlalchemy import Connection, select
 
@@ -13,7 +14,7 @@ from .. import judgement, results
 from ..analytics.answers import to_json
 from ..analytics.drawdown import drawdown
 from ..analytics.excursion import SPANS, Resolution
-from ..analytics.expectancy import Expectancy, expectancy
+from ..analytics.expectancy import expectancy
 from ..analytics.options import OptionFill, OptionsStrategy, detect
 from ..analytics.review import Review, review_trade, review_week, within_budget
 from ..analytics.sqn import sqn
@@ -26,7 +27,7 @@ from ..market.coverage import cover
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..tables import trades
 from .market_data import market_of
-from .selection import scope_of, zone_of
+from .selection import scope_of, tell_period, zone_of
 
 __all__ = ["ROUTES"]
 
@@ -40,13 +41,13 @@ async def show_expectancy(ask: Ask) -> web.StreamResponse:
     strategy = fields.text("strategy", None, least=1, most=200)
     fields.done()
 
-    def job(conn: Connection) -> Expectancy:
+    def job(conn: Connection) -> dict[str, Any]:
         if strategy is None:
             sums, streaks = results.moments(conn, scope), results.streaks(conn, scope)
             slippage = results.average_slippage(conn, scope)
         else:
             sums, streaks, slippage = results.of_strategy(conn, scope, strategy)
-        return expectancy(
+        found = expectancy(
             sums,
             streaks=streaks,
             avg_slippage=slippage,
@@ -54,9 +55,15 @@ async def show_expectancy(ask: Ask) -> web.StreamResponse:
             account_id=scope.account_id,
             strategy=strategy,
         )
+        return _tell(conn, scope, found)
 
     await settle_due(ask.db)
-    return reply(to_json(await ask.db.read(job)))
+    return reply(await ask.db.read(job))
+
+
+def _tell(conn: Connection, scope: results.Scope, found: msgspec.Struct) -> dict[str, Any]:
+    """An answer over results, with what it says about currencies and days."""
+    return {**to_json(found), **results.tell_currencies(conn, scope), **tell_period(scope.period)}
 
 
 async def show_drawdown(ask: Ask) -> web.StreamResponse:
@@ -69,7 +76,7 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
     seed = fields.integer("seed", None, least=0, most=2**63 - 1)
     fields.done()
     await settle_due(ask.db)
-    found = await ask.db.read(lambda conn: results.results(conn, scope))
+    found, told = await ask.db.read(lambda conn: (results.results(conn, scope), results.tell_currencies(conn, scope)))
     stopping = ask.backend.stop_requested
 
     def checkpoint(done: int, wanted: int) -> None:
@@ -88,21 +95,30 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
             checkpoint=checkpoint,
         ),
     )
-    return reply(to_json(answer))
+    return reply({**to_json(answer), **told, **tell_period(scope.period)})
 
 
 async def show_sqn(ask: Ask) -> web.StreamResponse:
     scope = await scope_of(ask, "all")
     await settle_due(ask.db)
-    sums, unit = await ask.db.read(lambda conn: results.risk_moments(conn, scope))
-    return reply(to_json(sqn(sums, unit, period=scope.period.text, account_id=scope.account_id)))
+
+    def job(conn: Connection) -> dict[str, Any]:
+        sums, unit = results.risk_moments(conn, scope)
+        return _tell(conn, scope, sqn(sums, unit, period=scope.period.text, account_id=scope.account_id))
+
+    return reply(await ask.db.read(job))
 
 
 async def strategy_breakdown(ask: Ask) -> web.StreamResponse:
     scope = await scope_of(ask, "all")
     await settle_due(ask.db)
-    groups, everything = await ask.db.read(lambda conn: results.by_strategy(conn, scope))
-    return reply(to_json(breakdown(groups, everything, period=scope.period.text, account_id=scope.account_id)))
+
+    def job(conn: Connection) -> dict[str, Any]:
+        groups, everything = results.by_strategy(conn, scope)
+        found = breakdown(groups, everything, period=scope.period.text, account_id=scope.account_id)
+        return _tell(conn, scope, found)
+
+    return reply(await ask.db.read(job))
 
 
 async def execution_quality(ask: Ask) -> web.StreamResponse:
@@ -140,10 +156,7 @@ async def excursion(ask: Ask) -> web.StreamResponse:
 async def options_strategy(ask: Ask) -> web.StreamResponse:
     """Reads only; asking twice is asking once."""
     fields = Fields(await ask.json())
-    given = fields.texts("leg_exec_ids", least=2, most=100)
-    ids = list(dict.fromkeys(given))
-    if not fields.errors and len(ids) < 2:
-        fields.wrong("leg_exec_ids", "must name two different executions")
+    ids = list(dict.fromkeys(fields.texts("leg_exec_ids", least=1, most=100)))
     fields.done()
 
     def job(conn: Connection) -> OptionsStrategy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from ..fields import Fields
-from ..routing import ADMIN, OPEN, READ, Ask, Route, no_content, reply
+from ..routing import ADMIN, OPEN, Ask, Route, no_content, reply
 from ..vault import SHORTEST, Role
 
 __all__ = ["ROUTES"]
@@ -94,7 +94,7 @@ async def remove_passphrase(ask: Ask) -> web.StreamResponse:
 
 ROUTES = (
     Route("POST", "/auth/unlock", OPEN, unlock, _SMALL),
-    Route("POST", "/auth/lock", READ, lock, _SMALL),
+    Route("POST", "/auth/lock", ADMIN, lock, _SMALL),
     Route("GET", "/auth/status", OPEN, status),
     Route("POST", "/auth/keys", ADMIN, create_key, _SMALL),
     Route("GET", "/auth/keys", ADMIN, list_keys),

@@ -14,9 +14,10 @@ from ..fields import Fields
 from ..imports.bank import import_bank_file
 from ..imports.drafts import BankCategory, BankDraft, BankHints
 from ..imports.statement import category_of
-from ..inputs import identifier, page
+from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, Progress, form_with_file, read_file
+from ..uploads import BODY, Progress, form_with_file, preview, read_file
+from .selection import currency_for
 
 __all__ = ["ROUTES"]
 
@@ -27,6 +28,14 @@ _CATEGORIES = tuple(category.value for category in BankCategory)
 
 
 async def import_statement(ask: Ask) -> web.StreamResponse:
+    return reply(await _import(ask, rehearse=False))
+
+
+async def preview_statement(ask: Ask) -> web.StreamResponse:
+    return reply(preview(await _import(ask, rehearse=True)))
+
+
+async def _import(ask: Ask, *, rehearse: bool) -> dict[str, Any]:
     actor = ask.session.actor
     form, upload = await form_with_file(ask)
     fields = Fields(form.fields)
@@ -34,13 +43,18 @@ async def import_statement(ask: Ask) -> web.StreamResponse:
     wanted = fields.choice("format_hint", _FORMATS, "auto")
     fields.done()
     auto_create = await ask.backend.settings().value("accounts.auto_create")
-    hints = BankHints(account_id=account_id, format=wanted, file_name=upload.filename)
+    hints = BankHints(
+        account_id=account_id,
+        format=wanted,
+        file_name=upload.filename,
+        currency=await currency_for(ask, account_id),
+    )
     with Progress(ask) as progress:
         found = await read_file(ask, import_bank_file, upload, hints, progress)
-        answer = await ask.db.write(
+        run = ask.db.rehearse if rehearse else ask.db.write
+        return await run(
             lambda conn: bank_store.store(conn, found, file_name=upload.filename, actor=actor, auto_create=auto_create)
         )
-    return reply(answer)
 
 
 async def list_accounts(ask: Ask) -> web.StreamResponse:
@@ -54,7 +68,7 @@ async def enter_lines(ask: Ask) -> web.StreamResponse:
     whole: dict[str, Any] = body if isinstance(body, dict) else {"transactions": body}
     fields = Fields({**whole, "account_id": whole.get("account_id") or ask.query.get("account_id")})
     account_id = identifier(fields, "account_id")
-    lines = _lines(fields, account_id, whole.get("transactions"))
+    lines = _lines(fields, account_id, whole.get("transactions"), await currency_for(ask, account_id))
     closing = fields.decimal("closing_balance", None, most=_LARGEST)
     day = fields.day("balance_date", datetime.now(UTC).date())
     described = fields.text("source_description", "", most=255)
@@ -81,7 +95,7 @@ async def set_balance(ask: Ask) -> web.StreamResponse:
     balance = fields.decimal("balance", most=_LARGEST)
     day: date | None = fields.day("as_of_date", None)
     optional = {
-        "currency": fields.text("currency", None, least=3, most=8),
+        "currency": currency(fields),
         "notes": fields.text("notes", None),
     }
     fields.done()
@@ -101,20 +115,20 @@ async def show_ledger(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(lambda conn: bank_store.ledger(conn, account_id, wanted, first=first, last=last)))
 
 
-def _lines(fields: Fields, account_id: str, given: Any) -> list[BankDraft]:
+def _lines(fields: Fields, account_id: str, given: Any, usual: str) -> list[BankDraft]:
     if not isinstance(given, list) or not 1 <= len(given) <= _MOST_LINES:
         fields.wrong("transactions", f"must be a list of 1 to {_MOST_LINES} lines")
         return []
     lines = []
     for number, line in enumerate(given, 1):
         part = Fields(line if isinstance(line, dict) else {})
-        lines.append(_line(part, account_id, number))
+        lines.append(_line(part, account_id, number, usual))
         if part.errors:
             fields.wrong("transactions", f"line {number}: {Invalid(part.errors).detail['errors']}")
     return lines
 
 
-def _line(part: Fields, account_id: str, number: int) -> BankDraft:
+def _line(part: Fields, account_id: str, number: int, usual: str) -> BankDraft:
     amount = part.decimal("amount", most=_LARGEST)
     if amount == 0 and "amount" not in part.errors:
         part.wrong("amount", "must not be zero")
@@ -127,7 +141,7 @@ def _line(part: Fields, account_id: str, number: int) -> BankDraft:
         description=description.strip(),
         amount=Decimal(amount),
         category=category_of(description, amount) if category is None else BankCategory(category),
-        currency="USD",
+        currency=currency(part) or usual,
         post_date=part.day("post_date", None),
         reference_id=part.text("reference_id", None, least=1, most=255),
         reference_is_unique=part.has("reference_id"),
@@ -138,6 +152,7 @@ def _line(part: Fields, account_id: str, number: int) -> BankDraft:
 
 ROUTES = (
     Route("POST", "/banking/import", WRITE, import_statement, BODY),
+    Route("POST", "/banking/import/preview", WRITE, preview_statement, BODY),
     Route("GET", "/banking/accounts", READ, list_accounts),
     Route("GET", "/banking/accounts/{account_id}/transactions", READ, show_ledger),
     Route("PUT", "/banking/accounts/{account_id}/balance", WRITE, set_balance),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import accounts, costs
 from ..analytics.answers import to_json
-from ..analytics.pfof import CostOfFree, PfofReport, cost_of_free
+from ..analytics.pfof import cost_of_free
 from ..fields import Fields
-from ..inputs import identifier, page
-from ..results import Scope
+from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from .selection import period_of, scope_of
+from .selection import scope_of, tell_period
 
 __all__ = ["ROUTES"]
 
@@ -27,8 +27,12 @@ async def summary(ask: Ask) -> web.StreamResponse:
     fields = Fields(ask.query)
     estimate = fields.flag("estimate_regulatory", False)
     fields.done()
-    fees, _ = await ask.db.read(lambda conn: costs.breakdown(conn, scope, estimate=estimate))
-    return reply(to_json(fees))
+
+    def job(conn: Connection) -> dict[str, Any]:
+        fees, _ = costs.breakdown(conn, scope, estimate=estimate)
+        return {**to_json(fees), **costs.tell_currencies(conn, scope), **tell_period(scope.period)}
+
+    return reply(await ask.db.read(job))
 
 
 async def pfof_report(ask: Ask) -> web.StreamResponse:
@@ -36,32 +40,40 @@ async def pfof_report(ask: Ask) -> web.StreamResponse:
     fields = Fields(ask.query)
     account_id = fields.text("account_id", least=1, most=128)
     fields.done()
-    scope = Scope(account_id, await period_of(ask, "ytd"))
+    scope = await scope_of(ask, "ytd")
     now = datetime.now(UTC)
 
-    def job(conn: Connection) -> PfofReport:
+    def job(conn: Connection) -> dict[str, Any]:
         accounts.require(conn, account_id)
-        return costs.routing(conn, scope, now)
+        told = costs.tell_currencies(conn, scope, volumes=True, results=False)
+        return {**to_json(costs.routing(conn, scope, now)), **told, **tell_period(scope.period)}
 
-    return reply(to_json(await ask.db.read(job)))
+    return reply(await ask.db.read(job))
 
 
 async def show_cost_of_free(ask: Ask) -> web.StreamResponse:
     scope = await scope_of(ask, "ytd")
     now = datetime.now(UTC)
 
-    def job(conn: Connection) -> CostOfFree:
+    def job(conn: Connection) -> dict[str, Any]:
         fees, gross = costs.breakdown(conn, scope)
-        return cost_of_free(fees, costs.routing(conn, scope, now), gross)
+        found = cost_of_free(fees, costs.routing(conn, scope, now), gross)
+        return {**to_json(found), **costs.tell_currencies(conn, scope, volumes=True), **tell_period(scope.period)}
 
-    return reply(to_json(await ask.db.read(job)))
+    return reply(await ask.db.read(job))
 
 
 async def ledger(ask: Ask) -> web.StreamResponse:
     """What one trade cost, line by line."""
     exec_id = ask.path["exec_id"]
     lines = await ask.db.read(lambda conn: costs.ledger_of(conn, exec_id))
-    return reply({"items": lines, "total_fees": sum(line["amount"] for line in lines)})
+    return reply(
+        {
+            "items": lines,
+            "total_fees": sum(line["amount"] for line in lines),
+            "currency": lines[0]["currency"] if lines else None,
+        }
+    )
 
 
 async def record_periodic(ask: Ask) -> web.StreamResponse:
@@ -72,6 +84,7 @@ async def record_periodic(ask: Ask) -> web.StreamResponse:
     amount = fields.decimal("amount")
     month = fields.text("period_month", f"{datetime.now(UTC):%Y-%m}", most=7)
     description = fields.text("description", "", most=500)
+    wanted = currency(fields)
     if not _MONTH.fullmatch(month):
         fields.wrong("period_month", "must be a month, YYYY-MM")
     fields.done()
@@ -85,6 +98,7 @@ async def record_periodic(ask: Ask) -> web.StreamResponse:
                 month=month,
                 description=description,
                 actor=actor,
+                currency=wanted,
             )
         ),
         201,

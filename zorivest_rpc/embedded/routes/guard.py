@@ -5,13 +5,25 @@ from __future__ import annotations
 from aiohttp import web
 
 from ..fields import Fields
+from ..guard import LONGEST_WAIT, PERSON, TOOL
 from ..routing import ADMIN, OPEN, READ, WRITE, Ask, Route, reply
 
 __all__ = ["ROUTES"]
 
+_PARTIES = (PERSON, TOOL)
+
 
 async def status(ask: Ask) -> web.StreamResponse:
     return reply(ask.backend.guard.status())
+
+
+async def watch(ask: Ask) -> web.StreamResponse:
+    """The state; with `after` and `wait`, not before the version is another than `after` or `wait` seconds are over."""
+    after, seconds = ask.query.get("after"), ask.query.get("wait", "")
+    if after and seconds.isascii() and seconds.isdigit():
+        backend = ask.backend
+        await backend.guard.wait(after, min(float(seconds[:4]), LONGEST_WAIT), backend.stop_requested)
+    return await status(ask)
 
 
 async def configure(ask: Ask) -> web.StreamResponse:
@@ -31,26 +43,33 @@ async def configure(ask: Ask) -> web.StreamResponse:
 async def lock(ask: Ask) -> web.StreamResponse:
     fields = Fields(await ask.json())
     reason = fields.text("reason", "manual", least=1, most=100)
+    by = fields.choice("by", _PARTIES, TOOL)
     fields.done()
-    await ask.backend.guard.lock(ask.db, ask.session.actor, reason)
+    await ask.backend.guard.lock(ask.db, ask.session.actor, reason, by)
     return await status(ask)
 
 
 async def unlock(ask: Ask) -> web.StreamResponse:
-    await ask.backend.guard.unlock(ask.db, ask.session.actor)
+    """`locked_at` releases that lock alone: a person who agreed to one has not seen a newer one."""
+    fields = Fields(await ask.json())
+    by = fields.choice("by", _PARTIES, TOOL)
+    locked_at = fields.moment("locked_at", None)
+    fields.done()
+    await ask.backend.guard.unlock(ask.db, ask.session.actor, by, locked_at)
     return await status(ask)
 
 
 async def check(ask: Ask) -> web.StreamResponse:
     verdict = await ask.backend.guard.check(ask.db, ask.session.actor)
-    return reply({"allowed": verdict.allowed, "reason": verdict.reason})
+    refused = {} if verdict.allowed else {"locked_by": verdict.locked_by}
+    return reply({"allowed": verdict.allowed, "reason": verdict.reason, **refused})
 
 
 ROUTES = (
-    Route("GET", "/mcp-guard/status", OPEN, status),
+    Route("GET", "/mcp-guard/status", OPEN, watch),
     Route("GET", "/mcp-guard/config", READ, status),
     Route("PUT", "/mcp-guard/config", ADMIN, configure),
-    Route("POST", "/mcp-guard/lock", WRITE, lock),
+    Route("POST", "/mcp-guard/lock", READ, lock),  # a brake needs no permission
     Route("POST", "/mcp-guard/unlock", WRITE, unlock),
     Route("POST", "/mcp-guard/check", READ, check),
 )

@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 from aiohttp import web
 
-from .. import import_store
+from .. import import_store, rate_store
 from ..errors import NotFound
 from ..fields import Fields
+from ..futures import SETTING as FUTURE_MULTIPLIERS
+from ..futures import parse_multipliers
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
-from ..imports.drafts import BrokerHints, BrokerImport
+from ..imports.drafts import BrokerHints, BrokerImport, Limits
+from ..imports.rates_csv import RatesImport, is_rates_file, read_rates
 from ..inputs import identifier, page
-from ..routing import READ, WRITE, Ask, Route, reply
-from ..uploads import BODY, Importer, Progress, form_with_file, read_file
+from ..routing import READ, WRITE, Ask, Route, Upload, reply
+from ..uploads import BODY, Importer, Progress, form_with_file, preview, read_file
+from .selection import currency_for
 
 __all__ = ["ROUTES"]
 
 
 async def import_csv(ask: Ask) -> web.StreamResponse:
-    """CSV in any known layout, or the XML of a Flex query."""
-    return await _import(ask, import_broker_file, "broker_csv")
+    """CSV in any known layout, the XML of a Flex query, or a table of exchange rates."""
+    return reply(await _import(ask, import_broker_file, "broker_csv"))
+
+
+async def preview_csv(ask: Ask) -> web.StreamResponse:
+    return reply(preview(await _import(ask, import_broker_file, "broker_csv", rehearse=True)))
 
 
 async def import_pdf(ask: Ask) -> web.StreamResponse:
-    return await _import(ask, import_broker_pdf, "broker_pdf")
+    return reply(await _import(ask, import_broker_pdf, "broker_pdf"))
 
 
-async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind: str) -> web.StreamResponse:
+async def preview_pdf(ask: Ask) -> web.StreamResponse:
+    return reply(preview(await _import(ask, import_broker_pdf, "broker_pdf", rehearse=True)))
+
+
+async def _import(
+    ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind: str, *, rehearse: bool = False
+) -> dict[str, Any]:
     actor = ask.session.actor
     form, upload = await form_with_file(ask)
     fields = Fields(form.fields)
     account_id = identifier(fields, "account_id")
     broker = fields.text("broker_hint", "auto", most=64)
     fields.done()
+    if kind == "broker_csv" and is_rates_file(upload.data):
+        return await _import_rates(ask, upload, account_id, rehearse=rehearse)
     settings = ask.backend.settings()
     auto_create = await settings.value("accounts.auto_create")
     zone = await settings.value("import.timezone")
@@ -41,10 +61,13 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
         broker=broker.strip() or "auto",
         file_name=upload.filename,
         timezone=zone,
+        currency=await currency_for(ask, account_id),
+        multipliers=parse_multipliers(await settings.value(FUTURE_MULTIPLIERS)),
     )
     with Progress(ask) as progress:
         found = await read_file(ask, importer, upload, hints, progress)
-        answer = await ask.db.write(
+        run = ask.db.rehearse if rehearse else ask.db.write
+        return await run(
             lambda conn: import_store.store(
                 conn,
                 found,
@@ -56,7 +79,26 @@ async def _import(ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind:
                 progress=progress.written,
             )
         )
-    return reply(answer)
+
+
+async def _import_rates(ask: Ask, upload: Upload, account_id: str, *, rehearse: bool) -> dict[str, Any]:
+    """Rates belong to no account; the one that was named is only repeated."""
+    actor = ask.session.actor
+
+    def read(
+        source: bytes,
+        hints: None,
+        *,
+        limits: Limits,
+        expired: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> RatesImport:
+        return read_rates(source, limits)
+
+    with Progress(ask) as progress:
+        found = await read_file(ask, read, upload, None, progress)
+        store = functools.partial(rate_store.store, found=found, file=upload, account_id=account_id, actor=actor)
+        return await (ask.db.rehearse if rehearse else ask.db.write)(store)
 
 
 async def list_batches(ask: Ask) -> web.StreamResponse:
@@ -82,6 +124,8 @@ async def progress(ask: Ask) -> web.StreamResponse:
 ROUTES = (
     Route("GET", "/import/progress/{key}", READ, progress),
     Route("POST", "/import/csv", WRITE, import_csv, BODY),
+    Route("POST", "/import/csv/preview", WRITE, preview_csv, BODY),
     Route("POST", "/import/pdf", WRITE, import_pdf, BODY),
+    Route("POST", "/import/pdf/preview", WRITE, preview_pdf, BODY),
     Route("GET", "/import/batches", READ, list_batches),
 )

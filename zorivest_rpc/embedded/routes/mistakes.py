@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import mistake_log, results, suspicions
 from ..analytics.answers import to_json
-from ..analytics.mistakes import CATEGORIES, MistakeSummary, mistake_summary, parse_category
+from ..analytics.mistakes import CATEGORIES, mistake_summary, parse_category
+from ..exchange import Conversion
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, page
 from ..routing import READ, WRITE, Ask, Route, reply
-from .selection import scope_of
+from .selection import scope_of, tell_period
 
 __all__ = ["ROUTES"]
 
@@ -48,23 +51,26 @@ async def list_all(ask: Ask) -> web.StreamResponse:
 async def summary(ask: Ask) -> web.StreamResponse:
     scope = await scope_of(ask, "ytd")
 
-    def job(conn: Connection) -> MistakeSummary:
-        return mistake_summary(
-            mistake_log.sums(conn, scope),
+    def job(conn: Connection) -> dict[str, Any]:
+        conversion = Conversion(conn, scope.currency)
+        found = mistake_summary(
+            mistake_log.sums(conn, scope, conversion),
             baseline=results.moments(conn, scope),
             period=scope.period.text,
             account_id=scope.account_id,
         )
+        return {**to_json(found), **conversion.answer(), **tell_period(scope.period)}
 
     await settle_due(ask.db)
-    return reply(to_json(await ask.db.read(job)))
+    return reply(await ask.db.read(job))
 
 
 async def list_suspected(ask: Ask) -> web.StreamResponse:
     """Proposals of the rules; nothing is tagged."""
     scope = await scope_of(ask, "ytd")
     await settle_due(ask.db)
-    return reply(await ask.db.read(lambda conn: suspicions.suspected(conn, scope)))
+    answer = await ask.db.read(lambda conn: suspicions.suspected(conn, scope))
+    return reply({**answer, **tell_period(scope.period)})
 
 
 ROUTES = (

@@ -109,10 +109,10 @@ async def size(ask: Ask) -> web.StreamResponse:
     """Open to everybody: it computes and knows nothing."""
     fields = Fields(aliased(await ask.json(), {other: name for name, other in _LEVELS.items()}))
     balance = fields.decimal("balance")
-    risk_pct = fields.decimal("risk_pct", Decimal(1))
+    risk_pct = fields.decimal("risk_pct", Decimal(1), places=12)
     entry, stop, target = (fields.decimal(name, places=8) for name in _LEVELS)
     fields.done()
-    problems = problems_of(risk_pct, entry, stop)
+    problems = problems_of(balance, risk_pct, entry, stop, target)
     if problems:
         raise Invalid(problems)
     return reply(to_json(position_size(balance, entry, stop, target, risk_pct)))

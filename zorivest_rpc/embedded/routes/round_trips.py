@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from aiohttp import web
@@ -12,14 +13,15 @@ from .. import round_trip_views, trades
 from ..analytics.answers import to_json
 from ..analytics.money import cents
 from ..errors import NotFound
+from ..exchange import Conversion, differs
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import Page, instrument, page
 from ..period import Period
-from ..results import exact_sum, joined
+from ..results import exact_sum, joined, read_foreign
 from ..routing import READ, Ask, Route, reply
 from ..tables import round_trip_legs, round_trips
-from .selection import period_of
+from .selection import currency_for, period_of, tell_period
 
 __all__ = ["ROUTES"]
 
@@ -35,8 +37,10 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     fields.done()
     span = await period_of(ask, "all")
     await settle_due(ask.db)
-    answer = await ask.db.read(lambda conn: _page(conn, wanted, _conditions(account_id, status, symbol, span)))
-    return reply(answer)
+    money = await currency_for(ask, account_id)
+    conditions = _conditions(account_id, status, symbol, span)
+    answer = await ask.db.read(lambda conn: _page(conn, wanted, conditions, money))
+    return reply({**answer, **tell_period(span)})
 
 
 async def show(ask: Ask) -> web.StreamResponse:
@@ -63,10 +67,11 @@ def _conditions(account_id: str | None, status: str, symbol: str | None, span: P
     return wanted
 
 
-def _page(conn: Connection, wanted: Page, conditions: list[ColumnElement[bool]]) -> dict[str, Any]:
+def _page(conn: Connection, wanted: Page, conditions: list[ColumnElement[bool]], money: str) -> dict[str, Any]:
     closed = _trips.status == "closed"
+    own = exact_sum(_trips.realized_pnl, _trips.currency == money)
     total, done, whole, part = conn.execute(
-        select(func.count(), func.coalesce(func.sum(case((closed, 1), else_=0)), 0), *exact_sum(_trips.realized_pnl))
+        select(func.count(), func.coalesce(func.sum(case((closed, 1), else_=0)), 0), *own)
         .select_from(round_trips)
         .where(*conditions)
     ).one()
@@ -83,7 +88,10 @@ def _page(conn: Connection, wanted: Page, conditions: list[ColumnElement[bool]])
     )
     items = [to_json(trip) for trip in round_trip_views.shown(conn, rows, datetime.now(UTC))]
     answer = wanted.envelope(items, total)
-    answer["summary"] = {"closed": done, "open": total - done, "realized_pnl": cents(joined(whole, part))}
+    conversion = Conversion(conn, money)
+    foreign = read_foreign(conn, [*conditions, differs(_trips.currency, money)], conversion)
+    earned = joined(whole, part) + sum((trip.converted for trip in foreign if trip.rate is not None), Decimal(0))
+    answer["summary"] = {"closed": done, "open": total - done, "realized_pnl": cents(earned), **conversion.answer()}
     if not total:
         answer["hint"] = "No round trips here; record fills with create_trade or load one with import_broker_csv."
     return answer

@@ -18,7 +18,8 @@ from ..fields import Fields
 from ..inputs import aliased, identifier
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..symbols import parse_instrument
-from ..tax.dates import trade_date
+from ..tax.carryover import Carryover, carry_into, with_carryover
+from ..tax.dates import EXCHANGE_ZONE, trade_date
 from ..tax.estimate import annual_estimate, year_gains
 from ..tax.harvest import scan_harvest
 from ..tax.model import (
@@ -37,9 +38,11 @@ from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
 from ..tax.washes import find, scan
 from ..tax.wire import as_json
+from ..tax_money import tell_foreign
 from ..tax_prices import ask_anew, known_prices
 from ..tax_profiles import Profiles
 from ..tax_store import Rules
+from ..tax_years import YearResults
 from .market_data import market_of
 from .tax_profiles import FIRST_YEAR, LAST_YEAR, member
 
@@ -47,6 +50,7 @@ __all__ = ["ROUTES"]
 
 
 _HINT = "There are no trades yet; record fills with create_trade or load a statement with import_broker_csv."
+_DATES = {"dates": f"trade dates, the calendar days of {EXCHANGE_ZONE}, whatever the journal's own zone is"}
 _STATUSES = ("open", "closed", "all")
 _SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
 _STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
@@ -59,14 +63,21 @@ class Ground(NamedTuple):
     today: date
     profiles: Profiles
     rules: Rules
+    years: YearResults
 
     @classmethod
-    def at(cls, conn: Connection, now: datetime) -> Ground:
+    def at(cls, conn: Connection, now: datetime, years: YearResults) -> Ground:
         profiles = tax_profiles.load(conn, now)
-        return cls(conn, trade_date(now), profiles, tax_store.rules_of(conn, profiles))
+        return cls(conn, trade_date(now), profiles, tax_store.rules_of(conn, profiles), years)
 
     def year(self, year: int | None) -> TaxProfile:
-        return self.profiles.of(self.today.year if year is None else year)
+        """The profile of a year, with the losses that are carried into it."""
+        wanted = self.today.year if year is None else year
+        return with_carryover(self.profiles.of(wanted), self.carried(wanted))
+
+    def carried(self, year: int) -> Carryover:
+        results = self.years.before(year, self.conn, self.rules, self.profiles.of)
+        return carry_into(year, results, self.profiles.of, self.profiles.years)
 
     def closed_in(self, year: int) -> list[Any]:
         return tax_reading.closed_lots(self.conn, start=date(year, 1, 1), end=date(year, 12, 31))
@@ -84,23 +95,25 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
     now = datetime.now(UTC)
 
     def read(conn: Connection) -> dict[str, Any] | None:
-        ground = Ground.at(conn, now)
+        ground = Ground.at(conn, now, ask.backend.tax_years)
         return None if tax_store.is_due(conn, ground.rules) else _whole(ground, job)
 
     def write(conn: Connection) -> dict[str, Any]:
-        ground = Ground.at(conn, now)
+        ground = Ground.at(conn, now, ask.backend.tax_years)
         if tax_store.is_due(conn, ground.rules):
             tax_store.sync(conn, ground.rules, now, strategy)
         return _whole(ground, job)
 
     def catch_up(conn: Connection) -> None:
-        ground = Ground.at(conn, now)
+        ground = Ground.at(conn, now, ask.backend.tax_years)
         if tax_store.is_due(conn, ground.rules):
             tax_store.sync(conn, ground.rules, now, strategy)
 
     try:
         if priced:
-            if await ask.db.read(lambda conn: tax_store.is_due(conn, Ground.at(conn, now).rules)):
+            if await ask.db.read(
+                lambda conn: tax_store.is_due(conn, Ground.at(conn, now, ask.backend.tax_years).rules)
+            ):
                 await ask.db.write(catch_up)
             await ask_anew(ask.db, market_of(ask).quote)
         found = None if changes else await ask.db.read(read)
@@ -110,7 +123,7 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
 
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
-    answer = {**job(ground), "disclaimer": DISCLAIMER}
+    answer = {**job(ground), **tell_foreign(ground.conn), **_DATES, "disclaimer": DISCLAIMER}
     if ground.rules.warnings:
         answer["warnings"] = [*answer.get("warnings", ()), *ground.rules.warnings]
     if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
@@ -135,6 +148,8 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         method=member(fields, "cost_basis_method", CostBasisMethod, CostBasisMethod.FIFO),
         lot_ids=tuple(fields.texts("lot_ids", [], most=1000, length=300)),
     )
+    if wanted.lot_ids and wanted.method is not CostBasisMethod.SPEC_ID:
+        fields.wrong("lot_ids", "go with cost_basis_method SPEC_ID; any other method chooses the lots itself")
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
@@ -147,6 +162,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
             profile,
             ground.rules.accounts,
             today=ground.today,
+            policy=ground.rules.policy,
             realized=realized,
             market_price=known_prices(ground.conn, ground.today, ticker=wanted.ticker).get(wanted.ticker),
         )
@@ -298,6 +314,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
             ground.year(None),
             ground.rules.accounts,
             today=ground.today,
+            policy=ground.rules.policy,
             account_id=account_id,
             min_loss=threshold,
             exclude_wash_risk=exclude,
@@ -343,7 +360,7 @@ async def sync_lots(ask: Ask) -> web.StreamResponse:
     now = datetime.now(UTC)
 
     def job(conn: Connection) -> dict[str, Any]:
-        ground = Ground.at(conn, now)
+        ground = Ground.at(conn, now, ask.backend.tax_years)
         return _whole(
             ground,
             lambda ground: tax_store.sync(conn, ground.rules, now, strategy, account_id=account_id, everything=True),

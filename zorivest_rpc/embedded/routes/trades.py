@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -12,18 +12,22 @@ from .. import trades
 from ..costs import FEE_TYPES
 from ..errors import Invalid
 from ..fields import Fields
-from ..inputs import identifier, instrument, page
+from ..futures import SETTING as FUTURE_MULTIPLIERS
+from ..futures import parse_multipliers, unknown_root
+from ..inputs import currency, identifier, instrument, page
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..symbols import Instrument
 from .selection import period_of
 
 __all__ = ["ROUTES"]
 
 _MOST_CHARGES = 50
+_LARGEST_MULTIPLIER = 10**8  # a yen future counts 12 500 000
 
 
 async def create(ask: Ask) -> web.StreamResponse:
     body = await ask.json()
-    draft = _draft(body)
+    draft = _draft(body, await _multipliers(ask))
     actor = ask.session.actor
     auto_create = await ask.backend.settings().value("accounts.auto_create")
     shown, twin = await ask.db.write(lambda conn: trades.insert(conn, draft, actor=actor, auto_create=auto_create))
@@ -66,12 +70,15 @@ async def change(ask: Ask) -> web.StreamResponse:
         "time": fields.moment("time", None),
         "action": fields.choice("action", ("BOT", "SLD"), None),
         "quantity": fields.decimal("quantity", None, above=0, places=8),
-        "price": fields.decimal("price", None, least=0, places=8),
+        "price": fields.decimal("price", None, places=8),
         "account_id": identifier(fields, "account_id", None),
+        "currency": currency(fields),
+        "fx_rate": _rate(fields),
     }
-    what = instrument(fields, "instrument") if fields.has("instrument") else None
+    what = instrument(fields, "instrument", _day(wanted["time"])) if fields.has("instrument") else None
     if what is not None:
         wanted["instrument"] = str(body["instrument"]).strip()
+        what = what._replace(multiplier=_multiplier(fields, what, await _multipliers(ask)))
     fields.done()
     changes = {name: value for name, value in wanted.items() if value is not None}
     auto_create = await ask.backend.settings().value("accounts.auto_create")
@@ -88,32 +95,61 @@ async def delete(ask: Ask) -> web.StreamResponse:
     return no_content()
 
 
-def _draft(body: dict[str, Any]) -> trades.Draft:
+async def _multipliers(ask: Ask) -> dict[str, Decimal]:
+    """The multipliers of futures that the user gave."""
+    return parse_multipliers(await ask.backend.settings().value(FUTURE_MULTIPLIERS))
+
+
+def _multiplier(fields: Fields, what: Instrument, given: dict[str, Decimal]) -> Decimal:
+    """The instrument's multiplier, or a problem told: a future of an unknown root has none."""
+    if what.asset_class != "FUTURE":
+        return what.multiplier
+    if what.underlying not in given and not what.is_multiplier_known:
+        fields.wrong("instrument", unknown_root(what.underlying))
+    return given.get(what.underlying, what.multiplier)
+
+
+def _day(moment: datetime | None) -> date:
+    return (moment or datetime.now(UTC)).date()
+
+
+def _draft(body: dict[str, Any], given: dict[str, Decimal]) -> trades.Draft:
     fields = Fields(body)
+    time = fields.moment("time", datetime.now(UTC))
+    what = instrument(fields, "instrument", _day(time))
+    multiplier = fields.decimal("multiplier", None, above=0, most=_LARGEST_MULTIPLIER, places=8)
     draft = trades.Draft(
         exec_id=identifier(fields, "exec_id"),
-        time=fields.moment("time", datetime.now(UTC)),
+        time=time,
         instrument=str(body.get("instrument")).strip(),
-        what=instrument(fields, "instrument"),
+        what=what,
         action=fields.choice("action", ("BOT", "SLD")),
         quantity=fields.decimal("quantity", above=0, places=8),
-        price=fields.decimal("price", least=0, places=8),
+        price=fields.decimal("price", places=8),
         account_id=identifier(fields, "account_id"),
         commission=fields.decimal("commission", Decimal(0)),
         fees=fields.decimal("fees", Decimal(0)),
         realized_pnl=fields.decimal("realized_pnl", Decimal(0)),
         notes=fields.text("notes", ""),
-        multiplier=fields.decimal("multiplier", None, above=0, most=10**6, places=8),
+        multiplier=_multiplier(fields, what, given) if multiplier is None else multiplier,
         order_id=fields.text("order_id", None, least=1, most=128),
         broker=fields.text("broker", None, least=1, most=64),
         nbbo_bid=fields.decimal("nbbo_bid", None, least=0, places=8),
         nbbo_ask=fields.decimal("nbbo_ask", None, least=0, places=8),
         charges=_charges(fields, body.get("ledger")),
+        currency=currency(fields),
+        fx_rate=_rate(fields),
     )
     if draft.charges and sum(charge.amount for charge in draft.charges) != draft.commission + draft.fees:
         fields.wrong("ledger", "must add up to commission plus fees")
     fields.done()
     return draft
+
+
+def _rate(fields: Fields) -> Decimal | None:
+    """What one unit of the trade's currency was worth in the account's."""
+    rate: Decimal | None = fields.decimal("fx_rate", None, above=0, places=12)
+    return rate
 
 
 def _charges(fields: Fields, ledger: Any) -> tuple[trades.Charge, ...]:

@@ -110,6 +110,10 @@ class LotBook:
     def lot(self, lot_id: str) -> Lot:
         return self._holdings.lots[lot_id]
 
+    def candidates(self, lot_id: str) -> list[Lot]:
+        """Open lots bought recently enough to take over the loss of a closed lot."""
+        return self._wash.candidates(self._holdings.lots[lot_id])
+
     def last_event(self, symbol: str) -> tuple[datetime, str] | None:
         """The last (time, exec_id) taken in for a symbol's underlying."""
         return self._last.get(underlying(symbol))
@@ -163,7 +167,8 @@ class LotBook:
 
     def _trade(self, fill: Execution, moved: _Moved | None = None) -> Step:
         """A fill closes what stands against it and opens the rest; `moved` comes out of options into its shares."""
-        if fill.quantity <= 0 or fill.price < 0 or fill.multiplier <= 0:
+        is_below_zero = fill.price < 0 and fill.asset_class is not AssetClass.FUTURE  # CL on 20 April 2020
+        if fill.quantity <= 0 or is_below_zero or fill.multiplier <= 0:
             raise TaxError(
                 "invalid_execution", f"Execution {fill.exec_id} has no positive quantity or a negative price."
             )

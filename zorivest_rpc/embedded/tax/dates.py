@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 __all__ = [
+    "EXCHANGE_ZONE",
     "days_to_long_term",
+    "exchange_time",
     "holding_start",
     "is_business_day",
     "is_long_term",
@@ -17,17 +19,24 @@ __all__ = [
     "trade_date",
 ]
 
+EXCHANGE_ZONE = "America/New_York"
+"""The zone whose calendar days are trade dates."""
 _DAY = timedelta(days=1)
 
 
 @lru_cache(maxsize=1)
 def _exchange() -> ZoneInfo:
-    return ZoneInfo("America/New_York")
+    return ZoneInfo(EXCHANGE_ZONE)
 
 
-def trade_date(time: datetime) -> date:
+def exchange_time(day: date, clock: time) -> datetime:
+    """A time of day on a trade date, at the exchange."""
+    return datetime.combine(day, clock, _exchange())
+
+
+def trade_date(moment: datetime) -> date:
     """The day a trade belongs to: the exchange's calendar day, so that 31 December's late fills stay in December."""
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return aware.astimezone(_exchange()).date()
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "base_income",
     "estimate_gains",
     "federal_total",
+    "net_of",
     "niit",
     "state_tax",
     "year_gains",
@@ -54,6 +55,9 @@ class RealizedGains(msgspec.Struct, frozen=True, kw_only=True):
     ordinary: Decimal
     net: Decimal
     deductible_loss: Decimal
+    absorbed_loss: Decimal
+    carried_in_st: Decimal
+    carried_in_lt: Decimal
     carryforward_st: Decimal
     carryforward_lt: Decimal
 
@@ -110,6 +114,20 @@ def base_income(profile: TaxProfile, table: StatusTable) -> _Base:
     return _Base(max(ZERO, left), max(ZERO, -left))
 
 
+def net_of(profile: TaxProfile, gains: Gains) -> Netted:
+    """A year's results netted with what was carried into it, against the income that can absorb a net loss."""
+    table = federal(profile.tax_year).of(profile.filing_status)
+    income = profile.agi_estimate + gains.ordinary - table.standard_deduction
+    is_bracket_known = profile.agi_estimate == 0 and profile.federal_bracket > 0
+    return net(
+        gains,
+        profile.filing_status,
+        carry_st=profile.capital_loss_carryforward,
+        carry_lt=profile.capital_loss_carryforward_lt,
+        income=None if is_bracket_known else income,  # a bracket without an income: some taxable income there is
+    )
+
+
 def niit(status: FilingStatus, magi: Decimal, investment_income: Decimal) -> Decimal:
     """Net investment income tax (§1411): on the smaller of the income and the excess over the threshold."""
     law = statute()
@@ -126,9 +144,7 @@ def estimate_gains(profile: TaxProfile, gains: Gains) -> AnnualEstimate:
     """The estimate for results already summed up."""
     year = federal(profile.tax_year)
     table, status = year.of(profile.filing_status), profile.filing_status
-    netted = net(
-        gains, status, carry_st=profile.capital_loss_carryforward, carry_lt=profile.capital_loss_carryforward_lt
-    )
+    netted = net_of(profile, gains)
     base = base_income(profile, table)
     ordinary = netted.short_term + gains.ordinary - netted.deductible_loss
     sheltered = min(base.unused_deduction, max(ZERO, ordinary))
@@ -156,6 +172,9 @@ def estimate_gains(profile: TaxProfile, gains: Gains) -> AnnualEstimate:
             ordinary=cents(gains.ordinary),
             net=cents(gains.total),
             deductible_loss=cents(netted.deductible_loss),
+            absorbed_loss=cents(netted.absorbed_loss),
+            carried_in_st=cents(profile.capital_loss_carryforward),
+            carried_in_lt=cents(profile.capital_loss_carryforward_lt),
             carryforward_st=cents(netted.carryforward_st),
             carryforward_lt=cents(netted.carryforward_lt),
         ),

@@ -1,20 +1,33 @@
-"""Open positions whose losses could be taken now, the largest first, with what would spoil them."""
+"""Open positions whose losses could be taken now, the largest first, with what would spoil them.
+
+Each symbol's losing lots are sold on trial, as the books would: what recent purchases would take over is exact, and the
+rest of the loss can be taken."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 
 import msgspec
 
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import DISCLAIMER, OWN_TAXABLE, Accounts, Direction, Price, TaxProfile
+from zorivest_rpc.embedded.tax.model import (
+    DISCLAIMER,
+    OWN_TAXABLE,
+    Accounts,
+    CostBasisMethod,
+    Direction,
+    Price,
+    TaxProfile,
+    WashPolicy,
+)
 from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.rates import marginal_rates
-from zorivest_rpc.embedded.tax.risk import Threat, threats
 from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.tables import replacements
+from zorivest_rpc.embedded.tax.trial import Replacement, Sale, Trial, try_sales
+from zorivest_rpc.embedded.tax.wash import can_be_washed
 
 __all__ = ["HarvestLot", "HarvestReport", "Opportunity", "scan_harvest"]
 
@@ -31,11 +44,16 @@ class HarvestLot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opportunity(msgspec.Struct, frozen=True, kw_only=True):
-    """One symbol's losses; losses are written as positive amounts."""
+    """One symbol's losses; losses are written as positive amounts.
+
+    `disallowed_loss` is what recent purchases would take over if all the lots were sold today, `allowed_loss` what
+    would count."""
 
     ticker: str
     lots: tuple[HarvestLot, ...]
     unrealized_loss: Decimal
+    disallowed_loss: Decimal
+    allowed_loss: Decimal
     holding_period: str
     short_term_loss: Decimal
     long_term_loss: Decimal
@@ -69,12 +87,14 @@ def scan_harvest(
     accounts: Accounts,
     *,
     today: date,
+    policy: WashPolicy | None = None,
     account_id: str | None = None,
     min_loss: Decimal = Decimal(100),
     exclude_wash_risk: bool = False,
     reinvesting: Collection[str] = (),
 ) -> HarvestReport:
     """Scan open long lots of taxable accounts; `reinvesting` are symbols whose dividends buy more by themselves."""
+    rules = policy or profile.wash_policy
     held = [lot for lot in lots if not lot.is_closed]
     related: dict[str, list[Lot]] = {}
     for lot in held:
@@ -93,9 +113,9 @@ def scan_harvest(
             losing.setdefault(lot.ticker, []).append(lot)
     found: list[Opportunity] = []
     for ticker, group in losing.items():
-        risks = threats(group, related[underlying(ticker)], accounts, profile.wash_policy, today)
-        opportunity = _opportunity(ticker, group, prices[ticker], risks, today)
-        if ticker in reinvesting and not risks:
+        trial = _try(group, related[underlying(ticker)], prices[ticker], accounts, rules, today)
+        opportunity = _opportunity(ticker, group, prices[ticker], trial, today)
+        if ticker in reinvesting and not opportunity.wash_risk:
             opportunity = msgspec.structs.replace(
                 opportunity, wash_risk=True, wash_reason="Dividends are reinvested; the next one may buy it back."
             )
@@ -103,7 +123,7 @@ def scan_harvest(
             found.append(opportunity)
     found.sort(key=lambda opportunity: (-opportunity.unrealized_loss, opportunity.ticker))
     total = sum((one.unrealized_loss for one in found), ZERO)
-    risky = sum((one.unrealized_loss for one in found if one.wash_risk), ZERO)
+    risky = sum((one.disallowed_loss for one in found), ZERO)
     rates = marginal_rates(profile)
     return HarvestReport(
         opportunities=tuple(found),
@@ -117,7 +137,35 @@ def scan_harvest(
     )
 
 
-def _opportunity(ticker: str, group: list[Lot], price: Price, risks: list[Threat], today: date) -> Opportunity:
+def _try(
+    group: list[Lot], related: list[Lot], price: Price, accounts: Accounts, policy: WashPolicy, today: date
+) -> Trial:
+    """Sell the losing lots of a symbol, by name, account after account."""
+    if not any(can_be_washed(lot, accounts, policy, today) for lot in group):
+        return Trial((), (), ())
+    by_account: dict[str, list[Lot]] = {}
+    for lot in sorted(group, key=lambda lot: lot.order):
+        by_account.setdefault(lot.account_id, []).append(lot)
+    sales = [
+        Sale(
+            account_id=account_id,
+            ticker=group[0].ticker,
+            direction=Direction.LONG,
+            quantity=sum((lot.quantity for lot in own), ZERO),
+            price=price.price,
+            method=CostBasisMethod.SPEC_ID,
+            lot_ids=tuple(lot.lot_id for lot in own),
+        )
+        for account_id, own in sorted(by_account.items())
+    ]
+    return try_sales(related, sales, accounts, policy, today=today)
+
+
+def _opportunity(ticker: str, group: list[Lot], price: Price, trial: Trial, today: date) -> Opportunity:
+    risks = trial.replacements
+    # Against the lots as held: a loss that moved into a lot of the same harvest counts with that one.
+    loss = sum((lot.gain_at(price.price) for lot in group), ZERO)
+    disallowed = cents(trial.recognized - loss) if trial.sold else ZERO
     rows = tuple(_row(lot, price, today) for lot in sorted(group, key=lambda lot: lot.order))
     short = sum((row.unrealized_loss for row in rows if not row.is_long_term), ZERO)
     long = sum((row.unrealized_loss for row in rows if row.is_long_term), ZERO)
@@ -126,11 +174,13 @@ def _opportunity(ticker: str, group: list[Lot], price: Price, risks: list[Threat
         ticker=ticker,
         lots=rows,
         unrealized_loss=short + long,
+        disallowed_loss=disallowed,
+        allowed_loss=short + long - disallowed,
         holding_period="mixed" if len(kinds) == 2 else "long_term" if True in kinds else "short_term",
         short_term_loss=short,
         long_term_loss=long,
         wash_risk=bool(risks),
-        wash_reason=_reason(risks),
+        wash_reason=_reason(risks, disallowed),
         wash_window_end=max((risk.window_end for risk in risks), default=None),
         days_to_clear=max((risk.days_to_clear for risk in risks), default=0),
         replacements=replacements().of(ticker),
@@ -141,11 +191,14 @@ def _opportunity(ticker: str, group: list[Lot], price: Price, risks: list[Threat
     )
 
 
-def _reason(risks: list[Threat]) -> str | None:
+def _reason(risks: Sequence[Replacement], disallowed: Decimal) -> str | None:
     if not risks:
         return None
     latest = risks[0].lot
-    return f"{latest.ticker} was bought on {latest.open_date} in account {latest.account_id} ({latest.lot_id})."
+    return (
+        f"{latest.ticker} was bought on {latest.open_date} in account {latest.account_id} ({latest.lot_id}); recent "
+        f"purchases would take over {disallowed} of the loss."
+    )
 
 
 def _row(lot: Lot, price: Price, today: date) -> HarvestLot:

@@ -226,7 +226,9 @@ class WashPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaxProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The taxpayer in one year. `agi_estimate` leaves trading gains out; None as `prior_year_tax` means nobody said."""
+    """The taxpayer in one year. `agi_estimate` leaves trading gains out; None as `prior_year_tax` means nobody said.
+
+    `stated` names the fields that the taxpayer gave; the others hold defaults."""
 
     tax_year: int
     filing_status: FilingStatus = FilingStatus.SINGLE
@@ -246,6 +248,14 @@ class TaxProfile(msgspec.Struct, frozen=True, kw_only=True):
     section_475_elected: bool = False
     section_1256_eligible: bool = False
     is_default: bool = False
+    stated: tuple[str, ...] = ()
+
+    @property
+    def states_carryforward(self) -> bool:
+        """Whether the year begins with a figure of the taxpayer's own; a zero counts only if it was given."""
+        if self.capital_loss_carryforward or self.capital_loss_carryforward_lt:
+            return True
+        return bool({"capital_loss_carryforward", "capital_loss_carryforward_lt"}.intersection(self.stated))
 
     @property
     def source(self) -> str:

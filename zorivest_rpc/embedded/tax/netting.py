@@ -40,19 +40,32 @@ class Gains(msgspec.Struct, frozen=True):
 
 
 class Netted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taxed, what is deducted and what is left for later years; none of these is negative."""
+    """What is taxed, what is deducted and what is left for later years; none of these is negative.
+
+    `absorbed_loss` is the part of the deduction that taxable income used up; the rest of it carries forward."""
 
     short_term: Decimal
     long_term: Decimal
     deductible_loss: Decimal
+    absorbed_loss: Decimal
     carryforward_st: Decimal
     carryforward_lt: Decimal
 
 
-def net(gains: Gains, status: FilingStatus, *, carry_st: Decimal = ZERO, carry_lt: Decimal = ZERO) -> Netted:
+def net(
+    gains: Gains,
+    status: FilingStatus,
+    *,
+    carry_st: Decimal = ZERO,
+    carry_lt: Decimal = ZERO,
+    income: Decimal | None = None,
+) -> Netted:
     """Net each term with its own carryforward, then the two with each other (§1222, §1212(b)).
 
-    A loss that is left is deducted up to 3,000 dollars, 1,500 for a separate return (§1211(b)), short-term first."""
+    A loss that is left is deducted up to 3,000 dollars, 1,500 for a separate return (§1211(b)), short-term first.
+    `income` is taxable income before that deduction, below zero where deductions exceed it: only as much of the
+    deduction as it covers is used up (§1212(b)(2); lines 1 to 4 of the Capital Loss Carryover Worksheet of Schedule D).
+    Without it the whole deduction is."""
     short, long = gains.short_term - carry_st, gains.long_term - carry_lt
     if short < 0 < long:
         short, long = min(ZERO, short + long), max(ZERO, short + long)
@@ -60,13 +73,15 @@ def net(gains: Gains, status: FilingStatus, *, carry_st: Decimal = ZERO, carry_l
         short, long = max(ZERO, short + long), min(ZERO, short + long)
     loss_st, loss_lt = max(ZERO, -short), max(ZERO, -long)
     deductible = min(statute().capital_loss_limit[status.value], loss_st + loss_lt)
-    used_st = min(deductible, loss_st)
+    absorbed = deductible if income is None else min(deductible, max(ZERO, income))
+    used_st = min(absorbed, loss_st)
     return Netted(
         short_term=max(ZERO, short),
         long_term=max(ZERO, long),
         deductible_loss=deductible,
+        absorbed_loss=absorbed,
         carryforward_st=loss_st - used_st,
-        carryforward_lt=loss_lt - (deductible - used_st),
+        carryforward_lt=loss_lt - (absorbed - used_st),
     )
 
 

@@ -3,7 +3,9 @@
 Rule 1: everything is cumulative; an installment is what the cumulative need exceeds the earlier installments by.
 Rule 2: payments cover the oldest installment that is still open (§6654(b)(3)). Withholding counts as paid in four
 equal parts on the due dates (§6654(g)).
-Rule 3: while the year is not over, its tax is projected from the quarter's own period; afterwards it is known."""
+Rule 3: while the year is not over, its tax is projected from the quarter's own period, or from a later one that is
+over already; afterwards it is known. The required annual payment is a share of that tax (§6654(d)(1)(B)), so a later
+loss lowers the installments of earlier quarters as well."""
 
 from __future__ import annotations
 
@@ -51,10 +53,15 @@ class TaxPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Income(msgspec.Struct, frozen=True, kw_only=True):
-    """Results to the end of each of the four periods, as far as they are known, and whether the year is over."""
+    """Results to the end of each of the four periods, as far as they are known; `ended` counts the periods that are
+    over."""
 
     periods: tuple[Gains, Gains, Gains, Gains]
-    is_final: bool
+    ended: int
+
+    @property
+    def is_final(self) -> bool:
+        return self.ended == len(self.periods)
 
     @property
     def to_date(self) -> Gains:
@@ -126,7 +133,8 @@ def income_by_period(lots: Iterable[Lot], profile: TaxProfile, accounts: Account
     known = list(lots)
     ends = [min(today, date(profile.tax_year, month, day)) for month, day in _PERIOD_ENDS]
     first, second, third, fourth = (year_gains(known, profile, accounts, until=end) for end in ends)
-    return Income(periods=(first, second, third, fourth), is_final=today > date(profile.tax_year, 12, 31))
+    ended = sum(today > date(profile.tax_year, month, day) for month, day in _PERIOD_ENDS)
+    return Income(periods=(first, second, third, fourth), ended=ended)
 
 
 def _prior_year(profile: TaxProfile) -> tuple[Decimal | None, Decimal]:
@@ -138,17 +146,21 @@ def _prior_year(profile: TaxProfile) -> tuple[Decimal | None, Decimal]:
     return (None if profile.prior_year_tax is None else profile.prior_year_tax * share), share
 
 
-def installments(profile: TaxProfile, income: Income, method: EstimationMethod) -> tuple[Installment, ...]:
-    """The four required installments under one method."""
+def installments(
+    profile: TaxProfile, income: Income, method: EstimationMethod, asked: Quarter = Quarter.Q4
+) -> tuple[Installment, ...]:
+    """The four required installments under one method, as the question about one quarter sees them."""
     law = statute()
     prior, _ = _prior_year(profile)
+    projected = [
+        federal_total(profile, gains.times(factor)) for gains, factor in zip(income.periods, _ANNUALIZE, strict=True)
+    ]
+    year_tax = projected[max(asked.number, income.ended) - 1]
+    enough = law.current_year_share * year_tax
     done: list[Installment] = []
     paid_for = ZERO
-    for quarter in Quarter:
+    for quarter, annualized in zip(Quarter, projected, strict=True):
         k = quarter.number
-        annualized = federal_total(profile, income.periods[k - 1].times(_ANNUALIZE[k - 1]))
-        year_tax = federal_total(profile, income.to_date) if income.is_final else annualized
-        enough = law.current_year_share * year_tax
         regular = (enough if prior is None else min(enough, prior)) * k / 4
         if method is EstimationMethod.PRIOR_YEAR:
             need = (enough if prior is None else prior) * k / 4
@@ -157,7 +169,7 @@ def installments(profile: TaxProfile, income: Income, method: EstimationMethod) 
             need = law.current_year_share * added * k / 4
         else:
             need = min(law.current_year_share * annualized * k / 4, regular)
-        required = max(ZERO, cents(need) - paid_for)
+        required = max(ZERO, cents(need) - paid_for)  # Schedule AI, lines 21 to 27
         paid_for += required
         done.append(
             Installment(
@@ -256,7 +268,7 @@ def quarterly_estimate(
     today: date,
 ) -> QuarterlyEstimate:
     """What one quarter asks for under a method, against what was paid up to it."""
-    plan = installments(profile, income, method)
+    plan = installments(profile, income, method, quarter)
     installment = plan[quarter.number - 1]
     paid = _cumulative_paid(profile, payments, quarter)
     shortfall = max(ZERO, installment.cumulative - paid)

@@ -1,4 +1,6 @@
-"""A sale before it happens: which lots it would use, what it would cost in tax, and whether waiting helps."""
+"""A sale before it happens: which lots it would use, what it would cost in tax, and whether waiting helps.
+
+The figures are those of the books (`trial`): a loss that a recent purchase takes over is not in them."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from zorivest_rpc.embedded.tax import selection
+from zorivest_rpc.embedded.tax import dates, selection
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
@@ -21,12 +23,12 @@ from zorivest_rpc.embedded.tax.model import (
     Price,
     TaxError,
     TaxProfile,
+    WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents, share_of
+from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, split_by_character
 from zorivest_rpc.embedded.tax.rates import SaleTax, tax_on
-from zorivest_rpc.embedded.tax.risk import Threat, threats
-from zorivest_rpc.embedded.tax.selection import Pick
+from zorivest_rpc.embedded.tax.trial import Replacement, Sale, SoldLot, Trial, try_sales
 
 __all__ = [
     "HoldSaving",
@@ -55,11 +57,14 @@ class SaleRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LotToClose(msgspec.Struct, frozen=True, kw_only=True):
+    """`gain_loss` is what would be booked: proceeds less basis, without the `disallowed_loss`."""
+
     lot_id: str
     quantity: Decimal
     basis: Decimal
     proceeds: Decimal
     gain_loss: Decimal
+    disallowed_loss: Decimal
     open_date: date
     holding_period_days: int
     is_long_term: bool
@@ -67,21 +72,28 @@ class LotToClose(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaleSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """`realized_gain` counts on the return; `economic_gain` is what is won or lost, disallowed or not."""
+
     total_proceeds: Decimal
     total_basis: Decimal
+    economic_gain: Decimal
+    disallowed_loss: Decimal
     realized_gain: Decimal
     st_gain: Decimal
     lt_gain: Decimal
 
 
 class RiskyLot(msgspec.Struct, frozen=True, kw_only=True):
-    """A recent purchase that would take over a loss from this sale."""
+    """A recent purchase that would take over a loss from this sale; `matched_quantity` units of the sale, of a loss of
+    `disallowed_loss`."""
 
     lot_id: str
     account_id: str
     ticker: str
     open_date: date
     quantity: Decimal
+    matched_quantity: Decimal
+    disallowed_loss: Decimal
     days_remaining: int
     is_tax_advantaged: bool
 
@@ -115,17 +127,6 @@ class SaleSimulation(msgspec.Struct, frozen=True, kw_only=True):
     disclaimer: str = DISCLAIMER
 
 
-class _Part(msgspec.Struct, frozen=True):
-    pick: Pick
-    basis: Decimal
-    proceeds: Decimal
-    is_long_term: bool
-
-    @property
-    def gain(self) -> Decimal:
-        return self.proceeds - self.basis
-
-
 def simulate_sale(
     lots: Sequence[Lot],
     request: SaleRequest,
@@ -133,43 +134,62 @@ def simulate_sale(
     accounts: Accounts,
     *,
     today: date,
+    policy: WashPolicy | None = None,
     realized: Gains | None = None,
     market_price: Price | None = None,
 ) -> SaleSimulation:
     """Simulate one sale on `today`; `lots` are all lots of all accounts, `realized` the year's results so far."""
     candidates = _candidates(lots, request)
-    picks = selection.select(
+    selection.select(  # refuses what there is not, before anything is tried
         candidates, request.method, request.quantity, price=request.price, today=today, lot_ids=request.lot_ids
     )
-    parts = [_part(pick, request.price, today) for pick in picks]
+    trial = try_sales(lots, [_sale(request, candidates)], accounts, policy or profile.wash_policy, today=today)
     is_taxed = not accounts.get(request.account_id, OWN_TAXABLE).tax_advantaged
     gains = Gains()
-    for part in parts:
-        gains += split_by_character(part.pick.lot, part.gain, today, profile)
-    risks = _risks(lots, parts, profile, accounts, today) if is_taxed else []
-    closing = tuple(_to_close(part, today, bool(risks)) for part in parts)
-    basis, proceeds = sum((row.basis for row in closing), ZERO), sum((row.proceeds for row in closing), ZERO)
+    for row in trial.sold:
+        gains += split_by_character(row.closed, row.closed.recognized, today, profile)
+    closing = tuple(_to_close(row, today) for row in trial.sold)
+    risks = trial.replacements if is_taxed else ()
     return SaleSimulation(
         lots_to_close=closing,
         lots=closing,
-        summary=SaleSummary(
-            total_proceeds=proceeds,
-            total_basis=basis,
-            realized_gain=proceeds - basis,
-            st_gain=cents(gains.short_term + gains.ordinary),
-            lt_gain=cents(gains.long_term),
-        ),
+        summary=_summary(closing, gains),
         estimated_tax=tax_on(profile, gains if is_taxed else Gains()),
         wash_sale_risk=WashSaleRisk(
             at_risk=bool(risks),
-            affected_lots=tuple(_risky(threat, accounts) for threat in risks),
-            wait_days=max((threat.days_to_clear for threat in risks), default=0),
+            affected_lots=tuple(_risky(one, accounts) for one in risks),
+            wait_days=max((one.days_to_clear for one in risks), default=0),
         ),
-        hold_savings=tuple(_savings(parts, profile, today)) if is_taxed else (),
+        hold_savings=tuple(_savings(trial, profile, today)) if is_taxed else (),
         profile_source=profile.source,
-        warnings=tuple(_warnings(request, candidates, is_taxed)),
+        warnings=tuple(_warnings(request, trial, is_taxed)),
         year_effect=UNSET if realized is None or not is_taxed else _year_effect(profile, realized, gains),
         market_price=market_price,
+    )
+
+
+def _sale(request: SaleRequest, candidates: Sequence[Lot]) -> Sale:
+    return Sale(
+        account_id=request.account_id,
+        ticker=request.ticker,
+        direction=candidates[0].direction,
+        quantity=request.quantity,
+        price=request.price,
+        method=request.method,
+        lot_ids=request.lot_ids,
+    )
+
+
+def _summary(rows: Sequence[LotToClose], gains: Gains) -> SaleSummary:
+    proceeds, basis = sum((row.proceeds for row in rows), ZERO), sum((row.basis for row in rows), ZERO)
+    return SaleSummary(
+        total_proceeds=proceeds,
+        total_basis=basis,
+        economic_gain=proceeds - basis,
+        disallowed_loss=sum((row.disallowed_loss for row in rows), ZERO),
+        realized_gain=sum((row.gain_loss for row in rows), ZERO),
+        st_gain=cents(gains.short_term + gains.ordinary),
+        lt_gain=cents(gains.long_term),
     )
 
 
@@ -194,75 +214,57 @@ def _candidates(lots: Sequence[Lot], request: SaleRequest) -> list[Lot]:
     return found
 
 
-def _part(pick: Pick, price: Decimal, today: date) -> _Part:
-    """One pick priced; for a cover, buying back is the basis and the short sale the proceeds."""
-    lot = pick.lot
-    value = price * pick.quantity * lot.multiplier
-    opening = (lot.cost if lot.direction is Direction.LONG else lot.received) or ZERO
-    opened = share_of(opening, pick.quantity, lot.quantity)
-    adjustment = share_of(lot.wash_sale_adjustment, pick.quantity, lot.quantity)
-    is_long_term = lot.is_long_term(today)
-    if lot.direction is Direction.LONG:
-        return _Part(pick, cents(opened + adjustment), cents(value), is_long_term)
-    return _Part(pick, cents(value + adjustment), cents(opened), is_long_term)
-
-
-def _to_close(part: _Part, today: date, at_risk: bool) -> LotToClose:
-    lot = part.pick.lot
+def _to_close(row: SoldLot, today: date) -> LotToClose:
+    """One lot as it would be closed; for a cover, buying back is the basis and the short sale the proceeds."""
+    lot = row.closed
+    proceeds, basis = cents(lot.received or ZERO), cents((lot.cost or ZERO) + lot.wash_sale_adjustment)
+    disallowed = cents(lot.disallowed)
     return LotToClose(
-        lot_id=lot.lot_id,
-        quantity=part.pick.quantity,
-        basis=part.basis,
-        proceeds=part.proceeds,
-        gain_loss=part.gain,
+        lot_id=row.lot_id,
+        quantity=lot.quantity,
+        basis=basis,
+        proceeds=proceeds,
+        gain_loss=proceeds - basis + disallowed,
+        disallowed_loss=disallowed,
         open_date=lot.open_date,
         holding_period_days=lot.holding_days(today),
-        is_long_term=part.is_long_term,
-        wash_risk=at_risk and part.gain < 0,
+        is_long_term=lot.is_long_term(today),
+        wash_risk=lot.disallowed > 0,
     )
 
 
-def _risks(
-    lots: Sequence[Lot], parts: Sequence[_Part], profile: TaxProfile, accounts: Accounts, today: date
-) -> list[Threat]:
-    gone = {part.pick.lot.lot_id for part in parts if part.pick.quantity == part.pick.lot.quantity}
-    held_after = [lot for lot in lots if not lot.is_closed and lot.lot_id not in gone]
-    losses = [part.pick.lot for part in parts if part.gain < 0]
-    return threats(losses, held_after, accounts, profile.wash_policy, today)
-
-
-def _risky(threat: Threat, accounts: Accounts) -> RiskyLot:
-    lot = threat.lot
+def _risky(one: Replacement, accounts: Accounts) -> RiskyLot:
+    lot = one.lot
     return RiskyLot(
         lot_id=lot.lot_id,
         account_id=lot.account_id,
         ticker=lot.ticker,
         open_date=lot.open_date,
-        quantity=lot.quantity,
-        days_remaining=threat.days_to_clear,
+        quantity=one.quantity,
+        matched_quantity=one.matched,
+        disallowed_loss=cents(one.disallowed),
+        days_remaining=one.days_to_clear,
         is_tax_advantaged=accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged,
     )
 
 
-def _savings(parts: Sequence[_Part], profile: TaxProfile, today: date) -> list[HoldSaving]:
+def _savings(trial: Trial, profile: TaxProfile, today: date) -> list[HoldSaving]:
     """For each gain that waiting would make long-term: the days, and the tax it would save."""
     savings: list[HoldSaving] = []
-    for part in parts:
-        days = part.pick.lot.days_to_long_term(today)
-        now = split_by_character(part.pick.lot, part.gain, today, profile)
-        if part.gain <= 0 or not days or now != Gains(short_term=part.gain):
+    for row in trial.sold:
+        gain = cents(row.closed.recognized)
+        now = split_by_character(row.closed, gain, today, profile)
+        days = dates.days_to_long_term(row.closed.holding_start, today)
+        if gain <= 0 or not days or row.closed.direction is Direction.SHORT or now != Gains(short_term=gain):
             continue
-        saving = tax_on(profile, now).total - tax_on(profile, Gains(long_term=part.gain)).total
-        savings.append(HoldSaving(lot_id=part.pick.lot.lot_id, days=days, saving=saving))
+        saving = tax_on(profile, now).total - tax_on(profile, Gains(long_term=gain)).total
+        savings.append(HoldSaving(lot_id=row.lot_id, days=days, saving=saving))
     return savings
 
 
-def _warnings(request: SaleRequest, candidates: Sequence[Lot], is_taxed: bool) -> list[str]:
-    warnings = [] if is_taxed else [f"Account {request.account_id} is tax-advantaged; a sale in it is not taxed now."]
-    if request.method is CostBasisMethod.AVG_COST:
-        warning = selection.average_cost_warning(candidates)
-        warnings += [warning] if warning else []
-    return warnings
+def _warnings(request: SaleRequest, trial: Trial, is_taxed: bool) -> list[str]:
+    taxed_later = f"Account {request.account_id} is tax-advantaged; a sale in it is not taxed now."
+    return [*([] if is_taxed else [taxed_later]), *trial.warnings]
 
 
 def _year_effect(profile: TaxProfile, realized: Gains, gains: Gains) -> Decimal:

@@ -179,6 +179,13 @@ class WashRule:
         self._keep_in_mind(self._holdings.lots[opened.lot_id])
         return matches
 
+    def candidates(self, loss: Lot) -> list[Lot]:
+        """Open lots that could still replace units of a loss just taken, whether or not any are left to replace."""
+        if loss.close_date is None or loss.gain >= 0 or not self.concerns(loss):
+            return []
+        usable = self._usable(self._line(loss, loss.ticker), loss.close_date - WINDOW)
+        return [lot for lot in usable if is_candidate(loss, lot, self._accounts, self._policy)]
+
     def restore(self, lots: Iterable[Lot], splits: Iterable[StockSplit]) -> None:
         """Take up stored lots: open ones as possible replacements, losses as waiting for one."""
         for lot in sorted(lots, key=lambda lot: lot.order):

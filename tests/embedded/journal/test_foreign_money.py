@@ -1,0 +1,578 @@
+"""Foreign money: every sum against a ledger kept naively, share by share, in exact fractions and by currency.
+
+The ledger knows nothing of the code it judges: it has one queue of single shares per account, symbol and currency, and
+looks a rate up by walking back day by day through a table."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import FormData
+
+from tests.embedded.journal.conftest import Journal
+
+FIRST = date(2025, 1, 6)
+DAYS = 200
+CURRENCY = {"AAA": "USD", "BBB": "USD", "SAP": "EUR", "AIR": "EUR", "SNY": "JPY", "TYT": "JPY"}
+ACCOUNTS = {"US": "USD", "DE": "EUR"}
+
+
+class Fill(NamedTuple):
+    number: int
+    account: str
+    symbol: str
+    day: date
+    side: int
+    quantity: int
+    price: Fraction
+    fee: Fraction
+
+
+class Trip(NamedTuple):
+    account: str
+    currency: str
+    closed: date
+    order: int
+    pnl: Fraction
+    is_closed: bool
+
+
+def make_rates(dice: random.Random) -> dict[date, dict[str, Fraction]]:
+    """How many of each currency one euro cost: on working days, with holes that are longer than a week."""
+    table: dict[date, dict[str, Fraction]] = {}
+    holes = {code: FIRST + timedelta(days=dice.randrange(20, 120)) for code in ("USD", "JPY")}
+    for number in range(-10, DAYS + 10):
+        day = FIRST + timedelta(days=number)
+        if day.weekday() > 4:
+            continue
+        known = {
+            "USD": Fraction(dice.randrange(10400, 11800), 10000),
+            "JPY": Fraction(dice.randrange(15500, 17000), 100),
+        }
+        for code, hole in holes.items():
+            if hole <= day < hole + timedelta(days=25 if code == "JPY" else 14):
+                del known[code]
+        table[day] = known
+    return table
+
+
+def rate_of(table: dict[date, dict[str, Fraction]], source: str, target: str, day: date) -> Fraction | None:
+    if source == target:
+        return Fraction(1)
+    for back in range(8):
+        known = {"EUR": Fraction(1), **table.get(day - timedelta(days=back), {})}
+        if day - timedelta(days=back) in table and source in known and target in known:
+            return known[target] / known[source]
+    return None
+
+
+def make_fills(dice: random.Random, count: int) -> list[Fill]:
+    fills = []
+    for number in range(count):
+        symbol = dice.choice(sorted(CURRENCY))
+        scale = 100 if CURRENCY[symbol] == "JPY" else 1
+        fills.append(
+            Fill(
+                number,
+                dice.choice(sorted(ACCOUNTS)),
+                symbol,
+                FIRST + timedelta(days=number * DAYS // count),
+                dice.choice((1, -1)),
+                dice.randrange(1, 6),
+                Fraction(dice.randrange(5000, 9000), 100) * scale,
+                Fraction(dice.randrange(0, 300), 100),
+            )
+        )
+    return fills
+
+
+def round_trips(fills: list[Fill]) -> list[Trip]:
+    """Flat to flat, one share at a time."""
+    queues: dict[tuple[str, str], list[tuple[int, Fraction, Fraction]]] = defaultdict(list)
+    running: dict[tuple[str, str], tuple[Fraction, date, int]] = {}
+    done = []
+    for fill in fills:
+        key = (fill.account, fill.symbol)
+        fee = fill.fee / fill.quantity
+        for _ in range(fill.quantity):
+            queue = queues[key]
+            if not queue or queue[0][0] == fill.side:
+                queue.append((fill.side, fill.price, fee))
+                if key in running:  # a result that is not final has the rate of the last execution so far
+                    running[key] = (running[key][0], fill.day, fill.number)
+                continue
+            side, price, paid = queue.pop(0)
+            before = running.get(key, (Fraction(0), fill.day, 0))[0]
+            running[key] = (before + side * (fill.price - price) - paid - fee, fill.day, fill.number)
+            if not queue:
+                pnl, day, order = running.pop(key)
+                done.append(Trip(fill.account, CURRENCY[fill.symbol], day, order, pnl, True))
+    done += [Trip(a, CURRENCY[s], day, order, pnl, False) for (a, s), (pnl, day, order) in running.items()]
+    return sorted(done, key=lambda trip: trip.order)
+
+
+def as_csv(fills: list[Fill]) -> str:
+    lines = ["Date,Symbol,Side,Quantity,Price,Commission,Currency"]
+    for fill in fills:
+        side = "Buy" if fill.side == 1 else "Sell"
+        moment = datetime(fill.day.year, fill.day.month, fill.day.day, 10, 0, fill.number % 60)
+        lines.append(
+            f"{moment:%Y-%m-%d %H:%M:%S},{fill.symbol},{side},{fill.quantity},{float(fill.price):.2f},"
+            f"{float(fill.fee):.2f},{CURRENCY[fill.symbol]}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def as_ecb(table: dict[date, dict[str, Fraction]]) -> str:
+    """Newest first, an empty column at the end, `N/A` for what was not published: as the bank's own file has it."""
+    lines = ["Date,USD,JPY,BGN,"]
+    for day in sorted(table, reverse=True):
+        cells = [f"{float(table[day][code]):.4f}" if code in table[day] else "N/A" for code in ("USD", "JPY")]
+        lines.append(f"{day},{cells[0]},{cells[1]},N/A,")
+    return "\n".join(lines) + "\n"
+
+
+async def load(journal: Journal, text: str, account: str = "US", name: str = "file.csv") -> dict[str, Any]:
+    form = FormData()
+    form.add_field("account_id", account)
+    form.add_field("file", text.encode(), filename=name)
+    answer: dict[str, Any] = await journal.expect(200, "POST", "/import/csv", data=form)
+    return answer
+
+
+def near(shown: Any, exact: Fraction) -> bool:
+    """To the cent; fees are divided in millionths."""
+    return abs(Fraction(str(shown)) - exact) <= Fraction(6, 1000)
+
+
+def apart(answer: dict[str, Any], kind: str) -> dict[str, tuple[int, float]]:
+    return {
+        line["currency"]: (line["count"], line["amount"])
+        for line in answer.get("unconverted", [])
+        if line["kind"] == kind
+    }
+
+
+class Ledger:
+    """What the sums must be in one currency, over one account or all."""
+
+    def __init__(self, fills: list[Fill], table: dict[date, dict[str, Fraction]], target: str, account: str | None):
+        self.table, self.target = table, target
+        self.fills = [fill for fill in fills if account in (None, fill.account)]
+        self.trips = [trip for trip in round_trips(fills) if account in (None, trip.account)]
+
+    def converted(self, trips: list[Trip]) -> list[Fraction]:
+        rated = [(trip.pnl, rate_of(self.table, trip.currency, self.target, trip.closed)) for trip in trips]
+        return [pnl * rate for pnl, rate in rated if rate is not None]
+
+    def unconverted(self, trips: list[Trip]) -> dict[str, tuple[int, Fraction]]:
+        left: dict[str, list[Fraction]] = defaultdict(list)
+        for trip in trips:
+            if rate_of(self.table, trip.currency, self.target, trip.closed) is None:
+                left[trip.currency].append(trip.pnl)
+        return {code: (len(values), sum(values, Fraction(0))) for code, values in left.items()}
+
+    @property
+    def closed(self) -> list[Trip]:
+        return [trip for trip in self.trips if trip.is_closed]
+
+
+def longest(values: list[Fraction], sign: int) -> int:
+    best = run = 0
+    for value in values:
+        run = run + 1 if value * sign > 0 else 0
+        best = max(best, run)
+    return best
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_every_sum_agrees_with_a_ledger_by_currency(journal: Journal, seed: int) -> None:
+    dice = random.Random(seed)
+    table, fills = make_rates(dice), make_fills(dice, 180)
+    for name, code in ACCOUNTS.items():
+        body = {"account_id": name, "name": name, "account_type": "broker", "currency": code}
+        await journal.expect(201, "POST", "/accounts", body)
+        own = [fill for fill in fills if fill.account == name]
+        assert (await load(journal, as_csv(own), name))["imported"] == len(own)
+    rates = await load(journal, as_ecb(table), name="eurofxref-hist.csv")
+    assert (rates["status"], rates["kind"], rates["imported"]) == (
+        "SUCCESS", "exchange_rates", sum(len(known) for known in table.values()),
+    )  # fmt: skip
+    seen_apart = 0
+    scopes: tuple[tuple[str, str | None], ...] = (("USD", None), ("USD", "US"), ("EUR", "DE"))
+    for target, account in scopes:
+        ledger = Ledger(fills, table, target, account)
+        query = {"period": "all"} | ({} if account is None else {"account_id": account})
+        await check_results(journal, ledger, query)
+        await check_costs(journal, ledger, query)
+        seen_apart += len(ledger.unconverted(ledger.closed))
+    assert seen_apart  # the holes were hit
+    for name, code in ACCOUNTS.items():
+        ledger = Ledger(fills, table, code, name)
+        shown = await journal.get(f"/accounts/{name}")
+        assert shown["currency"] == code
+        assert near(shown["total_realized_pnl"], sum(ledger.converted(ledger.trips), Fraction(0)))
+    await check_taxes(journal, fills, table)
+
+
+async def check_results(journal: Journal, ledger: Ledger, query: dict[str, str]) -> None:
+    values = ledger.converted(ledger.closed)
+    wins, losses = [v for v in values if v > 0], [v for v in values if v < 0]
+    total = sum(values, Fraction(0))
+    found = await journal.get("/analytics/expectancy", params=query)
+    assert (found["currency"], found["trade_count"]) == (ledger.target, len(values))
+    assert (found["wins"], found["losses"]) == (len(wins), len(losses))
+    assert near(found["total_pnl"], total)
+    assert near(found["avg_win"], sum(wins, Fraction(0)) / max(1, len(wins)))
+    assert near(found["avg_loss"], -sum(losses, Fraction(0)) / max(1, len(losses)))
+    assert (found["longest_win_streak"], found["longest_loss_streak"]) == (longest(values, 1), longest(values, -1))
+    left = ledger.unconverted(ledger.closed)
+    told = apart(found, "results")
+    assert told.keys() == left.keys()
+    for code, (count, amount) in left.items():
+        assert told[code][0] == count
+        assert near(told[code][1], amount)
+    if left:
+        assert all(code in found["currency_note"] for code in left)
+        assert found["missing_rate_count"] == len(
+            {(t.closed, t.currency) for t in ledger.closed
+             if rate_of(ledger.table, t.currency, ledger.target, t.closed) is None}
+        )  # fmt: skip
+    trips = await journal.get("/round-trips", params=query)
+    assert trips["total"] >= len(ledger.trips)  # and those without an exit
+    assert near(trips["summary"]["realized_pnl"], sum(ledger.converted(ledger.trips), Fraction(0)))
+    for code, (count, amount) in ledger.unconverted(ledger.trips).items():
+        assert apart(trips["summary"], "results")[code][0] == count
+        assert near(apart(trips["summary"], "results")[code][1], amount)
+    groups = await journal.get("/analytics/strategy-breakdown", params=query)
+    assert near(groups["overall"]["total_pnl"], total)
+    assert near(sum(Fraction(str(line["total_pnl"])) for line in groups["strategies"]), total)
+    assert (await journal.get("/analytics/sqn", params=query))["trade_count"] == len(values)
+    odds = await journal.get("/analytics/drawdown", params={**query, "simulations": "100"})
+    assert (odds["trade_count"], odds["currency"]) == (len(values), ledger.target)
+    mistakes = await journal.get("/mistakes/summary", params=query)
+    if values:
+        assert near(mistakes["baseline_win_rate"], Fraction(len(wins), len(values)))
+
+
+async def check_costs(journal: Journal, ledger: Ledger, query: dict[str, str]) -> None:
+    fees = volume = Fraction(0)
+    count = 0
+    left: dict[str, list[Fraction]] = defaultdict(list)
+    for fill in ledger.fills:
+        rate = rate_of(ledger.table, CURRENCY[fill.symbol], ledger.target, fill.day)
+        if rate is None:
+            if fill.fee:
+                left[CURRENCY[fill.symbol]].append(fill.fee)
+            continue
+        fees += fill.fee * rate
+        volume += fill.price * fill.quantity * rate
+        count += 1
+    found = await journal.get("/fees/summary", params=query)
+    assert (found["trade_count"], found["currency"]) == (count, ledger.target)
+    assert near(found["total_fees"], fees)
+    told = apart(found, "fees")
+    assert told.keys() == left.keys()
+    for code, amounts in left.items():
+        assert (told[code][0], near(told[code][1], sum(amounts, Fraction(0)))) == (len(amounts), True)
+    cost = await journal.get("/analytics/cost-of-free", params=query)
+    assert near(cost["fee_component"], fees)
+    assert near(cost["pfof_component"], volume * Fraction(18, 10) / 10_000)  # hybrid 2.0 less direct 0.2 points
+    if "account_id" in query:
+        routed = await journal.get("/analytics/pfof-report", params=query)
+        assert near(sum(Fraction(str(line["notional"])) for line in routed["by_routing"]), volume)
+        assert routed["trades_analyzed"] == count
+
+
+async def check_taxes(journal: Journal, fills: list[Fill], table: dict[date, dict[str, Fraction]]) -> None:
+    """Each leg in dollars at its own day's rate; a position with a fill without one is not there at all."""
+    without = {
+        (fill.account, fill.symbol) for fill in fills if rate_of(table, CURRENCY[fill.symbol], "USD", fill.day) is None
+    }
+    gains: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    queues: dict[tuple[str, str], list[tuple[int, Fraction]]] = defaultdict(list)
+    for fill in fills:
+        key = (fill.account, fill.symbol)
+        rate = rate_of(table, CURRENCY[fill.symbol], "USD", fill.day)
+        if key in without or rate is None:
+            continue
+        for _ in range(fill.quantity):
+            value = (fill.price + fill.side * fill.fee / fill.quantity) * rate
+            queue = queues[key]
+            if not queue or queue[0][0] == fill.side:
+                queue.append((fill.side, value))
+            else:
+                side, before = queue.pop(0)
+                gains[key] += side * (value - before)
+    answer = await journal.get("/tax/lots", params={"status": "closed"})
+    found: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    for lot in answer["lots"]:
+        paid, got, held = (Fraction(str(lot[name])) for name in ("cost_basis", "proceeds", "quantity"))
+        sign = 1 if lot["direction"] == "long" else -1
+        found[lot["account_id"], lot["ticker"]] += sign * (got - paid) * held
+    assert found.keys() == gains.keys()
+    for key, gain in gains.items():
+        assert abs(found[key] - gain) < Fraction(2, 100), key
+    assert {(line["account_id"], line["ticker"]) for line in answer["unconverted"]} == without
+    assert answer["currency"] == "USD"
+    summary = await journal.get("/tax/ytd-summary", params={"tax_year": "2025"})
+    assert {(line["account_id"], line["ticker"]) for line in summary["unconverted"]} == without
+    assert "import_broker_csv" in summary["currency_note"]
+
+
+async def test_a_pair_earns_its_second_currency_and_its_price_is_its_rate(journal: Journal) -> None:
+    # 10000 dollars bought for 150 yen and sold for 151: 10000 yen, at 151 a dollar 66.23
+    await journal.buy(10_000, 150, instrument="USD/JPY")
+    trade = await journal.sell(10_000, 151, instrument="USD/JPY")
+    assert (trade["currency"], trade["computed_pnl"]) == ("JPY", 10_000)
+    found = await journal.get("/analytics/expectancy")
+    assert (found["total_pnl"], found["currency"]) == (66.23, "USD")
+    assert found["converted"] == [{"kind": "results", "currency": "JPY", "count": 1}]
+    (trip,) = (await journal.get("/round-trips"))["items"]
+    assert (trip["realized_pnl"], trip["currency"]) == (10_000, "JPY")
+    refused = await journal.refused(
+        422, "POST", "/trades",
+        {"exec_id": "x", "instrument": "USD/JPY", "action": "BOT", "quantity": 1, "price": 150, "account_id": "A1",
+         "currency": "USD"},
+    )  # fmt: skip
+    assert "JPY" in str(refused["detail"])
+
+
+async def test_a_pair_of_other_currencies_waits_for_a_rate(journal: Journal) -> None:
+    # 1000 euros bought for 160 yen and sold for 158: 2000 yen lost, of which no dollar is known
+    await journal.buy(1000, 160, instrument="EUR/JPY", commission=3)
+    await journal.sell(1000, 158, instrument="EUR/JPY")
+    found = await journal.get("/analytics/expectancy")
+    assert (found["total_pnl"], found["trade_count"]) == (0, 0)
+    assert apart(found, "results") == {"JPY": (1, -2003)}
+    assert found["missing_rates"] == [{"from": "JPY", "to": "USD", "day": "2026-03-02"}]
+    assert "eurofxref-hist.csv" in found["currency_note"]
+    # one euro is 158 yen by the pair itself, and 1.10 dollars by the stored rate: 2003 / 158 * 1.10
+    rate = {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 1.1}
+    assert (await journal.expect(201, "POST", "/exchange-rates", rate))["added"] == 1
+    found = await journal.get("/analytics/expectancy")
+    assert (found["total_pnl"], "unconverted" in found) == (-13.94, False)
+
+
+async def test_a_trade_may_bring_its_currency_and_its_rate(journal: Journal) -> None:
+    await journal.buy(10, 100, instrument="SAP", currency="eur", fx_rate=1.1, commission=1)
+    sold = await journal.sell(10, 110, instrument="SAP", currency="EUR", fx_rate=1.2, commission=1)
+    assert (sold["currency"], sold["fx_rate"], sold["fx_base"]) == ("EUR", 1.2, "USD")
+    assert (await journal.get("/analytics/expectancy"))["total_pnl"] == 117.6  # 98 euros at 1.2
+    lot = (await journal.get("/tax/lots", params={"status": "closed"}))["lots"][0]
+    # 1001 euros at 1.1 against 1099 at 1.2: each leg at its own rate
+    assert (lot["cost_basis"], lot["proceeds"], lot["realized_gain_loss"]) == (110.11, 131.88, 217.7)
+    assert (await journal.get("/fees/summary", params={"period": "all"}))["total_fees"] == 2.3
+    await journal.expect(200, "PUT", f"/trades/{sold['exec_id']}", {"fx_rate": 1.3})
+    assert (await journal.get("/analytics/expectancy"))["total_pnl"] == 127.4
+    lot = (await journal.get("/tax/lots", params={"status": "closed"}))["lots"][0]
+    assert lot["proceeds"] == 142.87  # the books follow a changed rate
+    await journal.refused(422, "POST", "/trades", {"currency": "12"})
+
+
+async def test_the_same_symbol_in_two_currencies_is_two_positions(journal: Journal) -> None:
+    await journal.buy(10, 100, instrument="VOD")
+    await journal.sell(10, 90, instrument="VOD", currency="GBP")
+    trips = (await journal.get("/round-trips"))["items"]
+    assert sorted((trip["currency"], trip["direction"], trip["status"]) for trip in trips) == [
+        ("GBP", "SLD", "open"),
+        ("USD", "BOT", "open"),
+    ]
+    moved = await journal.expect(200, "PUT", "/trades/E0002", {"currency": "USD"})
+    assert moved["currency"] == "USD"
+    (trip,) = (await journal.get("/round-trips"))["items"]
+    assert (trip["status"], trip["realized_pnl"], trip["currency"]) == ("closed", -100, "USD")
+
+
+async def test_the_currency_behind_a_symbol_counts(journal: Journal) -> None:
+    assert (await journal.buy(1, 100, instrument="SAP STK (EUR)"))["currency"] == "EUR"
+
+
+async def test_an_account_of_another_currency_has_its_sums_in_it(journal: Journal) -> None:
+    body = {"account_id": "DE", "name": "x", "account_type": "broker", "currency": "EUR"}
+    await journal.expect(201, "POST", "/accounts", body)
+    await journal.buy(10, 100, instrument="SAP", account_id="DE")
+    await journal.sell(10, 110, instrument="SAP", account_id="DE", commission=2)
+    own = await journal.get("/analytics/expectancy", params={"account_id": "DE"})
+    assert (own["total_pnl"], own["currency"], "unconverted" in own) == (98, "EUR", False)
+    everything = await journal.get("/analytics/expectancy")
+    assert (everything["total_pnl"], apart(everything, "results")) == (0, {"EUR": (1, 98)})
+    await journal.expect(200, "PUT", "/settings", {"journal.currency": "EUR"})
+    assert (await journal.get("/analytics/expectancy"))["total_pnl"] == 98
+    fees = await journal.expect(201, "POST", "/fees/periodic", {"account_id": "DE", "amount": 5})
+    assert fees["currency"] == "EUR"
+
+
+async def test_a_mistake_costs_what_its_trade_was_paid_in(journal: Journal) -> None:
+    await journal.buy(10, 100, instrument="SAP", currency="EUR", exec_id="in")
+    await journal.sell(10, 90, instrument="SAP", currency="EUR", exec_id="out")
+    tagged = await journal.expect(201, "POST", "/mistakes", {"trade_exec_id": "out", "category": "chasing"})
+    assert (tagged["estimated_cost"], tagged["currency"]) == (100, "EUR")
+    body = {"trade_exec_id": "in", "category": "oversized", "estimated_cost": 30}
+    await journal.expect(201, "POST", "/mistakes", body)
+    found = await journal.get("/mistakes/summary", params={"period": "all"})
+    assert (found["total_mistakes"], found["total_cost"], apart(found, "mistakes")) == (2, 0, {"EUR": (2, 130)})
+    await journal.expect(
+        201, "POST", "/exchange-rates", {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 2}
+    )
+    found = await journal.get("/mistakes/summary", params={"period": "all"})
+    assert (found["total_cost"], found["most_costly"]) == (260, "chasing")
+
+
+async def test_rates_are_kept_once_and_a_wrong_file_says_why(journal: Journal) -> None:
+    daily = "Date, USD, JPY, \n17 November 2025, 1.1600, 180.05, \n"
+    first = await load(journal, daily, name="eurofxref.csv")
+    assert (first["imported"], first["detected_format"], first["currencies"]) == (2, "ecb_rates", ["EUR", "JPY", "USD"])
+    again = await load(journal, daily, name="eurofxref.csv")
+    assert (again["imported"], again["duplicates_skipped"]) == (0, 2)
+    other = "date,base,quote,rate\n2025-11-17,EUR,USD,1.17\n2025-11-18,EUR,XX,1\n2025-11-19,GBP,USD,0\n"
+    mixed = await load(journal, other)
+    assert (mixed["status"], mixed["rates"], mixed["error_rows"]) == (
+        "PARTIAL", {"added": 0, "changed": 1, "unchanged": 0}, 2,
+    )  # fmt: skip
+    listed = await journal.get("/exchange-rates", params={"currency": "USD"})
+    assert [(row["day"], row["rate"]) for row in listed["items"]] == [("2025-11-17", 1.17)]
+    assert (await journal.get("/accounts")) == []  # rates bring no account into being
+
+
+def flex(trades: str) -> str:
+    """As a Flex query of an account in euros writes it; the attributes follow the public samples of ibflex."""
+    return (
+        '<FlexQueryResponse queryName="t" type="AF"><FlexStatements count="1"><FlexStatement accountId="U1">'
+        '<AccountInformation accountId="U1" currency="EUR"/>'
+        f"<Trades>{trades}</Trades>"
+        '<ConversionRates><ConversionRate reportDate="20260303" fromCurrency="GBP" toCurrency="EUR" rate="1.15"/>'
+        "</ConversionRates></FlexStatement></FlexStatements></FlexQueryResponse>"
+    )
+
+
+def flex_trade(number: int, side: str, price: str, rate: str, commission: str, paid_in: str, day: str) -> str:
+    sign = "" if side == "BUY" else "-"
+    return (
+        f'<Trade accountId="U1" assetCategory="STK" symbol="IBM" dateTime="{day};100000" buySell="{side}" '
+        f'quantity="{sign}10" tradePrice="{price}" ibCommission="-{commission}" ibCommissionCurrency="{paid_in}" '
+        f'currency="USD" fxRateToBase="{rate}" multiplier="1" ibExecID="e{number}"/>'
+    )
+
+
+async def test_a_flex_file_brings_rates_a_base_currency_and_commissions_of_another_one(journal: Journal) -> None:
+    # bought for 1000 dollars at 0.90 euros, sold for 1100 at 0.95; the second commission is 1.90 euros: 2 dollars
+    buy = flex_trade(1, "BUY", "100", "0.9", "1", "USD", "20260302")
+    sell = flex_trade(2, "SELL", "110", "0.95", "1.9", "EUR", "20260303")
+    answer = await load(journal, flex(buy + sell), "U1", "flex.xml")
+    assert (answer["imported"], answer["error_rows"]) == (2, 0)
+    assert (await journal.get("/accounts/U1"))["currency"] == "EUR"
+    found = await journal.get("/analytics/expectancy", params={"account_id": "U1"})
+    assert (found["currency"], found["total_pnl"]) == ("EUR", 92.15)  # 100 - 1 - 2 dollars at 0.95
+    dollars = await journal.get("/analytics/expectancy")
+    assert (dollars["currency"], dollars["total_pnl"]) == ("USD", 97)
+    assert (await journal.get("/exchange-rates"))["total"] == 1
+    # a commission of which no rate is known is asked for, and taken once it is given
+    odd = flex_trade(3, "BUY", "100", "0.9", "5", "CHF", "20260304")
+    refused = await load(journal, flex(odd), "U1", "flex.xml")
+    assert (refused["imported"], refused["error_rows"]) == (0, 1)
+    assert "is in CHF and the trade in USD, and there is no rate for 2026-03-04" in refused["errors"][0]["message"]
+    rate = {"day": "2026-03-04", "base": "CHF", "quote": "USD", "rate": 1.2}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    assert (await load(journal, flex(odd), "U1", "flex.xml"))["imported"] == 1
+    (trade,) = (await journal.get("/trades", params={"search": "e3"}))["items"]
+    assert (trade["commission"], trade["fx_rate"], trade["fx_base"]) == (6, 0.9, "EUR")
+
+
+HEAD = "Trades,Header,DataDiscriminator,Asset Category,Currency,Symbol,Date/Time,Quantity,T. Price"
+ACTIVITY = f"""Statement,Header,Field Name,Field Value
+Statement,Data,Period,"March 2, 2026 - March 31, 2026"
+Account Information,Header,Field Name,Field Value
+Account Information,Data,Account,U2
+Account Information,Data,Base Currency,USD
+{HEAD},C. Price,Proceeds,Comm/Fee,Basis,Realized P/L,MTM P/L,Code
+Trades,Data,Order,Stocks,EUR,SAP,"2026-03-31, 05:00:00",10,100,101,-1000,-1.5,1001.5,0,10,O
+Trades,Data,Order,Stocks,EUR,SAP,"2026-03-31, 06:00:00",-10,120,101,1200,-1.5,-1001.5,197,10,C
+{HEAD},,Proceeds,Comm in USD,,,MTM in USD,Code
+Trades,Data,Order,Forex,JPY,USD.JPY,"2026-03-31, 07:00:00",10000,150,,-1500000,-2,,,0,
+Base Currency Exchange Rate,Header,Currency,Exchange Rate
+Base Currency Exchange Rate,Data,EUR,1.08
+"""
+
+
+async def test_an_activity_statement_brings_the_rates_of_its_last_day(journal: Journal) -> None:
+    answer = await load(journal, ACTIVITY, "U2")
+    assert (answer["imported"], answer["error_rows"]) == (3, 0)
+    found = await journal.get("/analytics/expectancy", params={"account_id": "U2"})
+    assert (found["currency"], found["total_pnl"]) == ("USD", 212.76)  # 197 euros at 1.08
+    (pair,) = (await journal.get("/trades", params={"search": "JPY"}))["items"]
+    assert (pair["currency"], pair["commission"]) == ("JPY", 300)  # two dollars at 150
+
+
+async def test_a_statement_in_foreign_money_leaves_the_balance_alone(journal: Journal) -> None:
+    body = {"account_id": "B", "name": "x", "account_type": "bank"}
+    await journal.expect(201, "POST", "/accounts", body)
+    await journal.expect(201, "POST", "/accounts/B/balances", {"balance": 100})
+    line = {"date": "2026-03-02", "amount": 10, "description": "in"}
+    lines = [line, {**line, "amount": 7, "currency": "EUR"}]
+    await journal.expect(200, "POST", "/banking/transactions", {"account_id": "B", "transactions": lines})
+    ledger = await journal.get("/banking/accounts/B/transactions")
+    assert (ledger["total"], ledger["net_change"], ledger["currency"]) == (2, 10, "USD")
+    assert ledger["unconverted"] == [{"kind": "lines", "currency": "EUR", "count": 1, "amount": 7}]
+
+
+async def test_a_review_and_suspicions_compare_like_with_like(journal: Journal) -> None:
+    # twelve trades of 100 dollars, then one of 15000 yen, which are 100 dollars and not 15000
+    moment = datetime(2026, 3, 2, 15, tzinfo=UTC)
+    for number in range(12):
+        await journal.buy(1, 100, time=(moment + timedelta(days=number)).isoformat(), exec_id=f"b{number}")
+        await journal.sell(1, 101, time=(moment + timedelta(days=number, hours=1)).isoformat(), exec_id=f"s{number}")
+    late = (moment + timedelta(days=13)).isoformat()
+    await journal.buy(1, 15_000, instrument="SNY", currency="JPY", time=late, exec_id="yen")
+    found = await journal.get("/mistakes/suspected", params={"period": "all"})
+    assert found["items"] == []
+    assert found["not_comparable"][0]["unconverted"] == [
+        {"kind": "round trips", "currency": "JPY", "count": 1, "amount": 15_000}
+    ]
+    await journal.expect(
+        201, "POST", "/exchange-rates", {"day": "2026-03-13", "base": "USD", "quote": "JPY", "rate": 150}
+    )
+    found = await journal.get("/mistakes/suspected", params={"period": "all"})
+    assert (found["items"], "not_comparable" in found) == ([], False)
+
+
+async def test_a_future_is_paid_in_the_currency_of_its_contract(journal: Journal) -> None:
+    # one DAX future is 25 euros a point: 10 points are 250 euros, whatever the account is kept in
+    await journal.buy(1, 18_000, instrument="FDAX 03-26")
+    sold = await journal.sell(1, 18_010, instrument="FDAX 03-26")
+    assert (sold["currency"], sold["computed_pnl"]) == ("EUR", 250)
+    found = await journal.get("/analytics/expectancy")
+    assert (found["total_pnl"], apart(found, "results")) == (0, {"EUR": (1, 250)})
+    taxes = await journal.get("/tax/ytd-summary", params={"tax_year": "2026"})
+    assert (taxes["total_realized"], taxes["unconverted"][0]["reason"]) == (0, "not_translated")
+    assert "take their gain from the broker" in taxes["currency_note"]
+
+
+async def test_tax_books_forget_a_position_as_soon_as_a_fill_has_no_rate(journal: Journal) -> None:
+    await journal.expect(
+        201, "POST", "/exchange-rates", {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 1}
+    )
+    await journal.buy(10, 100, instrument="SAP", currency="EUR")
+    assert (await journal.get("/tax/lots"))["total_count"] == 1
+    late = "2026-05-04T15:00:00Z"
+    sold = await journal.sell(10, 110, instrument="SAP", currency="EUR", time=late)
+    lots = await journal.get("/tax/lots", params={"status": "all"})
+    assert (lots["total_count"], lots["unconverted"][0]["reason"]) == (0, "no_rate")
+    assert lots["missing_rates"] == [{"from": "EUR", "to": "USD", "day": "2026-05-04"}]
+    await journal.expect(200, "PUT", f"/trades/{sold['exec_id']}", {"fx_rate": 2})
+    (lot,) = (await journal.get("/tax/lots", params={"status": "all"}))["lots"]
+    assert lot["realized_gain_loss"] == 1200  # 2200 - 1000
+
+
+async def test_an_open_foreign_lot_is_worth_dollars(journal: Journal) -> None:
+    await journal.expect(
+        201, "POST", "/exchange-rates", {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 2}
+    )
+    await journal.buy(10, 100, instrument="SAP", currency="EUR")
+    (lot,) = (await journal.get("/tax/lots"))["lots"]
+    assert (lot["cost_basis"], lot["current_price"], lot["unrealized_gain_loss"]) == (200, 200, 0)

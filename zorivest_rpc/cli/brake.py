@@ -1,0 +1,98 @@
+"""What the commands `stop` and `unlock` share: the way to the guard of a journal, and its state in words."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
+
+__all__ = ["Guarded", "add_place", "describe_lock", "open_backend"]
+
+_SECONDS = 30
+_UNKNOWN_FIELD = (400, 422)
+_SETTERS = {"person": "a person", "tool": "a tool", "rate": "the rate limits"}
+
+
+class Guarded(Protocol):
+    """A backend with a session."""
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any: ...
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Whose guard it is: that of a journal on this machine, or of a backend that is named."""
+    add_data_dir(parser)
+    parser.add_argument(
+        "--api-url",
+        default=os.environ.get("ZORIVEST_API_URL") or None,
+        help="a backend that runs already (ZORIVEST_API_URL); its key is ZORIVEST_API_KEY",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def open_backend(arguments: argparse.Namespace) -> Guarded:
+    """A session of the named backend, else of the embedded one, which is started if need be: its guard decides for
+    whatever starts it next."""
+    if arguments.api_url:
+        return _Remote(arguments.api_url, os.environ)
+    return Admin(arguments.data_dir)
+
+
+def describe_lock(status: Mapping[str, Any]) -> str:
+    """Who locked, when and why. The reason may be an agent's own text, so nothing in it moves the cursor."""
+    reason = "".join(char if char.isprintable() else "?" for char in str(status.get("lock_reason") or "none given"))
+    setter = _SETTERS.get(str(status.get("locked_by")), "an unknown party")
+    return f"locked by {setter} since {status.get('locked_at') or 'an unknown time'}, reason: {reason}"
+
+
+class _Remote:
+    """A backend across the network; one that does not know who locks is asked without it."""
+
+    def __init__(self, url: str, environ: Mapping[str, str]) -> None:
+        from zorivest_rpc.backend.http import normalise
+
+        self._base = normalise(url)
+        self._token: str | None = None
+        key = environ.get("ZORIVEST_API_KEY")
+        if not key:
+            raise Refused("no key at hand; set ZORIVEST_API_KEY")
+        self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        status, answer = self._send(method, path, body)
+        if status in _UNKNOWN_FIELD and isinstance(body, dict) and "by" in body:
+            older = {name: value for name, value in body.items() if name not in ("by", "locked_at")}
+            status, answer = self._send(method, path, older)
+        if 200 <= status < 300:
+            return answer
+        detail = answer.get("detail") if isinstance(answer, dict) else None
+        raise Refused(detail if isinstance(detail, str) else f"the backend answered {status}")
+
+    def _send(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._base + path, method=method, data=data, headers=headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the key is for the backend alone
+        try:
+            with opener.open(request, timeout=_SECONDS) as response:
+                return response.status, _decode(response.read())
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code, _decode(exc.read())
+        except OSError as exc:
+            raise Refused(f"{self._base} does not answer: {exc}") from None
+
+
+def _decode(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
