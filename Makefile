@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check quick pythons conformance interop fuzz crash mutants soak bench bench-peers golden docs clean
+.PHONY: help setup run test check quick pythons conformance interop agents fuzz crash mutants soak bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ conformance: $(READY) ## the official suite against the fixture server
 
 interop: $(READY) ## the official clients against the installed command
 	@$(BIN)/python -m pytest tests/interop
+
+agents: $(READY) ## real agents from npm, driven by a scripted model; rewrites their transcripts
+	@$(BIN)/python -m tests.interop.agents
 
 fuzz: $(READY) ## 100 000 hostile messages per transport, and the largest of every shape
 	@for transport in memory stdio http sse; do $(BIN)/python -m tests.fuzz --count 100000 --transport $$transport || exit 1; done

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.protocol.framing import SSE_COMMENT
 from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, Json, dumps, error_frame
 from zorivest_rpc.server import Server
@@ -277,15 +277,18 @@ class HttpTransport:
             raise Refused(403, ProtocolError(INVALID_REQUEST, "this Origin may not call; see --allow-origin"))
 
     async def _principal(self, request: web.BaseRequest) -> str:
+        words = f"a key is needed: {_HOW_TO_SEND_A_KEY}"
         header = request.headers.get("Authorization")
-        found = self._authenticate(header) if header is None or header.isascii() else None  # no key of ours is not
-        if isinstance(found, Awaitable):
-            found = await found
+        try:
+            found = self._authenticate(header) if header is None or header.isascii() else None  # no key of ours is not
+            if isinstance(found, Awaitable):
+                found = await found
+        except ToolError as refused:  # a key was sent, and this is why it is not taken
+            found, words = None, refused.text
         if found is None:
             challenge = "Bearer"
             if self._options.authorization_servers:
                 challenge += f' resource_metadata="{_base(request)}/.well-known/oauth-protected-resource"'
-            words = f"{_HOW_TO_SEND_A_KEY}; `zorivest-rpc keys create` makes one"
             raise Refused(401, ProtocolError(INVALID_REQUEST, words), (("WWW-Authenticate", challenge),))
         return found
 
