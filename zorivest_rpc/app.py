@@ -297,7 +297,8 @@ class Journal:
     async def authenticate(self, header: str | None) -> str | None:
         """The principal of a bearer key that the backend knows; the key itself is kept only while its requests run.
 
-        While the backend cannot be asked, only who was somebody before is somebody."""
+        None without a key; a key that the backend refuses is a BackendError with its words. While the backend cannot
+        be asked, only a key that was good before is good."""
         from zorivest_rpc.backend.auth import principal_of
 
         key = bearer(header)
@@ -312,7 +313,7 @@ class Journal:
             if getattr(error, "status", 0) in (401, 403):
                 self._proven.pop(principal, None)
                 self.backends().drop(principal)
-                return None
+                raise
             if principal not in self._proven:
                 self.backends().drop(principal)
                 raise _cannot_be_checked(error) from None
@@ -335,6 +336,7 @@ class Journal:
         except BackendError as error:
             if error.reported in _ENDED_KEYS:
                 backend.lock()
+                await backend.unlock()  # the exchange says best what became of the key
                 raise
             return
         except (ToolError, ConfigError, TimeoutError):

@@ -101,7 +101,7 @@ class Diagnostics:
         ]
         if problems:
             report["problems"] = problems
-            report["next"] = _advice(replies[0])
+            report["next"] = _advice(replies[0], embedded=not self._kit.desktop)
         return self._kit.give(call, without_credentials(report))
 
     async def _probe(self, backend: Backend, path: str, auth: Auth) -> tuple[Json] | ToolError:
@@ -200,11 +200,13 @@ def _problem(path: str, error: ToolError) -> dict[str, Json]:
     return problem
 
 
-def _advice(health: tuple[Json] | ToolError) -> str:
+def _advice(health: tuple[Json] | ToolError, *, embedded: bool) -> str:
     if not isinstance(health, ToolError):
         return "The backend runs; what is missing may need a session (check the API key) or a newer backend."
     if isinstance(health, BackendError):
         return "Something answers at this address, but not as a healthy backend; check the API URL and its log."
+    if embedded:
+        return "Call any tool: the embedded backend is started by itself. If it is not, startup.log says why."
     return "Start the backend or correct the API URL, then call zorivest_diagnose again."
 
 
