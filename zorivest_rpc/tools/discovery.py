@@ -17,6 +17,7 @@ from zorivest_rpc.catalog.toolsets import always_loaded, members, nearest, tools
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.modes.detect import Profile
 from zorivest_rpc.protocol.content import text
+from zorivest_rpc.protocol.extent import shorten
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.protocol.session import Session
 
@@ -165,7 +166,7 @@ class Discovery:
         near = nearest(name, known)
         next = f'Did you mean "{near}"?' if near else f"There are: {', '.join(known)}."
         raise ToolError(
-            f'Unknown toolset "{name}". Use list_available_toolsets to see available groups. {next}',
+            f'Unknown toolset "{shorten(name)}". Use list_available_toolsets to see available groups. {next}',
             code="unknown_toolset",
             next=next,
         )
@@ -220,7 +221,7 @@ class Discovery:
             return ToolError(f"call_tool cannot call itself. {next}", code="recursion", next=next)
         near = nearest(name, self._audience.specs)
         next = (f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do."
-        return ToolError(f'There is no tool "{name}". {next}', code="unknown_tool", next=next)
+        return ToolError(f'There is no tool "{shorten(name)}". {next}', code="unknown_tool", next=next)
 
 
 def _how_soon(profile: Profile) -> str:
