@@ -17,7 +17,7 @@ from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
@@ -92,6 +92,9 @@ class Journal:
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return self.audience.refusal(session, name)
+
+    def mismatched(self, name: str, more: int) -> None:
+        self.pipeline().metrics.mark_failed(name, more)
 
     def handler(self, name: str) -> Handler:
         return (self._pipeline or self.pipeline()).handler(name)
@@ -197,7 +200,7 @@ class Journal:
             Category(
                 toolset.name,
                 toolset.description,
-                len(members(audience.definitions, toolset.name)),
+                len(audience.allowed(session, toolset.name)),
                 audience.loaded(session, toolset.name),
             )
             for toolset in audience.definitions.toolsets
@@ -284,6 +287,18 @@ class Journal:
             return
         with suppress(ToolError):
             await self._look(LOCAL)
+        if not self.settings.api_url:
+            await self._tell_neighbour()
+
+    async def _tell_neighbour(self) -> None:
+        """Two journals side by side are seldom meant: whoever reads the log learns of the other one."""
+        from zorivest_rpc.backend.neighbour import describe_neighbour, find_neighbour
+
+        found = await find_neighbour(self.backends().of(LOCAL).base_url)
+        if found is not None:
+            import logging
+
+            logging.getLogger("zorivest_rpc").warning("%s", describe_neighbour(found))
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from zorivest_rpc.call import Ask
 from zorivest_rpc.eager import begin
 from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.protocol.extent import shorten
 from zorivest_rpc.protocol.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -354,5 +355,5 @@ class Dispatcher:
 
 def not_found(method: str, session: Session, id: Id) -> ProtocolError:
     return ProtocolError(
-        METHOD_NOT_FOUND, f"method {method!r} does not exist here in revision {session.revision.name}", id=id
+        METHOD_NOT_FOUND, f"method {shorten(method)!r} does not exist here in revision {session.revision.name}", id=id
     )
