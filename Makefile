@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check conformance interop fuzz crash mutants bench bench-peers golden docs clean
+.PHONY: help setup run test check quick pythons conformance interop agents fuzz crash mutants soak bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,17 +33,30 @@ check: $(READY) ## format, lint, types, and that the generated references are cu
 test: check ## check and every test, conformance and interop included
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
+quick: $(READY) ## a share of every test file, in less than three minutes
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --quick
+
+pythons: $(READY) ## the quick suite under every Python from 3.11 on that is here
+	@$(BIN)/python -m tests.pythons
+
 conformance: $(READY) ## the official suite against the fixture server
 	@$(BIN)/python -m tests.conformance
 
 interop: $(READY) ## the official clients against the installed command
 	@$(BIN)/python -m pytest tests/interop
 
-fuzz: $(READY) ## 100 000 hostile messages per transport
+agents: $(READY) ## real agents from npm, driven by a scripted model; rewrites their transcripts
+	@$(BIN)/python -m tests.interop.agents
+
+fuzz: $(READY) ## 100 000 hostile messages per transport, and the largest of every shape
 	@for transport in memory stdio http sse; do $(BIN)/python -m tests.fuzz --count 100000 --transport $$transport || exit 1; done
+	@$(BIN)/python -m tests.fuzz.largest
 
 crash: $(READY) ## 300 kills of a writing backend; nothing acknowledged may be lost
 	@$(BIN)/python -m tests.crash --kills 300
+
+soak: $(READY) ## 15 minutes of churn, vanished clients and kills; fails where something grows or slows
+	@$(BIN)/python -m tests.soak
 
 mutants: $(READY) ## change one operator at a time in critical modules; a test has to notice
 	@$(BIN)/python -m tests.mutants

@@ -7,6 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.connect import KINDS, LEGACY_KINDS, MODERN_KINDS, Host
+from tests.quick import choose
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="a share of every test file, in less than three minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        items[:] = choose(items)
 
 
 @pytest.fixture(params=KINDS)

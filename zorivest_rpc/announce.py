@@ -7,7 +7,7 @@ itself, so one slow reader never holds up the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -15,12 +15,13 @@ import msgspec
 from zorivest_rpc.dispatcher import Conversation, Exchange
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.offer import PROMPTS, RESOURCES, TOOLS, Offer
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps, encode_id, notification_frame
+from zorivest_rpc.protocol.extent import MOST_SUBSCRIBED, MOST_SUBSCRIPTIONS
+from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Json, dumps, encode_id, notification_frame
 from zorivest_rpc.protocol.results import Result
 from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Filter, Listen
 
-__all__ = ["Announcer", "Standing"]
+__all__ = ["Announcer", "Standing", "check_subscriptions"]
 
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 LIST_CHANGED: Final = {kind: f"notifications/{kind}/list_changed" for kind in (TOOLS, PROMPTS, RESOURCES)}
@@ -163,6 +164,7 @@ class Announcer:
             raise ProtocolError(
                 INTERNAL_ERROR, f"{self._most} subscriptions are open already; close one or retry later"
             )
+        check_subscriptions(params.notifications.resource_subscriptions)
         wanted = self._honoured(params.notifications, exchange.session)
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(exchange, wanted, closed)
@@ -195,6 +197,16 @@ class Announcer:
         for listener in list(self._listeners):
             if not listener.closed.done():
                 listener.closed.set_result(None)
+
+
+def check_subscriptions(uris: Sequence[str]) -> None:
+    """Refuse more resources, or longer names of them, than one session or one listen request may follow."""
+    if len(uris) > MOST_SUBSCRIPTIONS:
+        words = f"at most {MOST_SUBSCRIPTIONS} resources can be followed at once; unsubscribe from one first"
+        raise ProtocolError(INVALID_PARAMS, words)
+    if sum(len(uri.encode("utf-8", "replace")) for uri in uris) > MOST_SUBSCRIBED:
+        words = f"the URIs that are followed at once have at most {MOST_SUBSCRIBED} bytes; unsubscribe from one first"
+        raise ProtocolError(INVALID_PARAMS, words)
 
 
 def _filter_wire(wanted: Filter) -> dict[str, Json]:

@@ -17,7 +17,7 @@ from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
@@ -93,6 +93,9 @@ class Journal:
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return self.audience.refusal(session, name)
+
+    def mismatched(self, name: str, more: int) -> None:
+        self.pipeline().metrics.mark_failed(name, more)
 
     def handler(self, name: str) -> Handler:
         return (self._pipeline or self.pipeline()).handler(name)
@@ -198,7 +201,7 @@ class Journal:
             Category(
                 toolset.name,
                 toolset.description,
-                len(members(audience.definitions, toolset.name)),
+                len(audience.allowed(session, toolset.name)),
                 audience.loaded(session, toolset.name),
             )
             for toolset in audience.definitions.toolsets
@@ -294,6 +297,18 @@ class Journal:
             return
         with suppress(ToolError):
             await self._look(LOCAL)
+        if not self.settings.api_url:
+            await self._tell_neighbour()
+
+    async def _tell_neighbour(self) -> None:
+        """Two journals side by side are seldom meant: whoever reads the log learns of the other one."""
+        from zorivest_rpc.backend.neighbour import describe_neighbour, find_neighbour
+
+        found = await find_neighbour(self.backends().of(LOCAL).base_url)
+        if found is not None:
+            import logging
+
+            logging.getLogger("zorivest_rpc").warning("%s", describe_neighbour(found))
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""
@@ -307,7 +322,8 @@ class Journal:
     async def authenticate(self, header: str | None) -> str | None:
         """The principal of a bearer key that the backend knows; the key itself is kept only while its requests run.
 
-        While the backend cannot be asked, only who was somebody before is somebody."""
+        None without a key; a key that the backend refuses is a BackendError with its words. While the backend cannot
+        be asked, only a key that was good before is good."""
         from zorivest_rpc.backend.auth import principal_of
 
         key = bearer(header)
@@ -322,7 +338,7 @@ class Journal:
             if getattr(error, "status", 0) in (401, 403):
                 self._proven.pop(principal, None)
                 self.backends().drop(principal)
-                return None
+                raise
             if principal not in self._proven:
                 self.backends().drop(principal)
                 raise _cannot_be_checked(error) from None
@@ -345,6 +361,7 @@ class Journal:
         except BackendError as error:
             if error.reported in _ENDED_KEYS:
                 backend.lock()
+                await backend.unlock()  # the exchange says best what became of the key
                 raise
             return
         except (ToolError, ConfigError, TimeoutError):

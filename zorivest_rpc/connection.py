@@ -139,6 +139,14 @@ class Connection:
         """One frame, whatever is in it. Never raises."""
         try:
             message = decode(frame)
+        except ProtocolError as error:
+            self.refuse(error)
+        else:
+            self.receive_message(message)
+
+    def receive_message(self, message: Message | Batch) -> None:
+        """The same for what was decoded already. Never raises."""
+        try:
             if type(message) is Message:
                 self._message(message, self._channel)
             elif type(message) is Batch:

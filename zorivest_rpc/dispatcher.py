@@ -17,6 +17,7 @@ from msgspec import UNSET
 from zorivest_rpc.call import Ask
 from zorivest_rpc.eager import begin
 from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.protocol.extent import shorten
 from zorivest_rpc.protocol.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -93,8 +94,10 @@ class Conversation:
             waiting.set_result(result)
 
     def cancel(self, id: Id) -> None:
+        """What `notifications/cancelled` of the client asks for."""
         exchange = self.running.get(id)
         if exchange is not None:
+            exchange.withdraw_questions()
             exchange.cancel()
 
     def close(self) -> list[asyncio.Task[Any]]:
@@ -113,6 +116,7 @@ class Exchange:
     finished = False
     cancelled = False
     after: list[Callable[[], None]] | None = None
+    questions: dict[str, asyncio.Future[Json]] | None = None  # by our request ids, while their answers are awaited
 
     def __init__(
         self,
@@ -163,32 +167,37 @@ class Exchange:
             raise ToolError(words, code="client_cannot_be_asked", next="Accept text/event-stream and call again.")
         conversation, loop = self.conversation, self._dispatcher.loop
         waiting: dict[str, asyncio.Future[Json]] = {}
-        names: dict[str, str] = {}
+        questions: dict[str, asyncio.Future[Json]] = {}
         for key, ask in asks.items():
             id = self._dispatcher.next_question()
-            waiting[key] = conversation.asked[id] = loop.create_future()
-            names[key] = id
+            waiting[key] = questions[id] = conversation.asked[id] = loop.create_future()
             self._send(request_frame(id, ask.method, ask.params))
+        self.questions = questions
         self._dispatcher.release(self)
         try:
             async with asyncio.timeout(self._dispatcher.limits.input_seconds):
                 return {key: await future for key, future in waiting.items()}
         except TimeoutError:
-            for key, future in waiting.items():
-                if future.cancelled() or not future.done():  # the one that was awaited was cancelled with the wait
-                    self._send(notification_frame("notifications/cancelled", dumps({"requestId": names[key]})))
+            self.withdraw_questions()
             raise ToolError(
                 "Nobody answered the question in time.", code="input_timeout", next="Call again when someone is there."
             ) from None
         finally:
+            self.questions = None
             self._dispatcher.hold(self)
-            for id in names.values():
-                future_left = conversation.asked.pop(id, None)
-                if future_left is not None:
-                    future_left.cancel()
-            for future in waiting.values():
-                if future.done() and not future.cancelled():
+            for id, future in questions.items():
+                conversation.asked.pop(id, None)
+                future.cancel()
+                if not future.cancelled():
                     future.exception()  # seen: a second refusal must not be reported as never retrieved
+
+    def withdraw_questions(self) -> None:
+        """Tell the client that the questions it has not answered need no answer, so that it takes their forms away.
+
+        basic/utilities/cancellation: either side may cancel a request that it sent and that is still in progress."""
+        for id, future in (self.questions or {}).items():
+            if future.cancelled() or not future.done():  # a timeout has cancelled the one that was awaited
+                self._send(notification_frame("notifications/cancelled", dumps({"requestId": id})))
 
 
 def _refused(words: str) -> ToolError:
@@ -346,5 +355,5 @@ class Dispatcher:
 
 def not_found(method: str, session: Session, id: Id) -> ProtocolError:
     return ProtocolError(
-        METHOD_NOT_FOUND, f"method {method!r} does not exist here in revision {session.revision.name}", id=id
+        METHOD_NOT_FOUND, f"method {shorten(method)!r} does not exist here in revision {session.revision.name}", id=id
     )

@@ -106,11 +106,11 @@ class TaskRecord:
                 waiter.set_result(None)
         self._store.announce(self)
 
-    async def change(self) -> None:
-        """Until the status, or what is asked, changes."""
+    def change(self) -> asyncio.Future[None]:
+        """Done when the status, or what is asked, changes after this call."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        await waiter
+        return waiter
 
     def describe(self) -> dict[str, Json]:
         """The members both designs share."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import aiohttp
 import pytest
@@ -356,3 +357,115 @@ async def test_only_our_own_errors_come_out(server: Misbehaving, make: Make, fau
             await make(server.url).ask(method, "/x")
         assert "Traceback" not in failed.value.text
         assert failed.value.text.endswith(".")
+
+
+# --- one failure of one process
+
+
+@pytest.mark.parametrize("callers", [1, 5, 32])
+async def test_many_requests_that_one_failure_takes_with_it_are_one_failure(
+    server: Misbehaving, make: Make, clock: Clock, callers: int
+) -> None:
+    """All are under way when the backend dies; the breaker would open at two failures."""
+    dies, arrived = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def killed(request: Any, writer: asyncio.StreamWriter) -> bool:
+        arrived.release()
+        await dies.wait()
+        return await hang_up(request, writer)
+
+    server.script = [killed] * callers
+    backend = make(server.url, breaker=Breaker(clock, failures=2, pause=1.0))
+    asking = [asyncio.create_task(backend.ask("POST", f"/x{number}")) for number in range(callers)]
+    async with asyncio.timeout(5):
+        for _ in range(callers):
+            await arrived.acquire()
+    dies.set()
+    results = await asyncio.gather(*asking, return_exceptions=True)
+    assert {type(result) for result in results} == {OutcomeUnknown}
+    assert (await backend.ask("GET", "/x")).value == {"ok": True}
+
+
+def test_a_failure_counts_if_its_request_was_sent_after_the_last_one_that_counted(clock: Clock) -> None:
+    breaker = Breaker(clock, failures=2, pause=1.0)
+    first = breaker.period
+    for _ in range(10):
+        breaker.failed(first)
+    assert breaker.wait() == 0
+    breaker.failed(breaker.period)
+    assert breaker.wait() == 1.0
+
+
+def test_what_failed_at_the_last_process_does_not_count_against_the_next(clock: Clock) -> None:
+    breaker = Breaker(clock, failures=2, pause=1.0)
+    breaker.failed()
+    before = breaker.period
+    breaker.failed()
+    assert breaker.wait() > 0
+    breaker.close()
+    assert breaker.wait() == 0
+    for _ in range(10):
+        breaker.failed(before)
+    breaker.failed(breaker.period)
+    assert breaker.wait() == 0
+    breaker.failed(breaker.period)
+    assert breaker.wait() > 0
+
+
+async def test_a_backend_found_anew_starts_with_a_closed_breaker_and_gets_what_waited(
+    server: Misbehaving, make: Make, clock: Clock
+) -> None:
+    """The old place refuses connections; every caller, reading or writing, is served by the new one."""
+    looks, looking, found = 0, asyncio.Event(), asyncio.Event()
+
+    async def where() -> str:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            return "http://127.0.0.1:9"
+        looking.set()
+        await found.wait()
+        return server.url
+
+    backend = make(where, breaker=Breaker(clock, failures=1, pause=1000.0))
+    asking = [
+        asyncio.create_task(backend.ask("POST" if number % 2 else "GET", f"/x{number}", body={"n": number}))
+        for number in range(32)
+    ]
+    async with asyncio.timeout(5):
+        await looking.wait()
+        found.set()
+        answers = await asyncio.gather(*asking)
+    assert [answer.value for answer in answers] == [{"ok": True}] * 32
+    assert (looks, len(server.seen)) == (2, 32)
+
+
+async def test_a_place_where_nothing_ever_listens_is_given_up(make: Make) -> None:
+    looks = 0
+
+    async def where() -> str:
+        nonlocal looks
+        looks += 1
+        return "http://127.0.0.1:9"
+
+    for method in ("GET", "POST"):
+        with pytest.raises(BackendUnreachable, match="started by itself") as failed:
+            await make(where).ask(method, "/x")
+        assert "tart the backend" not in f"{failed.value.text} {failed.value.next}"
+        assert "API URL" not in f"{failed.value.text} {failed.value.next}"
+    assert looks <= 12
+
+
+async def test_a_found_backend_that_hangs_is_waited_for_in_words_that_fit_it(
+    server: Misbehaving, make: Make, clock: Clock
+) -> None:
+    async def where() -> str:
+        return server.url
+
+    server.otherwise = hang_up
+    backend = make(where, breaker=Breaker(clock, failures=3, pause=2.0))
+    with pytest.raises(BackendUnreachable):
+        await backend.ask("GET", "/x")
+    with pytest.raises(BackendUnreachable, match="tried again in 2 s") as failed:
+        await backend.ask("GET", "/x")
+    assert (failed.value.code, failed.value.next) == ("backend_down", "Wait 2 s and call again.")

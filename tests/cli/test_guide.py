@@ -28,7 +28,7 @@ zorivest-rpc() {{ "{sys.executable}" -m zorivest_rpc "$@"; }}
 
 def test_the_commands_of_the_guide_run_from_top_to_bottom(home: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         ["bash", "-c", PREAMBLE + "\n".join(blocks)],

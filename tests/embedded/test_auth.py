@@ -16,6 +16,7 @@ from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.routes import AREAS
 from zorivest_rpc.embedded.routing import Access, Route
+from zorivest_rpc.embedded.vault import Vault
 
 from .conftest import Caller, Clock
 
@@ -282,3 +283,30 @@ async def test_a_stolen_token_is_worth_nothing_after_a_lock_nor_after_the_next_u
     await anybody.unlock(api_key)
     assert (await stolen.expect(401, "GET", "/trades"))["error"] == "session_unknown"
     await stolen.expect(401, "POST", "/auth/keys", {"label": "mine", "role": "admin"})
+
+
+async def test_a_key_that_opened_the_database_is_not_stretched_again_while_it_is_open(
+    admin: Caller, anybody: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await admin.expect(201, "POST", "/auth/keys", {"name": "laptop", "role": "read-only"})
+    stretched: list[str] = []
+    plain = Vault._derive
+
+    def derive(vault: Vault, secret: str, salt: bytes) -> bytes:
+        stretched.append(secret)
+        return plain(vault, secret, salt)
+
+    monkeypatch.setattr(Vault, "_derive", derive)
+    for _ in range(2):
+        await anybody.unlock(api_key)
+    assert stretched == []
+    for _ in range(2):
+        await anybody.unlock(made["raw_key"])
+    assert stretched == [made["raw_key"]]
+    assert (await anybody.expect(401, "POST", "/auth/unlock", {"api_key": api_key[:-1] + "~"}))["error"]
+    await admin.expect(204, "DELETE", f"/auth/keys/{made['key_id']}")
+    refused = await anybody.expect(403, "POST", "/auth/unlock", {"api_key": made["raw_key"]})
+    assert refused["error"] == "key_revoked"
+    await admin.expect(200, "POST", "/auth/lock")
+    await anybody.unlock(api_key)
+    assert stretched == [made["raw_key"], api_key]

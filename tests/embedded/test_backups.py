@@ -84,7 +84,10 @@ async def test_a_backup_is_encrypted_private_and_opens_with_the_key_beside_it(
     data = found.database.read_bytes()
     for readable in (SECRET.encode(), b"SQLite format 3", b"CREATE TABLE", api_key.encode()):
         assert readable not in data
-    with sqlite3.connect(found.database) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
+    with (
+        contextlib.closing(sqlite3.connect(found.database)) as plain,
+        pytest.raises(sqlite3.DatabaseError, match="not a database"),
+    ):
         plain.execute("SELECT count(*) FROM sqlite_master")
     plain.close()
     _, dek = Vault.load(DataDir(found.path)).unlock(api_key)

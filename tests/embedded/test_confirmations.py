@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.embedded.confirmations import ACTIONS
+from zorivest_rpc.embedded.confirmations import ACTIONS, Confirmations
 
 from .conftest import Caller, Clock
 
@@ -92,3 +92,13 @@ async def test_locking_the_database_withdraws_every_token(admin: Caller, api_key
     await admin.expect(200, "POST", "/auth/lock")
     again = await Caller(admin.client).unlock(api_key)
     assert await consume(again, token) == "unknown"
+
+
+@pytest.mark.parametrize(("others", "reason"), [(9_999, "ok"), (10_000, "unknown")])
+def test_of_more_than_ten_thousand_tokens_the_oldest_goes_and_only_that(others: int, reason: str) -> None:
+    held = Confirmations(lambda: 0.0)
+    first, second = (held.issue("create_trade", "s", None) for _ in range(2))
+    for _ in range(others - 1):
+        held.issue("create_trade", "s", None)
+    assert held.consume(first, "create_trade", "s", None) == reason
+    assert held.consume(second, "create_trade", "s", None) == "ok"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import stat
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,7 +43,7 @@ async def test_the_database_file_is_unreadable_without_the_key(admin: Caller, ba
     assert len(data) > 4096
     assert SECRET.encode() not in data
     assert b"SQLite format 3" not in data
-    with sqlite3.connect(database) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
+    with closing(sqlite3.connect(database)) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
         plain.execute("SELECT count(*) FROM sqlite_master")
     plain.close()
 
@@ -178,9 +179,8 @@ async def test_without_sqlcipher_the_journal_works_and_says_that_it_is_not_encry
         await caller.expect(200, "PUT", "/settings", {"ui.theme": "light"})
         await backend.close()
     assert any(record.levelname == "WARNING" and "NOT encrypted" in record.message for record in caplog.records)
-    with sqlite3.connect(directory.database) as plain:
+    with closing(sqlite3.connect(directory.database)) as plain:
         assert plain.execute("SELECT value FROM settings").fetchall() == [("light",)]
-    plain.close()
     later = Embedded.load(directory)  # SQLCipher is there now; what was plain stays plain, and says so
     await later.open(api_key)
     assert later.encrypted is False

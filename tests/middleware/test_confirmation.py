@@ -234,13 +234,19 @@ async def test_refusals_can_be_told_apart_and_share_one_shape() -> None:
     assert all(refused.next and "get_confirmation_token" in refused.next for refused in told)
 
 
-async def test_the_ledger_is_bounded() -> None:
+@pytest.mark.parametrize(("others", "runs"), [(9_999, 1), (10_000, 0)])
+async def test_of_more_than_ten_thousand_tokens_the_oldest_goes(others: int, runs: int) -> None:
     gate = Gate()
     first = await gate.token()
-    for _ in range(10_000):
-        gate.layer._remember(f"t{_}", gate.layer._tokens[next(iter(gate.layer._tokens))])
+    bound = gate.layer._tokens[next(iter(gate.layer._tokens))]
+    for number in range(others):
+        gate.layer._remember(f"t{number}", bound)
     assert len(gate.layer._tokens) == 10_000
-    assert (await gate.refusal(**TRADE, confirmation_token=first)).code == "confirmation_unknown"
+    if runs:
+        await gate.run(**TRADE, confirmation_token=first)
+    else:
+        assert (await gate.refusal(**TRADE, confirmation_token=first)).code == "confirmation_unknown"
+    assert gate.ran.times == runs
 
 
 # --- clients that are not asked by us

@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.product.conftest import text_of
+from tests.docs.examples import stored
+from tests.product.conftest import Connect, refusal_of, text_of
 from tests.product.http import Served, make_key, revoke_key, serving
 from zorivest_rpc.backend.auth import principal_of
 from zorivest_rpc.backend.http import HttpBackend
@@ -214,3 +215,36 @@ async def test_the_key_of_a_task_is_there_until_the_task_is_over(data_dir: Path,
             pass
         assert task["result"]["structuredContent"]["status"] == "success", text_of(task["result"])
         assert ring.key_of(principal_of(key)) is None
+
+
+async def test_a_wrong_key_and_a_revoked_one_are_told_as_such_over_http(data_dir: Path) -> None:
+    """Not as a guard that could not be asked, and not as a key that was not sent."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    async with serving(data_dir, auth=True) as served:
+        key_id, key = make_key(data_dir, "to revoke")
+        wrong = "zrv_sk_" + "w" * 32
+        revoke_key(data_dir, key_id)
+        for given, words in ((wrong, "Auth failed (401): "), (key, "Auth failed (403): ")):
+            status, answer, headers = await served.post("initialize", hello, Authorization=f"Bearer {given}")
+            assert (status, headers["WWW-Authenticate"].startswith("Bearer")) == (401, True)
+            assert answer["error"]["message"].startswith(words)
+            assert given not in str(answer)
+        status, answer, _ = await served.post("initialize", hello)
+        assert (status, "a key is needed" in answer["error"]["message"]) == (401, True)
+
+
+@pytest.mark.parametrize("tool", ["get_settings", "create_trade", "zorivest_service_logs", "get_confirmation_token"])
+async def test_a_wrong_key_and_a_revoked_one_are_told_as_such_over_stdio(
+    connect: Connect, data_dir: Path, tool: str
+) -> None:
+    key_id, key = make_key(data_dir, "to revoke")
+    arguments = dict(stored()[tool]["arguments"])
+    for given, status, revoked in (("zrv_sk_" + "w" * 32, 401, False), (key, 403, True)):
+        client = await connect("claude-code", "--confirm", "never", environ={"ZORIVEST_API_KEY": given})
+        if revoked:
+            assert not (await client.call("get_settings")).get("isError")
+            revoke_key(data_dir, key_id)
+        refused = await client.call(tool, **arguments)
+        assert text_of(refused).startswith(f"Auth failed ({status}): ")
+        assert refusal_of(refused)["code"] == "auth_failed"
+        assert given not in str(refused)

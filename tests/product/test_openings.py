@@ -58,7 +58,7 @@ async def test_the_instructions_tell_whether_the_guard_is_locked_where_that_is_k
     key_id, key = make_key(data_dir, "guard-state", "admin")
     header = {"Authorization": f"Bearer {key}"}
     try:
-        async with serving(data_dir, auth=True) as served:
+        async with serving(data_dir, "--confirm", "never", auth=True) as served:
             first = await served.open("claude-code", **header)
             assert "The guard is open." in first.opened["instructions"]
             assert not (await first.call("zorivest_emergency_stop", reason="told")).get("isError")

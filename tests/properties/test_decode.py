@@ -122,3 +122,23 @@ def test_an_id_is_written_as_it_was_read(id: int | str) -> None:
     assert message.id == id
     assert type(message.id) is type(id)
     assert msgspec.json.decode(encode_id(id)) == id
+
+
+def test_what_a_handler_gives_is_always_written_as_text() -> None:
+    """A lone surrogate is replaced wherever it stands: in a list, a tuple, a key, below both."""
+    lone = "a\ud800b"
+    for value in (lone, [lone], (1, lone), {lone: 1}, {"a": [{"b": (lone, [lone])}]}, [[lone], "good", 2**70]):
+        text = dumps(value)
+        assert "\ud800" not in text.decode()
+        assert b"a?b" in text
+    assert json.loads(dumps(["x", lone, {"y": [lone]}])) == ["x", "a?b", {"y": ["a?b"]}]
+
+
+def test_of_duplicate_keys_of_a_response_the_last_counts() -> None:
+    result, error = b'"result":{"a":1},"result":{"a":2}', b'"error":5,"error":{"code":1}'
+    for member, last in ((result, b'{"a":2}'), (error, b'{"code":1}')):
+        message = decode(b'{"jsonrpc":"1.0","jsonrpc":"2.0","id":null,"id":"zrv-1",%b}' % member)
+        assert isinstance(message, Message)
+        given = message.result if message.error is msgspec.UNSET else message.error
+        assert isinstance(given, msgspec.Raw)
+        assert (message.id, bytes(given), message.is_response) == ("zrv-1", last, True)

@@ -138,6 +138,20 @@ async def test_tasks_are_listed_cancelled_and_then_over(legacy: Host) -> None:
     assert (await client.call("await_stop", {"gate": "g"}))["content"][0]["text"] == "stopped"
 
 
+async def test_cancelling_a_task_withdraws_the_form_that_it_waits_for(legacy: Host) -> None:
+    client = await legacy()
+    task = await begun(client, "task_ask")
+    waiting = await client.start("tasks/result", {"taskId": task["taskId"]})
+    question = await client.question()
+    assert question["params"]["_meta"] == {RELATED: {"taskId": task["taskId"]}}
+    await client.result("tasks/cancel", {"taskId": task["taskId"]})
+    assert (await client.note("notifications/cancelled"))["params"] == {"requestId": question["id"]}
+    assert (await client.answer(waiting))["error"]["code"] == -32602
+    await client.reply(question, {"action": "decline"})
+    await client.settle()
+    assert len(client.notes_of("notifications/cancelled")) == 1
+
+
 async def test_many_tasks_are_listed_by_pages(memory: Host) -> None:
     client = await memory()
     ids = [(await begun(client, "task_only", text=str(number)))["taskId"] for number in range(60)]

@@ -201,15 +201,40 @@ async def test_cancelling_what_is_over_unknown_or_malformed_is_ignored(legacy: H
     assert client.strays == []
 
 
-async def test_a_question_is_withdrawn_with_its_call(memory: Host) -> None:
-    client = await memory()
+async def test_a_question_is_withdrawn_with_its_call(legacy: Host) -> None:
+    client = await legacy()
     id = await client.start_call("ask_form", id="asks")
     question = await client.question()
     await client.cancel(id)
-    await client.settle()
-    await client.reply(question, {"action": "accept", "content": {"name": "late"}})
+    note = await client.note("notifications/cancelled")
+    assert note["params"] == {"requestId": question["id"]}
+    await client.reply(question, {"action": "accept", "content": {"name": "late"}})  # it crossed our notification
     await client.settle()
     assert not [answer for answer in client.answers if answer["id"] == id]
+    assert len(client.notes_of("notifications/cancelled")) == 1
+    assert not (await client.call("echo", {"text": "still here"})).get("isError")
+
+
+async def test_only_the_questions_without_an_answer_are_withdrawn(legacy: Host) -> None:
+    client = await legacy()
+    id = await client.start_call("ask_two", id="asks")
+    first, second = await client.question(1), await client.question(2)
+    await client.reply(first, {"action": "decline"})
+    await client.settle()
+    await client.cancel(id)
+    assert (await client.note("notifications/cancelled"))["params"] == {"requestId": second["id"]}
+    await client.settle()
+    assert len(client.notes_of("notifications/cancelled")) == 1
+
+
+async def test_cancelling_a_call_that_asked_and_went_on_withdraws_nothing(legacy: Host) -> None:
+    client = await legacy()
+    id = await client.start_call("ask_form", id="asks")
+    await client.reply(await client.question(), {"action": "accept", "content": {"name": "Ada"}})
+    await client.answer(id)
+    await client.cancel(id)
+    await client.settle()
+    assert client.notes_of("notifications/cancelled") == []
 
 
 async def test_a_cancelled_call_can_be_sent_again_under_the_same_id(memory: Host) -> None:

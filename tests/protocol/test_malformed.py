@@ -41,6 +41,7 @@ REFUSED: dict[str, tuple[bytes, int, Any]] = {
     "lone surrogate, escaped": (HEAD + b',"params":{"a":"\\ud800"}}', PARSE, NOTHING),
     "lone surrogate, escaped, in the method": (b'{"jsonrpc":"2.0","id":1,"method":"\\udfff"}', PARSE, NOTHING),
     "lone surrogate, escaped, in the id": (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', PARSE, NOTHING),
+    "lone surrogate, escaped, inside a list": (HEAD + b',"params":{"a":[1,"\\udc00"]}}', PARSE, NOTHING),
     "lone surrogate, raw": (HEAD + b',"params":{"a":"\xed\xa0\x80"}}', PARSE, NOTHING),
     "100 000 levels": (HEAD + b',"params":{"a":' + nested(100_000) + b"}}", PARSE, NOTHING),
     "1 010 levels": (HEAD + b',"params":{"a":' + nested(1_010) + b"}}", PARSE, NOTHING),
@@ -165,7 +166,7 @@ async def test_one_pipe_survives_the_whole_table() -> None:
         client.frames.clear()
         wire = client.wire
         assert isinstance(wire, StdioWire)
-        await wire.send_raw(b"\n\r\n")  # blank lines are no messages
+        await wire.send_raw(b"\n\r\n  \n\t \r\n\r\r\n \n")  # blank lines are no messages
         assert await alone(client) == []
         for data, code, id in REFUSED.values():
             await client.send(data)

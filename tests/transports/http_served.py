@@ -18,7 +18,8 @@ from zorivest_rpc.offer import Offer, Resource, ResourceShelf, Template, ToolShe
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
-from zorivest_rpc.transports.sessions import Journal, SessionStore
+from zorivest_rpc.transports.session_journal import Journal
+from zorivest_rpc.transports.sessions import SessionStore
 
 LONG: Final = 20.0
 MODERN: Final = "2026-07-28"
@@ -396,6 +397,7 @@ async def serving(
             life=chosen.session_life,
             idle=chosen.session_idle,
             most=chosen.most_sessions,
+            replay_bytes=chosen.replay_bytes,
         )
     )
     transport = HttpTransport(server, chosen, authenticate=authenticate, sessions=stores[0])

@@ -429,3 +429,53 @@ async def test_two_answers_to_one_wrong_request_never_come(served: Served) -> No
     await refusal(await wire.reply(), 415)
     wire.send(head("POST", "/mcp", {"Content-Type": "application/json"}, len(body)) + body)
     assert (await (await wire.reply()).json())["id"] == 0
+
+
+# --- headers that are no text
+
+UNDECODABLE = [b"\xff\xfe", b"\xed\xa0\x80", b"\x80abc", b"\xc3\xa9", "\u2028é".encode()]
+
+
+async def _raw(served: Served, method: bytes, lines: bytes, body: bytes = b"") -> Reply:
+    wire = await served.wire()
+    wire.send(
+        b"%b /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
+        % (method, lines, len(body), body)
+    )
+    return await wire.reply()
+
+
+@pytest.mark.parametrize("value", UNDECODABLE)
+async def test_a_header_that_is_no_text_is_refused_as_what_it_stands_for(value: bytes) -> None:
+    async with serving(authenticate=bearer_keys({"a": "alice"})) as keyed:
+        await refusal(await _raw(keyed, b"POST", b"Authorization: Bearer %b\r\n" % value, b"{}"), 401)
+        await refusal(await _raw(keyed, b"GET", b"Authorization: %b\r\n" % value), 401)
+        for origin in (b"http://localhost/%b", b"http://localhost%b", b"%b"):
+            await refusal(await _raw(keyed, b"POST", b"Origin: " + origin % value + b"\r\n", b"{}"), 403)
+        for lines in (b"Origin: http://localhost\r\n", b""):
+            asked = lines + b"Access-Control-Request-Headers: %b\r\n" % value
+            await refusal(await _raw(keyed, b"OPTIONS", asked), 403)
+
+
+@pytest.mark.parametrize("value", UNDECODABLE)
+@pytest.mark.parametrize("name", [b"User-Agent", b"X-MCP-Toolsets", b"X-MCP-Exclude-Tools"])
+async def test_a_session_opens_whatever_its_other_headers_hold(served: Served, name: bytes, value: bytes) -> None:
+    reply = await _raw(served, b"POST", b"%b: %b\r\n" % (name, value), json.dumps(hello()).encode())
+    assert reply.status == 200
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert (await served.post(ping, Mcp_Session_Id=reply.headers["mcp-session-id"])).status == 200
+
+
+OAUTH = [
+    *("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"),
+    *("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/authorize", "/token"),
+    *("/register", "/.well-known/oauth-authorization-server/mcp"),
+]
+
+
+@pytest.mark.parametrize("path", OAUTH)
+async def test_who_looks_for_oauth_is_told_how_to_send_a_key(served: Served, path: str) -> None:
+    async with serving(authenticate=bearer_keys({"a": "alice"})) as keyed:
+        for method in ("GET", "POST"):
+            assert "send a key as Authorization: Bearer" in await refusal(await keyed.request(method, path), 404)
+    assert "no key is needed" in await refusal(await served.request("GET", path), 404)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from typing import Any
 
 import pytest
+from aiohttp.web import BaseRequest
 
 from tests.transports.http_served import Event, Reply, Served, call, serving, until
 from zorivest_rpc.protocol.jsonrpc import encode_id
@@ -380,3 +382,82 @@ def test_the_stream_name_in_an_event_id_is_the_request_id() -> None:
     point = read_event_id(f"ep.3-{encode_id('x').hex()}.12")
     assert point is not None
     assert (point.epoch, point.number, point.request) == ("ep", 12, "x")
+
+
+# --- what all streams of a server keep
+
+
+async def _answered(served: Served, session: str, number: int, size: int) -> str:
+    """The id of the first event of a finished stream."""
+    reply = await served.post(call(number, "big", "t", size=size, streams=True), Mcp_Session_Id=session)
+    events = await reply.events()
+    found = events[0].id
+    assert found
+    return found
+
+
+async def test_the_replay_of_a_whole_server_is_bounded_and_the_oldest_goes_first() -> None:
+    async with serving(replay_bytes=1_000_000) as served:
+        first_session = await served.open()
+        old = await _answered(served, first_session, 1, 100_000)
+        sessions = [await served.open() for _ in range(5)]
+        last = ""
+        for number in range(4):
+            for session in sessions:
+                last = await _answered(served, session, number, 100_000)
+        replay = served.transport.sessions.replay
+        assert 500_000 < replay.bytes <= 1_000_000
+        told = await (await resume(served, first_session, old)).events()
+        assert [(each.json["id"], each.json["error"]["code"]) for each in told] == [(1, -32603)]
+        assert "no longer" in told[0].json["error"]["message"]
+        kept = await (await resume(served, sessions[-1], last)).events()
+        assert steps(kept)[-1] == "answer"
+        for session in (first_session, *sessions):
+            assert (await served.request("DELETE", Mcp_Session_Id=session)).status == 204
+        assert replay.bytes == 0
+
+
+async def test_a_standing_stream_that_lost_events_says_how_many() -> None:
+    async with serving(replay_bytes=5_000) as served:
+        session, other = await served.open(), await served.open()
+        wire = await served.wire()
+        standing = await resume(served, session, None, wire=wire)
+        primed = await first(standing)
+        for _ in range(3):
+            served.work.offer.changed("tools")
+            await first(standing)
+        wire.reset()
+        await until(lambda: served.transport.open_streams == 0)
+        await _answered(served, other, 1, 100_000)
+        again = await resume(served, session, primed.id)
+        told = await first(again)
+        assert told.json["method"] == "notifications/message"
+        assert told.json["params"]["level"] == "warning"
+        assert told.json["params"]["data"].startswith("3 events")
+        served.work.offer.changed("tools")
+        assert (await first(again)).json["method"] == "notifications/tools/list_changed"
+
+
+async def test_forgotten_sessions_keep_nothing() -> None:
+    async with serving(session_idle=-1.0) as served:
+        for _ in range(3):
+            await _answered(served, await served.open(), 1, 50_000)
+        assert served.transport.sessions.replay.bytes > 150_000
+        served.transport.sessions.sweep()
+        assert served.transport.sessions.replay.bytes == 0
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2025-06-18"])
+async def test_a_closed_stream_gives_up_its_request_at_once(served: Served, revision: str) -> None:
+    session = await served.open(revision)
+    wire = await served.wire()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(20):
+            reply = await served.post(call(number, "big", "t", size=1, streams=True), wire, Mcp_Session_Id=session)
+            await reply.events()
+        alive = sum(isinstance(each, BaseRequest) for each in gc.get_objects())
+    finally:
+        gc.enable()
+    assert alive <= 6  # the one at hand and what aiohttp itself has not let go yet

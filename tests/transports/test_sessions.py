@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import stat
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.transports.http_served import Served, call, hello, serving, until
 from zorivest_rpc.transports.http import bearer_keys
-from zorivest_rpc.transports.sessions import Journal, load_key
+from zorivest_rpc.transports.sessions import load_key
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 KEY = bytes(range(32))
@@ -236,75 +231,6 @@ async def test_what_a_session_changed_survives_a_restart(tmp_path: Path) -> None
         assert found.capabilities.allows("elicitation/create", {"requestedSchema": {}})
 
 
-@pytest.mark.parametrize("damage", [b'["abc', b"\x00\xff\n", b"{}\n", b'["a",1]\n', b'["a","b","c"]\n', b"\n\n"])
-async def test_a_damaged_journal_loses_the_damaged_line_alone(tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "journal"
-    clock = Clock()
-    journal = Journal(path, clock)
-    journal.put("one", clock.now + 10, {"level": "error"})
-    journal.close()
-    with path.open("ab") as file:
-        file.write(damage)
-    again = Journal(path, clock)
-    assert again.get("one") == {"level": "error"}
-    again.put("two", clock.now + 10, "dead")
-    again.close()
-    third = Journal(path, clock)
-    assert (third.get("one"), third.get("two")) == ({"level": "error"}, "dead")
-    third.close()
-
-
-def test_the_journal_forgets_what_has_ended_and_says_each_thing_once(tmp_path: Path) -> None:
-    path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
-    for number in range(100):
-        journal.put("chatty", clock.now + 100, {"level": str(number)})
-        journal.put(f"short{number}", clock.now + 1, "dead")
-    journal.close()
-    clock.now += 10
-    Journal(path, clock).close()
-    assert [json.loads(one)[2] for one in path.read_text().splitlines()] == [{"level": "99"}]
-
-
-def test_a_journal_that_is_only_written_does_not_grow_without_end(tmp_path: Path) -> None:
-    path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
-    for number in range(20_000):
-        journal.put("chatty", clock.now + 100, {"level": str(number)})
-    assert path.stat().st_size < 500_000
-    journal.close()
-    again = Journal(path, clock)
-    assert again.get("chatty") == {"level": "19999"}
-    again.close()
-
-
-def test_a_journal_that_cannot_be_written_costs_no_session(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(tmp_path / "journal", Clock())
-    assert journal._file is not None
-    journal._file.close()
-    journal._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
-    journal.put("one", 2_000_000.0, {"level": "error"})
-    assert journal.get("one") == {"level": "error"}
-    assert "journal" in caplog.text
-    journal.close()
-
-
-@settings(deadline=None, max_examples=60)
-@given(cut=st.integers(0, 400))
-def test_a_journal_cut_anywhere_still_opens(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
-    path, clock = tmp_path_factory.mktemp("cut") / "journal", Clock()
-    journal = Journal(path, clock)
-    for number in range(10):
-        journal.put(f"id{number}", clock.now + 100, {"level": "info"})
-    journal.close()
-    data = path.read_bytes()
-    path.write_bytes(data[:cut])
-    again = Journal(path, clock)
-    whole = data[:cut].count(b"\n")
-    assert sum(again.get(f"id{number}") is not None for number in range(10)) >= whole
-    again.close()
-
-
 def test_the_key_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "session.key"
     key = load_key(path)
@@ -314,10 +240,3 @@ def test_the_key_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> 
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.write_bytes(b"short")
     assert load_key(path) != key
-
-
-def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal", Clock())
-    journal.put("a", 2e9, "dead")
-    journal.close()
-    assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o600

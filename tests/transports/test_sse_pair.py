@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +114,18 @@ async def test_the_number_of_pairs_is_limited(served: Served, monkeypatch: pytes
     await Pair.open(served)
     reply = await served.request("GET", "/sse", Accept="text/event-stream")
     assert (reply.status, reply.headers["content-type"]) == (503, "application/json")
+
+
+async def test_a_level_that_is_set_over_the_pair_counts_there_and_is_remembered_nowhere(tmp_path: Path) -> None:
+    async with serving(journal=tmp_path / "journal") as served:
+        one, other = await Pair.open(served), await Pair.open(served)
+        for pair in (one, other):
+            await pair.ask(hello("2024-11-05"))
+        level = {"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "error"}}
+        assert await one.ask(level) == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        uri = {"jsonrpc": "2.0", "id": 3, "method": "resources/subscribe", "params": {"uri": "test://watched"}}
+        assert await one.ask(uri) == {"jsonrpc": "2.0", "id": 3, "result": {}}
+        sessions = [each.session for each in served.transport._sse.conversations]
+        assert sorted(str(session.log_level) for session in sessions) == ["error", "info"]
+        assert len({session.key for session in sessions} - {""}) == 2
+    assert "test://watched" not in (tmp_path / "journal").read_text()

@@ -1,4 +1,7 @@
-"""A circuit breaker: while a backend is down, calls fail at once, and one of them from time to time has a look."""
+"""A circuit breaker: while a backend is down, calls fail at once, and one of them from time to time has a look.
+
+One failure of the backend is one failure here, however many requests were under way: of those that fail, only one that
+was sent after the last counted failure counts."""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ class Breaker:
         self._failures = 0
         self._opens_again = 0.0
         self._looking = False
+        self.period = 0  # from one counted failure to the next
 
     def wait(self) -> float:
         """0 if a request may go out now, else the seconds until one may."""
@@ -48,12 +52,23 @@ class Breaker:
         self._failures = 0
         self._looking = False
 
-    def failed(self) -> None:
+    def failed(self, period: int | None = None) -> None:
+        """`period` is what it was when the failed request was sent; without it the failure counts by itself."""
+        if period is not None and period != self.period:
+            return
+        self.period += 1
         self._failures += 1
         self._looking = False
         beyond = self._failures - self._most
         if beyond >= 0:
             self._opens_again = self._clock() + min(self._longest, self._pause * 2.0 ** min(beyond, 16))
+
+    def close(self) -> None:
+        """Another process has taken the backend's place: what is known of the last one says nothing about it."""
+        self.period += 1
+        self._failures = 0
+        self._opens_again = 0.0
+        self._looking = False
 
     def gave_up(self) -> None:
         """A request ended without telling anything about the backend, such as one that was cancelled."""

@@ -16,7 +16,15 @@ __all__ = [
 ]
 
 
-def unreachable(base: str, reason: str) -> BackendUnreachable:
+_BY_ITSELF = "Call again: the embedded backend is started by itself."
+
+
+def unreachable(base: str, reason: str, *, found: bool = False) -> BackendUnreachable:
+    """`found`: it is the embedded backend, and nobody has to start it."""
+    if found:
+        return BackendUnreachable(
+            f"The embedded backend cannot be reached ({reason}); nothing was sent. {_BY_ITSELF}", next=_BY_ITSELF
+        )
     return BackendUnreachable(
         f"The backend at {base} cannot be reached ({reason}); nothing was sent. Check that it runs and that the API "
         "URL is right; zorivest_diagnose shows what is known.",
@@ -24,12 +32,13 @@ def unreachable(base: str, reason: str) -> BackendUnreachable:
     )
 
 
-def known_to_be_down(base: str, waits: float) -> BackendUnreachable:
+def known_to_be_down(base: str, waits: float, *, found: bool = False) -> BackendUnreachable:
+    seconds = max(1, round(waits))
+    which = "The embedded backend" if found else f"The backend at {base}"
     return BackendUnreachable(
-        f"The backend at {base} did not answer the last requests; nothing was sent. It is tried again in "
-        f"{max(1, round(waits))} s.",
+        f"{which} did not answer the last requests; nothing was sent. It is tried again in {seconds} s.",
         code="backend_down",
-        next="Wait, or start the backend.",
+        next=f"Wait {seconds} s and call again." if found else "Wait, or start the backend.",
     )
 
 

@@ -55,6 +55,7 @@ _AGAIN: Final = (502, 503, 504)  # where something in between speaks for a backe
 _REDIRECTS: Final = {"GET": (301, 302, 303, 307, 308)}
 _SAME_METHOD: Final = (307, 308)
 _HOPS: Final = 3
+_MOVES: Final = 3  # places that one request follows a backend to
 _LONGEST_ID: Final = 128
 
 
@@ -106,6 +107,7 @@ class HttpBackend:
         self._wire: Wire | None = None
         self._address: Address | None = None
         self._base = "" if callable(where) else self._settle(where)
+        self._place = 0  # counts the places where the backend was found
         self._find = Coalesced(self._locate)
         self._limits = limits or Limits()
         self._rng = rng
@@ -137,6 +139,11 @@ class HttpBackend:
         if not self._base:
             await self._find.get()
         return await sessions.grant()
+
+    @property
+    def _is_found(self) -> bool:
+        """Whether the backend is the embedded one, which is looked for and started by itself."""
+        return callable(self._where)
 
     def lock(self) -> None:
         """Forget the session, as after a restart of the backend; the next request unlocks again."""
@@ -239,21 +246,31 @@ class HttpBackend:
         time = asyncio.get_running_loop().time
         deadline, left = time() + seconds, seconds
         failure: BackendUnreachable | OutcomeUnknown | None = None
-        for attempt in range(1, attempts + 1):
+        attempt, moves = 0, 0
+        while attempt < attempts:
+            attempt += 1
+            place, period = self._place, self._breaker.period
             waits = self._breaker.wait()
             if waits > 0:
-                raise failure or known_to_be_down(self.base_url, waits)
+                raise failure or known_to_be_down(self.base_url, waits, found=self._is_found)
             try:
                 answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable as error:
                 failure = error
-                self._breaker.failed()
-                if attempt == attempts or self._closed:
-                    self._moved()
+                self._breaker.failed(period)
+                moved = self._moved(place)
+                follows = moved and moves < _MOVES
+                if self._closed or (attempt == attempts and not follows):
                     raise
-                url = await self._url(path) if self._moved() else url
+                if moved:
+                    before = time()
+                    url = await self._url(path)
+                    deadline += time() - before
+                if follows:  # nothing was sent, so even a write goes to the process that has taken its place
+                    moves, attempt = moves + 1, attempt - 1
+                    continue
             except Lost as lost:
-                self._breaker.failed()
+                self._breaker.failed(period)
                 late = lost.late or time() >= deadline
                 reason = f"within {seconds:g} s" if late else str(lost)
                 failure = no_answer(self.base_url, method, path, reason, unknown=attempts == 1)
@@ -271,10 +288,13 @@ class HttpBackend:
                     raise no_answer(self.base_url, method, path, reason, unknown=True)
                 if attempt == attempts or final:
                     return self._reply(method, path, headers["X-Request-ID"], answer, raw, write)
-            pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
-            await self._sleep(pause * (0.5 + self._rng() / 2))
+            await self._sleep(self._pause_after(attempt))
             left = max(deadline - time(), 0.01)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _pause_after(self, attempt: int) -> float:
+        pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
+        return pause * (0.5 + self._rng() / 2)
 
     def _reply(self, method: str, path: str, request_id: str, answer: Answer, raw: bool, write: bool) -> Reply:
         """`write`: done twice, it is there twice."""
@@ -308,7 +328,7 @@ class HttpBackend:
                     return answer
                 url = self._elsewhere(url, answer.headers["Location"], answer.status)
         except Unsent as unsent:
-            raise unreachable(self.base_url, str(unsent)) from None
+            raise unreachable(self.base_url, str(unsent), found=self._is_found) from None
         except TooLarge as answered:
             raise too_large(method, path, answered.status, self._limits.body) from None
         words = f"{self.base_url} redirects in circles. Check the API URL."
@@ -329,16 +349,18 @@ class HttpBackend:
             raise ValueError(f"the caller has to encode {path!r}")
         base = self._base or await self._find.get()
         url = URL(base + path, encoded=True)
-        if len(self._urls) < 256 and "?" not in path:
+        if len(self._urls) < 256 and "?" not in path and base == self._base:
             self._urls[path] = url
         return url
 
-    def _moved(self) -> bool:
-        """Nobody listens there any more: a backend that is looked for is looked for again."""
+    def _moved(self, place: int) -> bool:
+        """Nothing listens at this place any more: a backend that is looked for is looked for again, once for all who
+        noticed."""
         if not callable(self._where):
             return False
-        self._base = ""
-        self._urls.clear()
+        if place == self._place:
+            self._base = ""
+            self._urls.clear()
         return True
 
     async def _locate(self) -> str:
@@ -349,6 +371,8 @@ class HttpBackend:
         except (ZorivestError, OSError) as exc:  # a TimeoutError is an OSError
             reason = str(exc) or f"nothing was found within {self._limits.locate:g} s"
             raise not_found_anywhere(reason) from None
+        self._place += 1
+        self._breaker.close()
         return self._base
 
     def _settle(self, found: str | Address) -> str:

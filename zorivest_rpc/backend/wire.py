@@ -88,6 +88,10 @@ def _connector_class() -> Any:
         """Whoever waits for a body learns that nothing more will come; aiohttp tells those who wait for a head."""
 
         def set_exception(self, exc: BaseException, *cause: Any) -> None:
+            # From Python 3.12 on aiohttp writes eagerly, so a write may fail because the answer was not HTTP: that
+            # answer is the reason to tell, whichever of the two is noticed first.
+            if isinstance(self.exception(), aiohttp.http.HttpProcessingError):
+                return
             self._tell(exc)
             super().set_exception(exc, *cause)
 

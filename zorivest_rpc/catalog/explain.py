@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
 
+from zorivest_rpc.catalog.toolsets import LONGEST_COMPARED
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 __all__ = ["MOST", "example", "problems"]
 
 MOST: Final = 5  # problems told at once
 _SHOWN: Final = 60  # characters of a value or of a list of names
+_LONG: Final = 1_000  # characters from which on a text is not looked at as a whole
+_MANY: Final = 100  # and members or items
 _LONGEST_EXAMPLE: Final = 600
 _SECRET: Final = frozenset(("confirmation_token",))
 _KINDS: Final = {
@@ -32,11 +35,45 @@ _KINDS: Final = {
 def problems(schema: Json, value: Json) -> list[str]:
     """One sentence part per problem, at most MOST and a hint that there are more; none where the judge accepts."""
     found: list[str] = []
-    for error in _judge(schema).iter_errors(value):
-        found += [told for told in _told(error) if told not in found]
-        if len(found) > MOST:
-            return [*found[:MOST], "and more"]
+    for error in _judge(schema).iter_errors(_lighten(value)):
+        for problem in _told(error):  # one at a time: there may be as many as the message has names
+            if problem not in found:
+                found.append(problem)
+            if len(found) > MOST:
+                return [*found[:MOST], "and more"]
     return found
+
+
+class _LongText(str):
+    """A text that is shown in part: the judge puts what it refuses into its message, however long that is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(self[:_SHOWN])
+
+
+class _LongList(list[Json]):
+    def __repr__(self) -> str:
+        return "[…]"
+
+
+class _LongObject(dict[str, Json]):
+    def __repr__(self) -> str:
+        return "{…}"
+
+
+def _lighten(value: Json) -> Json:
+    """The same value, of parts that are cheap to show."""
+    if isinstance(value, str):
+        return _LongText(value) if len(value) > _LONG else value
+    if isinstance(value, dict):
+        members = {name: _lighten(each) for name, each in value.items()}
+        return _LongObject(members) if len(members) > _MANY else members
+    if isinstance(value, list):
+        items = [_lighten(each) for each in value]
+        return _LongList(items) if len(items) > _MANY else items
+    return value
 
 
 def _judge(schema: Json) -> Json:
@@ -71,7 +108,7 @@ def _told(error: Json) -> Iterator[str]:
 
 
 def _instead(name: str, known: dict[str, Json]) -> str:
-    near = get_close_matches(str(name), known, 1)
+    near = get_close_matches(name, known, 1) if len(name) <= LONGEST_COMPARED else []
     if near:
         return f"did you mean {near[0]}?"
     return f"allowed are {_cut(', '.join(known), 240)}" if known else "none is taken here"
@@ -178,6 +215,8 @@ def _value(value: Json, name: str) -> str:
 
 
 def _json(value: Json) -> str:
+    if isinstance(value, str):
+        value = value[:_LONG]  # more is not shown
     return dumps(value).decode(errors="replace")
 
 

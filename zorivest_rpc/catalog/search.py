@@ -17,9 +17,11 @@ import msgspec
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import InvalidArguments
 
-__all__ = ["LONGEST_EXPRESSION", "Match", "SearchIndex"]
+__all__ = ["LONGEST_EXPRESSION", "LONGEST_QUERY", "Match", "SearchIndex"]
 
 LONGEST_EXPRESSION = 200
+LONGEST_QUERY = 1_000
+_MOST_CORRECTED = 12  # words that are compared with every term of the index, which takes milliseconds each
 
 _FIELD_WEIGHTS = {
     "name": 4.0,
@@ -121,6 +123,11 @@ class SearchIndex:
 
     def words(self, query: str) -> list[Match]:
         """The tools that fit the words, best first; an exact name always comes first."""
+        if len(query) > LONGEST_QUERY:
+            raise InvalidArguments(
+                f"The query has {len(query)} characters; at most {LONGEST_QUERY} are allowed.",
+                next="Search with the few words that matter.",
+            )
         scores: dict[int, float] = defaultdict(float)
         for term, share in self._widened(query).items():
             postings = self._postings.get(term, {})
@@ -153,10 +160,10 @@ class SearchIndex:
         shares = dict.fromkeys(meant, 1.0)
         for term, share in _synonyms_of(words).items():
             shares[term] = max(share, shares.get(term, 0.0))
-        for word in meant:
-            if word not in self._postings:
-                for term, share in self._near(word):
-                    shares[term] = max(share, shares.get(term, 0.0))
+        unknown = [word for word in meant if word not in self._postings]
+        for word in unknown[:_MOST_CORRECTED]:
+            for term, share in self._near(word):
+                shares[term] = max(share, shares.get(term, 0.0))
         return shares
 
     def _near(self, word: str) -> list[tuple[str, float]]:

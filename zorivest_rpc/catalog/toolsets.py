@@ -14,6 +14,7 @@ from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec
 from zorivest_rpc.errors import ConfigError
 
 __all__ = [
+    "LONGEST_COMPARED",
     "Selection",
     "ToolsetConfig",
     "always_loaded",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 # Harmless in a session that may not write: loading a list, the dispatcher (it refuses what writes), the brake.
+LONGEST_COMPARED = 64  # characters of a name that is compared with the known ones
 _READ_ONLY_EXCEPTIONS = frozenset(("enable_toolset", "call_tool", "zorivest_emergency_stop"))
 
 
@@ -146,8 +148,11 @@ def first_list(definitions: Definitions, selection: Selection, *, lists_all: boo
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name most like a mistyped one, if any is near."""
+    """The known name most like a mistyped one, if any is near; a long one is mistyped in no way worth a search."""
     from difflib import get_close_matches
+
+    if len(name) > LONGEST_COMPARED:
+        return None
 
     folded = {known.lower().replace("_", "-"): known for known in names}
     found = get_close_matches(name.lower().replace("_", "-"), list(folded), n=1, cutoff=0.6)

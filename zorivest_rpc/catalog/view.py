@@ -13,8 +13,6 @@ from zorivest_rpc.protocol.revisions import Shape
 
 __all__ = ["View"]
 
-_LONGEST = 64
-
 
 class View:
     __slots__ = ("_found", "_pages", "listed", "version")
@@ -29,10 +27,10 @@ class View:
         return self._found.get(name)
 
     def nearest(self, name: str) -> str | None:
-        """The name most like one that is not found, if any is near; a long one is not worth the search."""
+        """The name most like one that is not found, if any is near."""
         from zorivest_rpc.catalog.toolsets import nearest
 
-        return nearest(name, self._found) if len(name) <= _LONGEST else None
+        return nearest(name, self._found)
 
     def page(self, shape: Shape, start: int, size: int) -> bytes:
         """`"tools":[…]` of one page, encoded once for all who see it."""

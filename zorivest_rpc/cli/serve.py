@@ -71,7 +71,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     from zorivest_rpc.protocol.session import Session
     from zorivest_rpc.server import Server
     from zorivest_rpc.transports.http import HttpOptions, HttpTransport, bearer_keys, nobody_asked, with_names
-    from zorivest_rpc.transports.sessions import Journal as SessionJournal
+    from zorivest_rpc.transports.session_journal import Journal as SessionJournal
     from zorivest_rpc.transports.sessions import SessionStore, load_key
 
     data = Path(settings.data_dir)

@@ -141,9 +141,9 @@ REGISTRY: dict[str, Spec] = {
         *("FIFO", "LIFO", "HIFO", "SPEC_ID", "AVG_COST", "MAX_LT_GAIN", "MAX_LT_LOSS", "MAX_ST_GAIN", "MAX_ST_LOSS"),
     ),
     "tax.include_drip_wash_detection": _ON,
-    "tax.include_spousal_accounts": _OFF,
+    "tax.include_spousal_accounts": _ON,
     "tax.section_475_elected": _OFF,
-    "tax.section_1256_eligible": _OFF,
+    "tax.section_1256_eligible": _ON,
 }
 
 _PANEL = re.compile(r"ui\.panel\.[A-Za-z0-9_-]{1,64}\.collapsed")

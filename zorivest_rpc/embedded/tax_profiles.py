@@ -35,7 +35,11 @@ FLAGS = (
 )  # fmt: skip
 _CARRIED = ("capital_loss_carryforward", "capital_loss_carryforward_lt")
 # Profiles stored before `stated` was kept hold these values whether or not they were given.
-_FORMER_DEFAULTS: dict[str, Any] = dict.fromkeys(_CARRIED, Decimal(0))
+_FORMER_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(_CARRIED, Decimal(0)),
+    "include_spousal_accounts": False,
+    "section_1256_eligible": False,
+}
 _STANDING = frozenset({*CHOICES, *FLAGS, "state", "state_tax_rate"})
 _TYPES = get_type_hints(TaxProfile)
 

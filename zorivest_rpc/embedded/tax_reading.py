@@ -26,6 +26,7 @@ __all__ = [
     "load",
     "loss_lots",
     "open_lots",
+    "open_tickers",
     "parts",
     "statuses",
     "wash_sales",
@@ -88,6 +89,11 @@ def closings_by_year(conn: Connection, before: int) -> dict[int, tuple[int, Any]
         CLOSED, _lots.close_date < date(before, 1, 1)
     )
     return {int(row[0]): (row[1], row[2]) for row in conn.execute(query.group_by(year))}
+
+
+def open_tickers(conn: Connection, end: date) -> list[str]:
+    """The symbols of lots that were opened by a day and are open now."""
+    return list(conn.execute(select(_lots.ticker).where(OPEN, _lots.open_date <= end).distinct()).scalars())
 
 
 def statuses(conn: Connection) -> dict[str, str]:

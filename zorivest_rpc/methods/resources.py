@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from zorivest_rpc.announce import check_subscriptions
 from zorivest_rpc.call import Call
 from zorivest_rpc.dispatcher import Exchange
 from zorivest_rpc.errors import ProtocolError
@@ -12,13 +13,11 @@ from zorivest_rpc.methods.core import Core
 from zorivest_rpc.methods.inputs import MoreInput, drive
 from zorivest_rpc.methods.paging import next_cursor, start_of
 from zorivest_rpc.offer import Resource, ResourceShelf, Template
-from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, dumps
+from zorivest_rpc.protocol.jsonrpc import RESOURCE_NOT_FOUND, dumps
 from zorivest_rpc.protocol.results import EMPTY, Result
 from zorivest_rpc.protocol.types import ListItems, ReadResource
 
 __all__ = ["Resources"]
-
-_MOST_SUBSCRIPTIONS = 1_000  # per session
 
 
 class Resources:
@@ -64,16 +63,19 @@ class Resources:
     def subscribe(self, exchange: Exchange, params: ReadResource) -> Result:
         self._find(exchange, params.uri)
         session = exchange.session
-        if len(session.subscriptions) >= _MOST_SUBSCRIPTIONS:
-            raise ProtocolError(INVALID_PARAMS, f"{_MOST_SUBSCRIPTIONS} resources are subscribed already; drop one")
+        if params.uri in session.subscriptions:
+            return EMPTY
+        check_subscriptions([*session.subscriptions, params.uri])
         session.subscriptions |= {params.uri}
         self._core.announcer.subscribed(params.uri)
         self._core.remember(session)
         return EMPTY
 
     def unsubscribe(self, exchange: Exchange, params: ReadResource) -> Result:
-        exchange.session.subscriptions -= {params.uri}
-        self._core.remember(exchange.session)
+        session = exchange.session
+        if params.uri in session.subscriptions:
+            session.subscriptions -= {params.uri}
+            self._core.remember(session)
         return EMPTY
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from zorivest_rpc.call import Ask, check_answers
@@ -112,9 +113,11 @@ class Tasks:
                 continue
             asks = {key: Ask(ask.method, {**ask.params, "_meta": related}) for key, ask in record.asks.items()}
             try:
-                answers = await exchange.ask(asks)
+                answers = await _ask_meanwhile(exchange, asks, record)
             except ToolError as error:
                 raise ProtocolError(INVALID_PARAMS, error.text) from None
+            if answers is None:
+                continue
             problem = check_answers(asks, answers)
             if problem is not None:
                 raise ProtocolError(INVALID_PARAMS, problem)
@@ -124,3 +127,19 @@ class Tasks:
         if record.result is None:
             raise ProtocolError(INVALID_PARAMS, "the task was cancelled; it has no result")
         return Result(record.result.members, {**(record.result.meta or {}), **related})
+
+
+async def _ask_meanwhile(exchange: Exchange, asks: Mapping[str, Ask], record: TaskRecord) -> dict[str, Json] | None:
+    """The answers, or None if the task changed first, by `tasks/cancel` for one; then the questions are withdrawn."""
+    asking = asyncio.ensure_future(exchange.ask(asks))
+    changing = record.change()
+    try:
+        await asyncio.wait((asking, changing), return_when=asyncio.FIRST_COMPLETED)
+        if asking.done():
+            return asking.result()
+        exchange.withdraw_questions()
+        return None
+    finally:
+        asking.cancel()
+        changing.cancel()
+        await asyncio.gather(asking, changing, return_exceptions=True)

@@ -18,7 +18,8 @@ SSE_COMMENT: Final = b":\n\n"
 
 
 class LineFramer:
-    """Bytes in, whole lines out; blank lines are dropped, an oversize line comes out as the error to answer it with."""
+    """Bytes in, whole lines out; blank lines are dropped, an oversize line comes out as the error to answer
+    it with."""
 
     __slots__ = ("_held", "_limit", "_parts", "_skipping")
 
@@ -38,7 +39,7 @@ class LineFramer:
                 if self._skipping or len(line) > self._limit:
                     self._skipping = False
                     out.append(self._oversize())
-                elif line and line != b"\r":
+                elif line and not line.isspace():
                     out.append(line[:-1] if line[-1] == 13 else line)
         if rest:
             self._hold(rest)

@@ -8,13 +8,14 @@ Rule 4: of duplicate keys the last one counts, in the envelope as in everything 
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.protocol.extent import MOST_ID, SHORT, check_extent
 
 __all__ = [
     "HEADER_MISMATCH",
@@ -64,7 +65,7 @@ class Message(msgspec.Struct, gc=False):
 
     jsonrpc: Literal["2.0"]
     method: str | UnsetType = UNSET
-    id: int | str | UnsetType = UNSET
+    id: int | Annotated[str, msgspec.Meta(max_length=MOST_ID)] | UnsetType = UNSET
     params: msgspec.Raw | UnsetType = UNSET
     result: msgspec.Raw | UnsetType = UNSET
     error: msgspec.Raw | UnsetType = UNSET
@@ -87,6 +88,8 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueErr
 
 def decode(data: bytes) -> Message | Batch:
     """One frame. The fast path checks shape while it parses; whatever it refuses gets a second look."""
+    if len(data) > SHORT:
+        _check_extent(data)
     try:
         message = _decode(data)
         if not data.isascii():
@@ -98,6 +101,24 @@ def decode(data: bytes) -> Message | Batch:
     except _UNREADABLE:
         pass
     return _second_look(data)
+
+
+def _check_extent(data: bytes) -> None:
+    """A client waits for the answer to its id, so a refusal that comes before reading still carries it."""
+    try:
+        check_extent(data)
+    except ProtocolError as error:
+        if error.code == INVALID_REQUEST:
+            error.id = _readable_id(data)
+        raise
+
+
+def _readable_id(data: bytes) -> Id | None:
+    try:
+        id = _decode(data).id
+    except _UNREADABLE:
+        return None
+    return id if type(id) in (str, int) else None  # type: ignore[return-value]
 
 
 def _second_look(data: bytes) -> Message | Batch:
@@ -125,6 +146,8 @@ def _second_look(data: bytes) -> Message | Batch:
 def _checked(value: dict[str, Json]) -> Message:
     id = value.get("id", UNSET)
     known = id if type(id) in (str, int) else None
+    if isinstance(known, str) and len(known) > MOST_ID:
+        raise ProtocolError(INVALID_REQUEST, f'"id" has {len(known)} characters; at most {MOST_ID} are taken')
     if value.get("jsonrpc") != "2.0":
         raise ProtocolError(INVALID_REQUEST, '"jsonrpc" must be "2.0"', id=known)
     if id is not UNSET and known is None:

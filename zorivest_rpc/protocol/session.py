@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.capabilities import NO_CAPABILITIES, Capabilities, read_capabilities
+from zorivest_rpc.protocol.extent import shorten
 from zorivest_rpc.protocol.jsonrpc import INVALID_REQUEST, Id
 from zorivest_rpc.protocol.revisions import BY_NAME, LATEST_LEGACY, Revision
 from zorivest_rpc.protocol.types import Implementation, Initialize
@@ -106,7 +107,7 @@ class Session:
     def agent(self) -> str:
         """The User-Agent, a hint to who is calling."""
         if self._agent is None:
-            self._agent = "" if self.headers is None else self.headers.get("User-Agent") or ""
+            self._agent = "" if self.headers is None else _readable(self.headers.get("User-Agent") or "")
         return self._agent
 
     @agent.setter
@@ -133,14 +134,19 @@ class Session:
 
     def _refusal(self, method: str) -> str:
         if self.phase is Phase.NEW:
-            return f'"{method}" before "initialize"; open the session first'
+            return f'"{shorten(method)}" before "initialize"; open the session first'
         if method == "initialize":
             return '"initialize" was already answered in this session; open another connection to negotiate again'
         return "the session is closed"
 
 
 def _all_lines(headers: RequestHeaders, name: str) -> str:
-    return "" if headers.get(name) is None else ",".join(headers.getall(name))
+    return "" if headers.get(name) is None else _readable(",".join(headers.getall(name)))
+
+
+def _readable(value: str) -> str:
+    """Bytes of a header that are not UTF-8 arrive as lone surrogates, which nothing can encode again."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def negotiate(asked: str) -> Revision:

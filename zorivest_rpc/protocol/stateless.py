@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.capabilities import Capabilities, read_capabilities
+from zorivest_rpc.protocol.extent import MOST_NAME, shorten
 from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id, Json
 from zorivest_rpc.protocol.revisions import BY_NAME, SUPPORTED_MODERN, Revision
 from zorivest_rpc.protocol.session import Phase, Session
@@ -78,10 +79,12 @@ def _read(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
         raise ProtocolError(INVALID_PARAMS, f'"_meta" cannot be read: {exc}', id=id) from None
     name = info.get("name") if isinstance(info, dict) else None
-    named = Implementation(name, str(info.get("version", ""))) if isinstance(name, str) else None
+    named = None
+    if isinstance(name, str):  # display only, so a long one is cut and never refused
+        named = Implementation(name[:MOST_NAME], str(info.get("version", ""))[:MOST_NAME])
     return read_capabilities(declared, row), named
 
 
 def unsupported(requested: str, id: Id | None) -> ProtocolError:
-    data = {"supported": list(SUPPORTED_MODERN), "requested": requested}
-    return ProtocolError(UNSUPPORTED_VERSION, f"protocol version {requested!r} is not served", data, id)
+    data = {"supported": list(SUPPORTED_MODERN), "requested": shorten(requested)}
+    return ProtocolError(UNSUPPORTED_VERSION, f"protocol version {shorten(requested)!r} is not served", data, id)

@@ -6,13 +6,14 @@ type there is still a claim to be modern and has to be refused as one.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.protocol.extent import MOST_ID, MOST_NAME, MOST_SUBSCRIPTIONS, MOST_TOKEN, MOST_URI
 from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, Id, Json
 
 __all__ = [
@@ -39,6 +40,11 @@ LEVELS: Final = {
     for rank, name in enumerate(("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"))
 }
 
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
+Uri: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_URI)]
+Token: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_TOKEN)]
+ShortId: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_ID)]
+
 
 class Meta(msgspec.Struct, gc=False):
     """Capabilities and client stay raw: a client sends the same bytes each time, and they are read once."""
@@ -49,7 +55,7 @@ class Meta(msgspec.Struct, gc=False):
     )
     client: msgspec.Raw | UnsetType = msgspec.field(name="io.modelcontextprotocol/clientInfo", default=UNSET)
     log_level: Any = msgspec.field(name="io.modelcontextprotocol/logLevel", default=UNSET)
-    progress_token: int | str | UnsetType = msgspec.field(name="progressToken", default=UNSET)
+    progress_token: int | ShortId | UnsetType = msgspec.field(name="progressToken", default=UNSET)
 
 
 class Params(msgspec.Struct, kw_only=True, rename="camel"):
@@ -61,23 +67,23 @@ class Params(msgspec.Struct, kw_only=True, rename="camel"):
 class Implementation(msgspec.Struct, frozen=True, rename="camel"):
     """Who speaks; every further member (title, icons, …) is for display and not kept."""
 
-    name: str
-    version: str = ""
+    name: Name
+    version: Name = ""
     title: str | None = None
 
 
 class Initialize(Params, kw_only=True):
-    protocol_version: str
+    protocol_version: Name
     capabilities: dict[str, Any]
     client_info: Implementation
 
 
 class ListItems(Params, kw_only=True):
-    cursor: str | UnsetType = UNSET
+    cursor: Token | UnsetType = UNSET
 
 
 class CallTool(Params, kw_only=True):
-    name: str
+    name: Name
     arguments: dict[str, Any] | UnsetType | None = UNSET  # null, as some clients send it, means none
     input_responses: Any = UNSET
     request_state: Any = UNSET
@@ -85,7 +91,7 @@ class CallTool(Params, kw_only=True):
 
 
 class GetPrompt(Params, kw_only=True):
-    name: str
+    name: Name
     arguments: dict[str, str | None] | UnsetType | None = UNSET
     input_responses: Any = UNSET
     request_state: Any = UNSET
@@ -94,20 +100,20 @@ class GetPrompt(Params, kw_only=True):
 class ReadResource(Params, kw_only=True):
     """Also subscribe and unsubscribe, which name a resource and nothing else."""
 
-    uri: str
+    uri: Uri
     input_responses: Any = UNSET
     request_state: Any = UNSET
 
 
 class Reference(msgspec.Struct):
     type: Literal["ref/prompt", "ref/resource"]
-    name: str | UnsetType = UNSET
-    uri: str | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+    uri: Uri | UnsetType = UNSET
 
 
 class Argument(msgspec.Struct):
-    name: str
-    value: str
+    name: Name
+    value: Token
 
 
 class CompletionContext(msgspec.Struct):
@@ -121,7 +127,7 @@ class Complete(Params, kw_only=True):
 
 
 class SetLevel(Params, kw_only=True):
-    level: str
+    level: Name
 
 
 class Cancelled(Params, kw_only=True):
@@ -133,8 +139,8 @@ class Filter(msgspec.Struct, rename="camel"):
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
-    resource_subscriptions: list[str] = []
-    task_ids: list[str] = []  # of the tasks extension
+    resource_subscriptions: Annotated[list[Uri], msgspec.Meta(max_length=MOST_SUBSCRIPTIONS)] = []
+    task_ids: Annotated[list[Token], msgspec.Meta(max_length=MOST_SUBSCRIPTIONS)] = []  # of the tasks extension
 
 
 class Listen(Params, kw_only=True):
@@ -142,7 +148,7 @@ class Listen(Params, kw_only=True):
 
 
 class TaskRef(Params, kw_only=True):
-    task_id: str
+    task_id: Token
 
 
 class UpdateTask(TaskRef, kw_only=True):
@@ -195,6 +201,11 @@ class InvalidParams(ProtocolError):
 
 
 def _explain(raw: bytes, problem: Exception, id: Id | None) -> ProtocolError:
+    if " of length " in str(problem):  # readable and too long: not worth reading as a whole
+        try:
+            return InvalidParams(f"invalid params: {problem}", _decode_any(raw).meta, id)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            pass
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:

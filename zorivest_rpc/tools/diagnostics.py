@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -62,6 +62,7 @@ class Diagnostics:
         runtime: str,
         gated: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
+        neighbour: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
         server asks a session's user; `seconds` is how long a probe may take."""
@@ -73,6 +74,7 @@ class Diagnostics:
         self._gated = gated
         self._runtime = runtime
         self._seconds = seconds
+        self._neighbour = neighbour  # says what else listens where a backend usually does
 
     def handlers(self) -> dict[str, Handler]:
         return {"diagnose": self.diagnose}
@@ -80,6 +82,7 @@ class Diagnostics:
     async def diagnose(self, call: Call) -> Outcome:
         verbose = self._kit.arguments(call)["verbose"]
         backend = self._kit.backend_for(call)
+        beside = asyncio.ensure_future(self._beside(backend.base_url))
         replies = await asyncio.gather(*(self._probe(backend, path, auth) for path, auth in _PROBES.items()))
         health, version, guard, providers = (None if isinstance(found, ToolError) else found[0] for found in replies)
         report: dict[str, Json] = {
@@ -101,8 +104,14 @@ class Diagnostics:
         ]
         if problems:
             report["problems"] = problems
-            report["next"] = _advice(replies[0])
+            report["next"] = _advice(replies[0], embedded=not self._kit.desktop)
+        note = await beside
+        if note is not None:
+            report["note"] = note
         return self._kit.give(call, without_credentials(report))
+
+    async def _beside(self, url: str) -> str | None:
+        return None if self._neighbour is None else await self._neighbour(url)
 
     async def _probe(self, backend: Backend, path: str, auth: Auth) -> tuple[Json] | ToolError:
         """The value in a tuple, as it may be anything, or why there is none."""
@@ -202,11 +211,13 @@ def _problem(path: str, error: ToolError) -> dict[str, Json]:
     return problem
 
 
-def _advice(health: tuple[Json] | ToolError) -> str:
+def _advice(health: tuple[Json] | ToolError, *, embedded: bool) -> str:
     if not isinstance(health, ToolError):
         return "The backend runs; what is missing may need a session (check the API key) or a newer backend."
     if isinstance(health, BackendError):
         return "Something answers at this address, but not as a healthy backend; check the API URL and its log."
+    if embedded:
+        return "Call any tool: the embedded backend is started by itself. If it is not, startup.log says why."
     return "Start the backend or correct the API URL, then call zorivest_diagnose again."
 
 

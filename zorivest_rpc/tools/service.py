@@ -20,7 +20,7 @@ _HEALTH_SECONDS: Final = 5.0
 _PAUSE: Final = 2.0
 _LONGEST: Final = 30.0
 _START: Final = "Start it from the desktop app (zorivest_launch_gui) or the system's service manager."
-_START_EMBEDDED: Final = "Start it with zorivest-rpc backend, or call a tool that needs it, which starts it."
+_START_EMBEDDED: Final = "Call any tool: the embedded backend is started by itself."
 
 
 class Service:
@@ -86,7 +86,7 @@ class Service:
         raise ToolError(
             f"The backend was asked to restart and no new process answered within {_LONGEST:g} seconds. {self._start}",
             code="restart_timed_out",
-            next="Check with zorivest_service_status; start the backend by hand if it is down.",
+            next=f"Check with zorivest_service_status. {self._start}",
         )
 
     async def _restarted(

@@ -124,10 +124,10 @@ class Writer:
 class EventStream:
     """One connection carrying events. Writing never waits; a reader that lags too far behind is cut off."""
 
-    __slots__ = ("_closed", "_request", "_transport", "on_close")
+    __slots__ = ("_closed", "_keep_alive", "_transport", "on_close")
 
     def __init__(self, request: web.BaseRequest, transport: asyncio.Transport | None) -> None:
-        self._request = request
+        self._keep_alive = request.keep_alive  # nothing else of the request is needed, so that is not held
         self._transport = transport
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.on_close: Callable[[], None] | None = None
@@ -153,16 +153,18 @@ class EventStream:
         """The end of the stream; the connection may carry another request."""
         if not self._closed.done():
             self._closed.set_result(None)
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.write(b"0\r\n\r\n")
+            transport, self._transport = self._transport, None
+            if transport is not None and not transport.is_closing():
+                transport.write(b"0\r\n\r\n")
             self._told()
 
     def abort(self) -> None:
         """Drop the reader and what it has not read."""
         if not self._closed.done():
             self._closed.set_result(None)
-        if self._transport is not None:
-            self._transport.abort()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
         self._told()
 
     def _told(self) -> None:
@@ -179,17 +181,18 @@ class EventStream:
                 self._closed.set_result(None)
             self._told()
             self._transport = None
-        return _Sent(b"", 200, self._request.keep_alive)  # type: ignore[return-value]
+        return _Sent(b"", 200, self._keep_alive)  # type: ignore[return-value]
 
 
 class _PlainStream(EventStream):
     """The same over web.StreamResponse: writes are queued and pumped by the request's own task."""
 
-    __slots__ = ("_queue", "_queued", "_response", "_wake")
+    __slots__ = ("_queue", "_queued", "_request", "_response", "_wake")
 
     def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         super().__init__(request, None)
-        self._response = response
+        self._request: web.BaseRequest | None = request
+        self._response: web.StreamResponse | None = response
         self._queue: list[bytes] = []
         self._queued = 0
         self._wake = asyncio.Event()
@@ -221,25 +224,28 @@ class _PlainStream(EventStream):
             self._closed.set_result(None)
         self._queue.clear()
         self._wake.set()
-        if self._request.transport is not None:
+        if self._request is not None and self._request.transport is not None:
             self._request.transport.abort()
         self._told()
 
     async def served(self) -> web.StreamResponse:
+        response = self._response
+        assert response is not None
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 queue, self._queue, self._queued = self._queue, [], 0
                 if queue:
-                    await self._response.write(b"".join(queue))
+                    await response.write(b"".join(queue))
                 if self._closed.done() and not self._queue:
                     break
-            await self._response.write_eof()
+            await response.write_eof()
         except ConnectionError:
-            self._response.force_close()  # the reader went, or was dropped
+            response.force_close()  # the reader went, or was dropped
         finally:
             if not self._closed.done():
                 self._closed.set_result(None)
             self._told()
-        return self._response
+            self._request = self._response = None
+        return response

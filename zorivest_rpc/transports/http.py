@@ -18,14 +18,16 @@ import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.protocol.framing import SSE_COMMENT
 from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, Json, dumps, error_frame
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import JSON, EventStream, Headers, Writer
-from zorivest_rpc.transports.sessions import Journal, SessionStore
+from zorivest_rpc.transports.session_journal import Journal
+from zorivest_rpc.transports.sessions import SessionStore
 from zorivest_rpc.transports.sse import SsePair
 from zorivest_rpc.transports.streamable import Refused, Streamable, with_cors
+from zorivest_rpc.transports.streams import REPLAY_BYTES
 
 __all__ = ["Authenticate", "HttpOptions", "HttpTransport", "bearer_keys", "nobody_asked"]
 
@@ -35,6 +37,10 @@ Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | N
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
 _IDLE: Final = 75.0  # seconds that a connection may stay without a request
+_OAUTH: Final = (
+    *("/.well-known/oauth-", "/.well-known/openid-configuration", "/authorize", "/token", "/register", "/oauth"),
+)
+_HOW_TO_SEND_A_KEY: Final = "send a key as Authorization: Bearer …"
 _NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
@@ -76,6 +82,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     session_life: float = 24 * 3600.0
     session_idle: float = 1_800.0
     most_sessions: int = 10_000
+    replay_bytes: int = REPLAY_BYTES
 
 
 class HttpTransport:
@@ -107,6 +114,7 @@ class HttpTransport:
                 life=options.session_life,
                 idle=options.session_idle,
                 most=options.most_sessions,
+                replay_bytes=options.replay_bytes,
             )
         self.sessions = sessions
         self._writer = Writer(options.plain_writer)
@@ -232,7 +240,11 @@ class HttpTransport:
                 return self._sse.post(request, await self._body(request), principal)
             allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
             raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"), allow)
-        raise Refused(404, ProtocolError(INVALID_REQUEST, f"nothing is served at this path; try {self._options.path}"))
+        words = f"nothing is served at this path; try {self._options.path}"
+        if path.startswith(_OAUTH):  # where clients look for a way to log in after a 401
+            how = "no key is needed here" if self._authenticate is nobody_asked else _HOW_TO_SEND_A_KEY
+            words = f"there is no OAuth here; {how}"
+        raise Refused(404, ProtocolError(INVALID_REQUEST, words))
 
     def _refuse(
         self, request: web.BaseRequest, status: int, error: ProtocolError, headers: Headers = ()
@@ -257,20 +269,26 @@ class HttpTransport:
             return
         allowed = self._allowed_origins.get(origin)
         if allowed is None:
-            allowed = origin.startswith(("http://", "https://")) and _host_name(origin) in self._options.origins
+            # an origin is ASCII (RFC 6454 6.2), and what is not could not be repeated in an answer's header
+            is_web = origin.isascii() and origin.startswith(("http://", "https://"))
+            allowed = is_web and _host_name(origin) in self._options.origins
             _note(self._allowed_origins, origin, allowed)
         if not allowed:
             raise Refused(403, ProtocolError(INVALID_REQUEST, "this Origin may not call; see --allow-origin"))
 
     async def _principal(self, request: web.BaseRequest) -> str:
-        found = self._authenticate(request.headers.get("Authorization"))
-        if isinstance(found, Awaitable):
-            found = await found
+        words = f"a key is needed: {_HOW_TO_SEND_A_KEY}"
+        header = request.headers.get("Authorization")
+        try:
+            found = self._authenticate(header) if header is None or header.isascii() else None  # no key of ours is not
+            if isinstance(found, Awaitable):
+                found = await found
+        except ToolError as refused:  # a key was sent, and this is why it is not taken
+            found, words = None, refused.text
         if found is None:
             challenge = "Bearer"
             if self._options.authorization_servers:
                 challenge += f' resource_metadata="{_base(request)}/.well-known/oauth-protected-resource"'
-            words = "a key is needed: send it as Authorization: Bearer …"
             raise Refused(401, ProtocolError(INVALID_REQUEST, words), (("WWW-Authenticate", challenge),))
         return found
 
@@ -311,12 +329,15 @@ class HttpTransport:
         return Refused(413, ProtocolError(INVALID_REQUEST, f"the body is above the limit of {limit} bytes"))
 
     def _preflight(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = request.headers.get("Access-Control-Request-Headers", "")
+        if not asked.isascii():  # names of headers are ASCII tokens (RFC 9110 5.1)
+            raise Refused(403, ProtocolError(INVALID_REQUEST, "Access-Control-Request-Headers names no headers"))
         headers = (
             ("Allow", "GET, POST, DELETE, OPTIONS"),
             ("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"),
             (
                 "Access-Control-Allow-Headers",
-                request.headers.get("Access-Control-Request-Headers", "")
+                asked
                 or "Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, "
                 "Mcp-Method, Mcp-Name, Mcp-Session-Id",
             ),

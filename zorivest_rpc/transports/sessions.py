@@ -1,8 +1,8 @@
 """Session ids that rebuild their session, and the little that has to be remembered beside them.
 
 An id is a sealed capsule of what `initialize` settled, so a session that nobody holds in memory revives, after an idle
-hour as after `kill -9`. What changed since lives in a journal, one short line per change; so does a DELETE, as a
-tombstone until the id would have ended anyway. A new key ends all sessions.
+hour as after `kill -9`. What changed since, and that a DELETE ended it, is in the session journal. A new key ends all
+sessions.
 """
 
 from __future__ import annotations
@@ -13,27 +13,25 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from secrets import token_bytes
-from typing import IO, Any, Final
+from typing import Final
 
 import msgspec
 
 from zorivest_rpc.announce import Announcer, Standing
 from zorivest_rpc.dispatcher import Conversation
 from zorivest_rpc.protocol.capabilities import Capabilities
-from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.protocol.revisions import BY_NAME
 from zorivest_rpc.protocol.seal import BadSeal, Seal
 from zorivest_rpc.protocol.session import Phase, Session
 from zorivest_rpc.protocol.types import Implementation
-from zorivest_rpc.transports.streams import SessionStreams
+from zorivest_rpc.transports.session_journal import Journal, State
+from zorivest_rpc.transports.streams import REPLAY_BYTES, Replay, SessionStreams
 
-__all__ = ["MOST_ASKED", "Journal", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
+__all__ = ["MOST_ASKED", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
 
 log: Final = logging.getLogger("zorivest_rpc")
 LIFE: Final = 24 * 3600.0
 MOST_ASKED: Final = 2_048  # characters of narrowing headers that an id has room for; all tools by name take 1 300
-_DEAD: Final = "dead"
-_COMPACT_AT: Final = 1_000  # lines in the journal
 
 
 def load_key(path: Path) -> bytes:
@@ -56,74 +54,6 @@ def load_key(path: Path) -> bytes:
         os.close(descriptor)
     os.replace(partial, path)
     return key
-
-
-class Journal:
-    """id -> what is remembered of it, on disk in the order it happened. Without a path it lives in memory alone.
-
-    Appending is one write without fsync: it survives the death of the process, not of the machine, and without it a
-    session still works from its capsule."""
-
-    def __init__(self, path: Path | None, now: Callable[[], float]) -> None:
-        self._now = now
-        self._states: dict[str, tuple[float, Json]] = {}
-        self._path = path
-        self._file: IO[bytes] | None = None
-        self._lines = 0
-        if path is not None:
-            self._read(path)
-            self._compact(path)
-
-    def get(self, name: str) -> Json:
-        state = self._states.get(name)
-        return None if state is None else state[1]
-
-    def put(self, name: str, expires: float, state: Json) -> None:
-        if len(self._states) > 10_000:
-            self._prune()
-        self._states[name] = (expires, state)
-        if self._file is not None and self._path is not None:
-            try:
-                self._file.write(msgspec.json.encode([name, expires, state]) + b"\n")
-                self._lines += 1
-                if self._lines > _COMPACT_AT and self._lines > 4 * len(self._states):
-                    self._compact(self._path)
-            except OSError as exc:  # the session goes on; only a restart would forget this change
-                log.error("the session journal cannot be written: %s", exc.strerror)
-
-    def _read(self, path: Path) -> None:
-        try:
-            lines = path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return
-        for line in lines:
-            try:
-                name, expires, state = msgspec.json.decode(line)
-                self._states[str(name)] = (float(expires), state)
-            except (msgspec.DecodeError, ValueError, TypeError):
-                continue  # a line that a crash cut short, or damage: the capsule alone still works
-        self._prune()
-
-    def _prune(self) -> None:
-        now = self._now()
-        self._states = {name: entry for name, entry in self._states.items() if entry[0] > now}
-
-    def _compact(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = path.with_name(path.name + ".new")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            for name, (expires, state) in self._states.items():
-                file.write(msgspec.json.encode([name, expires, state]) + b"\n")
-        os.replace(partial, path)
-        self.close()
-        self._file = path.open("ab", buffering=0)
-        self._lines = len(self._states)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 class LiveSession:
@@ -162,6 +92,7 @@ class SessionStore:
         idle: float = 1_800.0,
         most: int = 10_000,
         most_kept: int = 256,
+        replay_bytes: int = REPLAY_BYTES,
     ) -> None:
         self._seal = seal
         self._announcer = announcer
@@ -172,6 +103,7 @@ class SessionStore:
         self._idle = idle
         self._most = most
         self._most_kept = most_kept
+        self.replay = Replay(replay_bytes)
         self._stream_counter = count(1)
         self._live: dict[str, LiveSession] = {}
         self._swept = 0.0
@@ -214,26 +146,26 @@ class SessionStore:
             payload = self._seal.open("session", id, bound_to=principal, now=now)
         except BadSeal:
             return None
-        state = self._journal.get(_name(id))
-        if state == _DEAD:
+        name, expires = _name(id), _expiry(id)
+        if self._journal.has_ended(name, expires):
             return None
-        revision, name, version, capabilities, asked, agent, _ = payload
+        revision, client, version, capabilities, asked, agent, _ = payload
         session = Session(
             BY_NAME[revision],
             Phase.READY,
-            client=Implementation(name, version),
+            client=Implementation(client, version),
             capabilities=Capabilities(*capabilities),
             principal=principal,
             key=id,
         )
         session.asked = tuple(asked)
         session.agent = agent
-        if isinstance(state, dict):
-            session.log_level = state.get("level", session.log_level)
-            session.subscriptions = frozenset(state.get("uris", ()))
-            session.toolsets = frozenset(state.get("toolsets", ()))
-        expires = _expiry(id)
-        live = LiveSession(id, session, expires, SessionStreams(self._epoch, self._most_kept, self._stream_counter))
+        state = self._journal.get(name)
+        if state is not None:
+            session.log_level, session.subscriptions, session.toolsets = state.level, state.uris, state.toolsets
+        live = LiveSession(
+            id, session, expires, SessionStreams(self._epoch, self._most_kept, self._stream_counter, self.replay)
+        )
         live.used = now
         if len(self._live) >= self._most or now - self._swept > 60:
             self.sweep()
@@ -244,23 +176,18 @@ class SessionStore:
         return live
 
     def remember(self, session: Session) -> None:
-        """Something about it changed that should survive a restart."""
-        if not session.key:
-            return
-        state: dict[str, Any] = {"level": session.log_level}
-        if session.subscriptions:
-            state["uris"] = sorted(session.subscriptions)
-        if session.toolsets:
-            state["toolsets"] = sorted(session.toolsets)
-        self._journal.put(_name(session.key), _expiry(session.key), state)
+        """Something about it changed that should survive a restart. A session of another transport ends with it."""
+        live = self._live.get(session.key)
+        if live is not None:
+            state = State(session.log_level, session.subscriptions, session.toolsets)
+            self._journal.remember(_name(live.id), live.expires, state)
 
     def end(self, live: LiveSession) -> None:
         """DELETE: gone for good, here and after a restart."""
-        self._journal.put(_name(live.id), live.expires, _DEAD)
+        self._journal.end(_name(live.id), live.expires)
         self._forget(live)
         live.session.phase = Phase.CLOSED
         live.conversation.close()
-        live.streams.close()
 
     def sweep(self) -> None:
         """Forget what is idle, the longest unused first where there are too many; all of it can revive."""
@@ -277,6 +204,7 @@ class SessionStore:
     def _forget(self, live: LiveSession) -> None:
         self._live.pop(live.id, None)
         self._announcer.leave(live.conversation)
+        live.streams.close()
 
 
 def _name(id: str) -> str:

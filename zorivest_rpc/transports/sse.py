@@ -48,6 +48,7 @@ class SsePair:
             modern=False,
         )
         connection.session.headers = request.headers
+        connection.session.key = key  # what is bound to a session, as a confirmation token is, is bound to this stream
         self._open[key] = (principal, connection, stream)
         self._keep_alive(stream)
         stream.write(sse_event(b"/messages?session_id=" + key.encode(), event=b"endpoint"))
@@ -64,11 +65,11 @@ class SsePair:
         found = self._open.get(key)
         if found is None or found[0] != principal:
             raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open GET /sse first"))
-        decode(body)  # what is no message is refused here, where its sender looks
+        message = decode(body)  # what is no message is refused here, where its sender looks
         session = found[1].session
         if session.phase is Phase.NEW and any(name in request.headers for name in HEADERS):
             session.headers = request.headers  # those of `initialize` count; a client may send them with the GET alone
-        found[1].receive(body)
+        found[1].receive_message(message)
         return self._writer.answer(request, 202, headers=with_cors(request, ()))
 
     def close(self) -> None:

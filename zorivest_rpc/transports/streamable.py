@@ -33,12 +33,23 @@ from zorivest_rpc.protocol.jsonrpc import (
     Id,
     Message,
     decode,
+    dumps,
     error_frame,
+    notification_frame,
 )
 from zorivest_rpc.protocol.revisions import BY_NAME
 from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for, unsupported
-from zorivest_rpc.protocol.types import CallTool, Cancelled, Initialize, InvalidParams, Meta, Params, decode_params
+from zorivest_rpc.protocol.types import (
+    LEVELS,
+    CallTool,
+    Cancelled,
+    Initialize,
+    InvalidParams,
+    Meta,
+    Params,
+    decode_params,
+)
 from zorivest_rpc.server import Server
 from zorivest_rpc.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
 from zorivest_rpc.transports.posts import PostChannel
@@ -356,7 +367,8 @@ class Streamable:
         if last is not None and point is None:
             raise ProtocolError(INVALID_REQUEST, "Last-Event-ID is not one of ours")
         stream = self._resumed(live, point)
-        if stream is None and point is not None and point.request is not None:
+        missing = 0 if stream is None or point is None else stream.missing(point.number)
+        if (stream is None or (missing and stream.is_spent)) and point is not None and point.request is not None:
             return await self._lost(request, point)
         fresh = stream is None
         if stream is None:
@@ -370,6 +382,8 @@ class Streamable:
             stream.carry(connection, prime=live.session.revision.priming)
         else:
             assert point is not None
+            if missing and point.request is None:  # the answer to a request is still to come, or among what is kept
+                self._tell_missing(live, connection, missing)
             stream.replay(point.number, connection)
         if stream.name.endswith("-"):
             connection.on_close = lambda: self._standing_closed(live)
@@ -388,6 +402,14 @@ class Streamable:
         connection.write(sse_event(error_frame(ProtocolError(INTERNAL_ERROR, words, id=point.request))))
         connection.close()
         return await connection.served()
+
+    def _tell_missing(self, live: LiveSession, connection: EventStream, missing: int) -> None:
+        """Told as a log message, because the events themselves are gone: a list that changed is asked for again."""
+        words = f"{missing} events before this one are no longer kept; ask again for the lists and resources you follow"
+        level = live.session.log_level
+        if level is None or LEVELS[level] <= LEVELS["warning"]:
+            params = dumps({"level": "warning", "logger": "streams", "data": words})
+            connection.write(sse_event(notification_frame("notifications/message", params)))
 
     def _to_standing(self, live: LiveSession, frame: bytes) -> None:
         stream = live.streams.standing()

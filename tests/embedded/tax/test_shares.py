@@ -10,11 +10,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.embedded.tax.fills import book_of, buy, decs, sell
+from tests.embedded.tax.fills import book_of, buy, decs, deliver, sell
 from tests.embedded.tax.shares import Ledger
 from tests.embedded.tax.test_lot_properties import START
 from zorivest_rpc.embedded.tax.book import LotBook, build
-from zorivest_rpc.embedded.tax.model import AccountTraits, AssetClass, Execution, Side, WashPolicy
+from zorivest_rpc.embedded.tax.model import (
+    AccountTraits,
+    AssetClass,
+    Execution,
+    OptionDelivery,
+    Side,
+    TaxError,
+    WashPolicy,
+)
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}
 
@@ -91,3 +99,32 @@ def test_stock_and_securities_are_washed_and_nothing_else(kind: AssetClass) -> N
     washed = kind in {AssetClass.EQUITY, AssetClass.OPTION, AssetClass.BOND, AssetClass.MUTUAL_FUND}
     scale = 100 if kind is AssetClass.OPTION else 1
     assert [match.disallowed for match in book.matches] == ([Decimal(10 * scale)] if washed else [])
+
+
+def test_an_option_that_was_never_open_delivers_nothing() -> None:
+    # Without fills of its own a delivery is refused; with them, both count as they are and the premium stays out.
+    call = "ACME 261218 C 50"
+    with pytest.raises(TaxError) as refused:
+        book_of(deliver(call, 1, "2026-02-02"))
+    assert refused.value.code == "no_open_lots"
+    with pytest.raises(TaxError) as short:
+        book_of(buy(call, 1, 3, "2026-01-05", asset_class=AssetClass.OPTION), deliver(call, 2, "2026-02-02"))
+    assert short.value.code == "insufficient_quantity"
+    closing = sell(call, 1, 0, "2026-02-02", asset_class=AssetClass.OPTION)
+    shares = buy("ACME", 100, 50, "2026-02-02", minute=1)
+    pair = OptionDelivery(
+        exec_id=shares.exec_id,
+        time=shares.time,
+        account_id="A",
+        symbol=call,
+        contracts=Decimal(1),
+        closing=closing,
+        shares=shares,
+    )
+    book = LotBook()
+    step = book.advance(pair)
+    assert "was not open" in step.warnings[0]
+    assert {(lot.ticker, lot.direction.value, lot.units, lot.cost, lot.received) for lot in book.open_lots} == {
+        (call, "short", Decimal(100), None, Decimal(0)),
+        ("ACME", "long", Decimal(100), Decimal(5000), None),
+    }

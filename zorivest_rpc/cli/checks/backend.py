@@ -23,6 +23,7 @@ from .web import Answer, Place, ask, shown
 __all__ = ["embedded", "remote"]
 
 _SKEW = 300.0
+_GLANCE = 1.0
 _SOON = 7 * 86_400.0
 
 
@@ -44,6 +45,7 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
         started = "started" if located.started else "runs"
         vault = read_bootstrap(settings.data_dir)[1]  # a start may have made it
         yield ok("backend", f"embedded, {started} at {located.shown} (pid {located.pid})")
+    yield from _neighbour("" if located is None else located.shown)
     key = stored_key(data, environ)
     yield from _stored(key, vault, data, environ)
     if located is None and vault is not None:
@@ -51,6 +53,18 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
     if located is not None:
         yield from _asked(located.address, key, "the embedded backend")
     yield from _encryption(data, vault)
+
+
+def _neighbour(own: str) -> Iterator[Line]:
+    """A Zorivest on the usual port that is not the backend in use: its journal may be the one that was meant."""
+    from zorivest_rpc.backend.neighbour import USUAL, is_own, is_zorivest
+
+    if is_own(own, USUAL):
+        return
+    answer = ask(f"{USUAL}/api/v1/health", timeout=_GLANCE)
+    if answer is not None and answer.status == 200 and is_zorivest(answer.body):
+        text = f"a Zorivest listens on {USUAL}, and its journal is not the one in use"
+        yield warn("backend", text, f"To work with it: --api-url {USUAL}, and its key in ZORIVEST_API_KEY.")
 
 
 def _not_running(data: Path) -> Line:

@@ -23,7 +23,16 @@ from .safekeeping import restore_step
 
 __all__ = ["Bootstrap", "directory", "offered", "private_files", "read_bootstrap", "schemas"]
 
-_PRIVATE = ("api.key", "bootstrap.json", "runtime.json", "serve.key", "session.key", "sessions.journal", "zorivest.db")
+_PRIVATE = (
+    "api.key",
+    "bootstrap.json",
+    "runtime.json",
+    "serve.key",
+    "session.key",
+    "sessions.journal",
+    "sessions.journal.copy",
+    "zorivest.db",
+)
 _LITTLE, _ENOUGH = 64 * 2**20, 512 * 2**20
 
 

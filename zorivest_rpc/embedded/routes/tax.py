@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -18,12 +18,15 @@ from ..fields import Fields
 from ..inputs import aliased, identifier
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..symbols import parse_instrument
+from ..tax.assumptions import DATES, about_carryover, about_installments, about_section_1256, about_spouse
 from ..tax.carryover import Carryover, carry_into, with_carryover
 from ..tax.dates import EXCHANGE_ZONE, trade_date
 from ..tax.estimate import annual_estimate, year_gains
 from ..tax.harvest import scan_harvest
+from ..tax.lot import Lot
 from ..tax.model import (
     DISCLAIMER,
+    AssetClass,
     CostBasisMethod,
     EstimationMethod,
     FilingStatus,
@@ -34,6 +37,7 @@ from ..tax.model import (
 from ..tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
 from ..tax.simulate import SaleRequest, simulate_sale
 from ..tax.summary import summarize_year
+from ..tax.symbols import is_expired, is_section_1256
 from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
 from ..tax.washes import find, scan
@@ -78,6 +82,14 @@ class Ground(NamedTuple):
     def carried(self, year: int) -> Carryover:
         results = self.years.before(year, self.conn, self.rules, self.profiles.of)
         return carry_into(year, results, self.profiles.of, self.profiles.years)
+
+    def about_year(self, profile: TaxProfile, lots: Iterable[Lot]) -> list[str]:
+        """What an answer about a whole year takes for granted, of its contracts and of the years before."""
+        held = tax_reading.open_tickers(self.conn, date(profile.tax_year, 12, 31))
+        names = [lot.ticker for lot in lots if is_section_1256(lot.ticker, lot.asset_class)]
+        names += [name for name in held if is_section_1256(name, AssetClass(parse_instrument(name).asset_class))]
+        carried = about_carryover(self.carried(profile.tax_year), profile)
+        return [*about_section_1256(names, profile), *carried]
 
     def closed_in(self, year: int) -> list[Any]:
         return tax_reading.closed_lots(self.conn, start=date(year, 1, 1), end=date(year, 12, 31))
@@ -124,6 +136,10 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
     answer = {**job(ground), **tell_foreign(ground.conn), **_DATES, "disclaimer": DISCLAIMER}
+    if "recorded_payment" not in answer:
+        status = ground.profiles.of(answer.get("tax_year") or ground.today.year).filing_status
+        spouse = about_spouse(ground.rules.accounts, ground.rules.policy, status)
+        answer["assumptions"] = [*answer.get("assumptions", ()), *spouse, DATES]
     if ground.rules.warnings:
         answer["warnings"] = [*answer.get("warnings", ()), *ground.rules.warnings]
     if "recorded_payment" not in answer and tax_store.is_empty(ground.conn):  # a receipt needs no advice
@@ -166,7 +182,14 @@ async def simulate(ask: Ask) -> web.StreamResponse:
             realized=realized,
             market_price=known_prices(ground.conn, ground.today, ticker=wanted.ticker).get(wanted.ticker),
         )
-        return as_json(answer)
+        method = ground.rules.methods.get(ground.today.year, ground.rules.method)
+        said = [
+            f"The lots were chosen by {wanted.method.value}; the journal books sales by {method.value} "
+            "(tax.default_cost_basis)."
+        ]
+        contracts = [lot.ticker for lot in lots if is_section_1256(lot.ticker, lot.asset_class)]
+        known = [] if wanted.method is method else said
+        return {**as_json(answer), "assumptions": [*known, *about_section_1256(contracts, profile)]}
 
     return await _answer(ask, job)
 
@@ -191,7 +214,8 @@ async def estimate(ask: Ask) -> web.StreamResponse:
         answer = annual_estimate(
             lots, profile, ground.rules.accounts, account_id=account_id, prices=prices, today=ground.today
         )
-        return {"effective_rate": None, "state_estimate": 0, **as_json(answer)}
+        said = ground.about_year(profile, lots)
+        return {"effective_rate": None, "state_estimate": 0, **as_json(answer), "assumptions": said}
 
     return await _answer(ask, job, priced=unrealized)
 
@@ -243,9 +267,11 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
-        lots = []
+        lots: list[Lot] = []
+        expired: list[Lot] = []
         if status != "closed":
-            lots += tax_reading.open_lots(ground.conn, account_id=account_id, ticker=ticker)
+            for lot in tax_reading.open_lots(ground.conn, account_id=account_id, ticker=ticker):
+                (expired if is_expired(lot.ticker, ground.today) else lots).append(lot)
         if status != "open":
             lots += tax_reading.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
         prices = known_prices(ground.conn, ground.today, account_id) if status != "closed" else {}
@@ -253,6 +279,12 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
         unusual = tax_reading.statuses(ground.conn)
         for lot in answer["lots"]:
             lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
+        if expired:
+            answer["expired_unresolved"] = {
+                "lots": [{"lot_id": lot.lot_id, "ticker": lot.ticker, "quantity": lot.quantity} for lot in expired],
+                "hint": "These options are past their last day, so they are not open; record what became of them "
+                "(expired, exercised or assigned) as corporate actions, or import a file that says it.",
+            }
         return answer
 
     return await _answer(ask, job, priced=status != "closed")
@@ -319,7 +351,8 @@ async def harvest(ask: Ask) -> web.StreamResponse:
             min_loss=threshold,
             exclude_wash_risk=exclude,
         )
-        return as_json(report)
+        named = "The lots are sold by name (specific identification); a sale without names takes the oldest first."
+        return {**as_json(report), "assumptions": [named]}
 
     return await _answer(ask, job, priced=True)
 
@@ -335,8 +368,9 @@ async def ytd_summary(ask: Ask) -> web.StreamResponse:
         profile = ground.year(year)
         first, last = date(profile.tax_year, 1, 1), date(profile.tax_year, 12, 31)
         matches = tax_reading.wash_sales(ground.conn, start=first, end=last)
+        lots = ground.closed_in(profile.tax_year)
         summary = summarize_year(
-            ground.closed_in(profile.tax_year),
+            lots,
             matches,
             profile,
             ground.rules.accounts,
@@ -345,7 +379,8 @@ async def ytd_summary(ask: Ask) -> web.StreamResponse:
             account_id=account_id,
             group_by=group_by,
         )
-        return as_json(summary)
+        installments = about_installments(profile, EstimationMethod.ANNUALIZED, ground.today)
+        return {**as_json(summary), "assumptions": [*ground.about_year(profile, lots), *installments]}
 
     return await _answer(ask, job)
 

@@ -33,6 +33,7 @@ __all__ = [
     "federal_total",
     "net_of",
     "niit",
+    "other_income_tax",
     "state_tax",
     "year_gains",
 ]
@@ -213,9 +214,13 @@ def _notes(profile: TaxProfile, table_year: int) -> Iterable[str]:
 
 def federal_total(profile: TaxProfile, gains: Gains) -> Decimal:
     """The whole federal tax of the year: on other income, and what the gains add."""
+    return max(ZERO, other_income_tax(profile) + estimate_gains(profile, gains).federal_estimate.total)
+
+
+def other_income_tax(profile: TaxProfile) -> Decimal:
+    """The federal tax on other income alone."""
     table = federal(profile.tax_year).of(profile.filing_status)
-    on_other_income = brackets.ordinary_tax(table, base_income(profile, table).taxable)
-    return max(ZERO, on_other_income + estimate_gains(profile, gains).federal_estimate.total)
+    return brackets.ordinary_tax(table, base_income(profile, table).taxable)
 
 
 def year_gains(

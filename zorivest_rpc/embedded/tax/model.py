@@ -220,8 +220,8 @@ class WashPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     method: WashSaleMethod = WashSaleMethod.CONSERVATIVE
     include_drip: bool = True
-    include_spousal: bool = False
-    section_1256_eligible: bool = False
+    include_spousal: bool = True
+    section_1256_eligible: bool = True
     mark_to_market_years: frozenset[int] = frozenset()
 
 
@@ -244,9 +244,9 @@ class TaxProfile(msgspec.Struct, frozen=True, kw_only=True):
     wash_sale_method: WashSaleMethod = WashSaleMethod.CONSERVATIVE
     default_cost_basis: CostBasisMethod = CostBasisMethod.FIFO
     include_drip_wash_detection: bool = True
-    include_spousal_accounts: bool = False
+    include_spousal_accounts: bool = True
     section_475_elected: bool = False
-    section_1256_eligible: bool = False
+    section_1256_eligible: bool = True
     is_default: bool = False
     stated: tuple[str, ...] = ()
 

@@ -15,8 +15,9 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.tax.assumptions import about_installments
 from zorivest_rpc.embedded.tax.dates import next_business_day
-from zorivest_rpc.embedded.tax.estimate import estimate_gains, federal_total, year_gains
+from zorivest_rpc.embedded.tax.estimate import estimate_gains, federal_total, other_income_tax, year_gains
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, Accounts, EstimationMethod, Quarter, TaxError, TaxProfile
 from zorivest_rpc.embedded.tax.money import ZERO, cents
@@ -106,6 +107,7 @@ class QuarterlyEstimate(msgspec.Struct, frozen=True, kw_only=True):
     paid: Decimal
     due: Decimal
     penalty: Decimal
+    assumptions: tuple[str, ...] = ()
     disclaimer: str = DISCLAIMER
 
 
@@ -205,12 +207,19 @@ def _in_force(start: date) -> date:
     return start.replace(day=15) if (start.month, start.day) == (4, 1) else start
 
 
-def _credits(profile: TaxProfile, payments: Iterable[TaxPayment]) -> list[tuple[date, Decimal]]:
+def _counted_withholding(profile: TaxProfile, method: EstimationMethod) -> Decimal:
+    """Withholding that counts towards a requirement: where that is for the tax on gains alone, what the tax on other
+    income leaves of it."""
+    if method is not EstimationMethod.ACTUAL:
+        return profile.withholding
+    return max(ZERO, profile.withholding - other_income_tax(profile))
+
+
+def _credits(year: int, withheld: Decimal, payments: Iterable[TaxPayment]) -> list[tuple[date, Decimal]]:
     """Payments and withholding with the days they count from, earliest first."""
-    year = profile.tax_year
     entries = [(payment.paid_on or due_date(year, payment.quarter), payment.amount) for payment in payments]
-    if profile.withholding:
-        entries += [(due_date(year, quarter), profile.withholding / 4) for quarter in Quarter]
+    if withheld:
+        entries += [(due_date(year, quarter), withheld / 4) for quarter in Quarter]
     return sorted(entries, key=lambda entry: entry[0])
 
 
@@ -220,12 +229,13 @@ def penalty_for(
     profile: TaxProfile,
     payments: Iterable[TaxPayment],
     today: date,
+    withheld: Decimal,
 ) -> Decimal:
     """The addition to tax for one installment: its unpaid part, day by day, until it is paid or the return is due."""
     if plan[3].year_tax - profile.withholding < statute().small_balance:
         return cents(ZERO)  # §6654(e)(1)
     last_day = min(today, next_business_day(date(profile.tax_year + 1, 4, 15)))
-    entries = [entry for entry in _credits(profile, payments) if entry[0] <= last_day]
+    entries = [entry for entry in _credits(profile.tax_year, withheld, payments) if entry[0] <= last_day]
     owed = ZERO
     for installment in plan:
         left = installment.required
@@ -244,9 +254,9 @@ def penalty_for(
     return cents(owed)
 
 
-def _cumulative_paid(profile: TaxProfile, payments: Iterable[TaxPayment], quarter: Quarter) -> Decimal:
+def _cumulative_paid(withheld: Decimal, payments: Iterable[TaxPayment], quarter: Quarter) -> Decimal:
     own = sum((payment.amount for payment in payments if payment.quarter.number <= quarter.number), ZERO)
-    return cents(own + profile.withholding * quarter.number / 4)
+    return cents(own + withheld * quarter.number / 4)
 
 
 def _status(required: Decimal, paid: Decimal, due: date, today: date) -> str:
@@ -270,9 +280,10 @@ def quarterly_estimate(
     """What one quarter asks for under a method, against what was paid up to it."""
     plan = installments(profile, income, method, quarter)
     installment = plan[quarter.number - 1]
-    paid = _cumulative_paid(profile, payments, quarter)
+    withheld = _counted_withholding(profile, method)
+    paid = _cumulative_paid(withheld, payments, quarter)
     shortfall = max(ZERO, installment.cumulative - paid)
-    penalty = penalty_for(quarter, plan, profile, payments, today)
+    penalty = penalty_for(quarter, plan, profile, payments, today, withheld)
     gains = income.periods[quarter.number - 1]
     _, share = _prior_year(profile)
     return QuarterlyEstimate(
@@ -293,13 +304,14 @@ def quarterly_estimate(
             regular_cumulative=installment.regular_cumulative,
             prior_year_tax=profile.prior_year_tax,
             prior_year_share=share,
-            withholding_to_date=cents(profile.withholding * quarter.number / 4),
+            withholding_to_date=cents(withheld * quarter.number / 4),
             notes=tuple(_notes(profile, method, quarter, today, penalty)),
         ),
         required=installment.required,
         paid=paid,
         due=shortfall,
         penalty=penalty,
+        assumptions=tuple(about_installments(profile, method, today)),
     )
 
 

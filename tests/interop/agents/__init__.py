@@ -1,0 +1,1 @@
+"""Real agents from npm, driven by a scripted model, against the installed command."""

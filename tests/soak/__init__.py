@@ -1,0 +1,1 @@
+"""Hours of use in minutes: whether anything grows or slows with age."""
