@@ -30,6 +30,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """The exit code. A reader that has seen enough (`| head`) is no failure of ours, whatever the command."""
+    _open_standard_files()
     try:
         try:
             return _run(sys.argv[1:] if argv is None else argv)
@@ -43,6 +44,22 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
         return 0
+
+
+def _open_standard_files() -> None:
+    """Give a closed stdin, stdout or stderr back its place.
+
+    Otherwise the next file or socket gets its number: what a library writes to stderr would end up in a journal, and
+    libuv aborts the process. Python has None for such a stream, and `print(file=None)` writes to stdout."""
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    import os
+
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115 - it stays open
+            setattr(sys, name, stream)
 
 
 def _run(words: list[str]) -> int:

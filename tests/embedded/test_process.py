@@ -30,6 +30,7 @@ from zorivest_rpc.embedded.db import cipher_driver, examine
 from zorivest_rpc.embedded.locate import BackendStartError, Located, find, find_or_start, stored_key
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.errors import BackendError
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30
@@ -314,7 +315,8 @@ async def test_no_bearer_founds_a_journal(host: str, home: Path, monkeypatch: py
     journal = Journal(parse("serve", ["--data-dir", str(home), "--host", host]))
     try:
         bearer = new_api_key()
-        assert await journal.authenticate(f"Bearer {bearer}") is None  # well formed, and first
+        with pytest.raises(BackendError, match="No such API key"):  # well formed, and first
+            await journal.authenticate(f"Bearer {bearer}")
         own = DataDir(home).key_file.read_text().strip()
         assert own != bearer
         assert await journal.authenticate(f"Bearer {own}")

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zorivest_rpc.dumps import forbid_core_dumps
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Admin:
     ) -> None:
         from zorivest_rpc.embedded.locate import find_or_start, stored_key
 
+        forbid_core_dumps()
         environ = os.environ if environ is None else environ
         self._timeout = timeout
         self._token: str | None = None

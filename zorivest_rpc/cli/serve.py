@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from zorivest_rpc import __version__
 from zorivest_rpc.cli.logs import set_up_logging
 from zorivest_rpc.config import Settings, parse, usage
+from zorivest_rpc.dumps import forbid_core_dumps
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.offer import Offer
 
@@ -47,6 +48,7 @@ def run(argv: list[str]) -> int:
 def serve_http(make_offer: Callable[[], Offer], settings: Settings, journal: Journal | None = None) -> int:
     """An offer behind a static key, or the journal, whose callers show a key of its backend."""
     set_up_logging(settings)
+    forbid_core_dumps()
     loopback = settings.host in ("127.0.0.1", "::1", "localhost")
     if settings.no_auth and not loopback:
         raise ConfigError("--no-auth", f"only for a loopback address, and {settings.host} is none")

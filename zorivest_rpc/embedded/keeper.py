@@ -94,12 +94,15 @@ class Keeper:
 
     async def due(self, now: datetime | None = None) -> str | None:
         """The reason why a backup should be made now, if there is one."""
-        newest = next(iter(await asyncio.to_thread(backups.listed, self._directory)), None)
+        now = now or datetime.now(UTC)
+        made = await asyncio.to_thread(backups.listed, self._directory)
+        # One from the future was made while the clock was wrong; until then it would be the newest, and none be due.
+        newest = next((backup for backup in made if backup.created_at <= now), None)
         since = newest.facts.mark if newest is not None else 0
         last, changes = await self._db.read(lambda conn: _changes(conn, since))
         if last == since:
             return None
-        age = None if newest is None else (now or datetime.now(UTC)) - newest.created_at
+        age = None if newest is None else now - newest.created_at
         if age is None or age >= DAY:
             return "daily"
         interval = timedelta(seconds=await self._settings.value("backup.auto_interval_seconds"))

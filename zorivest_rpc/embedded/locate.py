@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ IDLE_EXIT_SECONDS = 900.0
 START_TIMEOUT = 60.0
 _POLL = 0.05
 _LOG_LIMIT = 256 * 1024
+_ROOM = 64 * 1024  # bytes; with less the locks, the log and the write-ahead log of a start do not fit
 
 
 class BackendStartError(ZorivestError):
@@ -116,6 +118,10 @@ def find_or_start(
                 _end_older(directory, deadline)
                 return _start(directory, port, idle_exit, deadline, environ)
             _pause(deadline, directory)
+    except OSError as exc:  # a full disk has no room for the locks and the log of a start
+        raise BackendStartError(
+            f"The embedded backend of {directory.root} cannot be started: {exc.strerror or exc}."
+        ) from None
     finally:
         starting.release()
 
@@ -198,10 +204,17 @@ def _start(
         if code == 0:  # it met a backend that has ended since
             child, offset = _spawn(directory, command, env)
         elif code is not None:
-            said = _startup_log(directory).read_bytes()[offset:].decode(errors="replace").strip().splitlines()
-            reason = said[-1] if said else f"exit code {code}"
-            raise BackendStartError(f"The embedded backend did not start: {reason} (see {_startup_log(directory)}).")
+            raise BackendStartError(f"The embedded backend did not start: {_reason(directory, offset, code)}.")
         _pause(deadline, directory)
+
+
+def _reason(directory: DataDir, offset: int, code: int) -> str:
+    """Why a process ended at its start: its last words, unless there was no room to write them down."""
+    if shutil.disk_usage(directory.root).free < _ROOM:
+        return f"no room is left on the disk of {directory.root}; free some space"
+    log = _startup_log(directory)
+    said = log.read_bytes()[offset:].decode(errors="replace").strip().splitlines()
+    return f"{said[-1] if said else f'exit code {code}'} (see {log})"
 
 
 def _idle_exit(environ: Mapping[str, str]) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 from aiohttp import web
 
 from zorivest_rpc import __version__
+from zorivest_rpc.dumps import forbid_core_dumps
 from zorivest_rpc.proof import place_of
 
 from .app import create_app
@@ -62,6 +63,7 @@ class Options:
 async def run(options: Options, say: Callable[[str], None]) -> int:
     """Run until the end; returns the exit code. `say` tells the person at the terminal."""
     os.umask(0o077)
+    forbid_core_dumps()
     directory = DataDir(options.data_dir.absolute()).create()
     lock = FileLock(directory.process_lock)
     if (settled := await _alone(directory, lock, say)) is not None:
