@@ -186,7 +186,7 @@ async def test_lots_kept_up_trade_by_trade_are_those_made_anew(books: Books) -> 
         day = (datetime(2025, 1, 6, tzinfo=UTC) + timedelta(days=5 * number)).date().isoformat()
         await books.trade(action, quantity, price + number % 4, day, account_id=f"A{number // 4 % 2}")
         if number % 5 == 0:
-            option = "SPY 250620 C 50"
+            option = "SPY 301220 C 50"  # one that has not expired: an expired one is no open lot
             await books.trade("BOT", 1, 2, day, instrument=option, account_id="A0")
         await lots(books, "all")  # so that every trade is one step
     span = {"date_range_start": "2025-01-01", "date_range_end": "2025-12-31"}
