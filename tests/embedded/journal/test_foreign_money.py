@@ -576,3 +576,70 @@ async def test_an_open_foreign_lot_is_worth_dollars(journal: Journal) -> None:
     await journal.buy(10, 100, instrument="SAP", currency="EUR")
     (lot,) = (await journal.get("/tax/lots"))["lots"]
     assert (lot["cost_basis"], lot["current_price"], lot["unrealized_gain_loss"]) == (200, 200, 0)
+
+
+async def test_a_review_names_the_rate_that_a_recorded_balance_lacks(journal: Journal) -> None:
+    await journal.buy(1, 100, exec_id="first")
+    await journal.sell(1, 90, exec_id="loss")
+    body = {"balance": 10_000, "snapshot_datetime": "2026-03-01T00:00:00Z"}
+    await journal.expect(201, "POST", "/accounts/A1/balances", body)
+    await journal.buy(10, 1000, instrument="SNY", currency="JPY", exec_id="yen")
+    await journal.sell(10, 900, instrument="SNY", currency="JPY")
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "yen"})
+    gaps = {gap.partition(":")[0]: gap for gap in review["data_gaps"]}
+    for name in ("account balance", "risk unit"):
+        assert "there is no rate of JPY to USD on 2026-03-02" in gaps[name]
+        assert "import_broker_csv takes a file of rates" in gaps[name]
+    rate = {"day": "2026-03-02", "base": "USD", "quote": "JPY", "rate": 100}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "yen"})
+    assert not {"account balance", "risk unit"} & {gap.partition(":")[0] for gap in review["data_gaps"]}
+    found = {one["code"]: one["evidence"] for one in review["personas"][0]["findings"]}
+    assert found["position_size"] == "the position was 1.00 % of the account"  # 10 000 of 1 000 000 yen
+    assert found["loss_in_r"] == "result -1.00R"  # 1000 yen against 10 dollars
+
+
+async def test_a_review_without_a_balance_still_says_that_none_is_recorded(journal: Journal) -> None:
+    await journal.buy(1, 100, instrument="SNY", currency="JPY", exec_id="yen")
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "yen"})
+    assert "account balance: none is recorded" in review["data_gaps"]
+
+
+async def test_legs_of_different_currencies_are_not_added(journal: Journal) -> None:
+    legs = {
+        "dollars": ("SAP 260619 C 100", "USD"),
+        "euros": ("SAP 260619 C 110", "EUR"),
+        "more": ("SAP 260619 C 120", "EUR"),
+    }
+    for name, (option, currency) in legs.items():
+        await journal.trade(
+            "BOT" if name != "more" else "SLD", 1, 5, instrument=option, currency=currency, exec_id=name
+        )
+    asked = {"leg_exec_ids": ["dollars", "euros"]}
+    refusal = await journal.refused(422, "POST", "/analytics/options-strategy", asked)
+    assert "dollars: USD, euros: EUR" in str(refusal) and "one currency at a time" in str(refusal)
+    asked = {"leg_exec_ids": ["euros", "more"]}
+    answer = await journal.expect(200, "POST", "/analytics/options-strategy", asked)
+    assert (answer["currency"], len(answer["legs"])) == ("EUR", 2)
+
+
+async def test_a_list_of_trades_by_period_names_its_zone(journal: Journal) -> None:
+    await journal.buy(1, 100)
+    assert "period_timezone" not in await journal.get("/trades")
+    told = await journal.get("/trades", params={"period": "2026-03-02..2026-03-02"})
+    assert (told["total"], told["period_timezone"], "period_note" in told) == (1, "America/New_York", False)
+    await journal.expect(200, "PUT", "/settings", {"journal.timezone": "Asia/Tokyo"})
+    told = await journal.get("/trades", params={"period": "2026-03-03..2026-03-03"})
+    assert (told["total"], told["period_timezone"]) == (1, "Asia/Tokyo")
+    assert "America/New_York trade dates" in told["period_note"]
+
+
+async def test_an_account_that_a_trade_creates_has_the_currency_of_the_journal(journal: Journal) -> None:
+    await journal.buy(1, 100, account_id="before")
+    await journal.expect(200, "PUT", "/settings", {"journal.currency": "EUR"})
+    assert (await journal.buy(1, 100, account_id="after"))["currency"] == "EUR"
+    assert (await journal.buy(1, 100, account_id="dollars", currency="USD"))["currency"] == "USD"
+    accounts = {one["account_id"]: one["currency"] for one in (await journal.get("/accounts"))}
+    assert (accounts["before"], accounts["after"], accounts["dollars"]) == ("USD", "EUR", "EUR")
+    await load(journal, "Date,Symbol,Side,Quantity,Price\n2026-03-02,SAP,BUY,1,100\n", "file")
+    assert (await journal.get("/accounts/file"))["currency"] == "EUR"
