@@ -17,7 +17,7 @@ from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, members, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, nearest, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
@@ -30,6 +30,7 @@ from zorivest_rpc.protocol.session import Session
 if TYPE_CHECKING:
     from zorivest_rpc.backend.auth import Keyring
     from zorivest_rpc.backend.http import HttpBackend
+    from zorivest_rpc.backend.interface import Address
     from zorivest_rpc.backend.pool import Backends
     from zorivest_rpc.pipeline import Pipeline
     from zorivest_rpc.tools.completions import Completions
@@ -92,6 +93,9 @@ class Journal:
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return self.audience.refusal(session, name)
+
+    def mismatched(self, name: str, more: int) -> None:
+        self.pipeline().metrics.mark_failed(name, more)
 
     def handler(self, name: str) -> Handler:
         return (self._pipeline or self.pipeline()).handler(name)
@@ -197,7 +201,7 @@ class Journal:
             Category(
                 toolset.name,
                 toolset.description,
-                len(members(audience.definitions, toolset.name)),
+                len(audience.allowed(session, toolset.name)),
                 audience.loaded(session, toolset.name),
             )
             for toolset in audience.definitions.toolsets
@@ -243,7 +247,7 @@ class Journal:
         if principal == LOCAL:
             return HttpBackend(self.settings.api_url or self._embedded, self.own_key, plain=plain)
         return HttpBackend(
-            self.settings.api_url or (lambda: self._embedded(keyring.key_of(principal))),
+            self.settings.api_url or self._embedded,
             lambda: keyring.key_of(principal),
             plain=plain,
         )
@@ -258,23 +262,32 @@ class Journal:
 
         return stored_key(Path(self.settings.data_dir), os.environ)
 
-    async def _embedded(self, offered: str | None = None) -> str:
-        """Where the embedded backend of the data directory listens, started if nobody has yet.
+    async def found(self) -> bool:
+        """Make the embedded journal if there is none yet; True if this call did.
 
-        A journal that is only now made takes the key that its first caller brought, if that one is on this machine."""
+        Its first key is this process's own (`ZORIVEST_API_KEY`) or a new one. A bearer that comes over HTTP never
+        becomes the key of a new journal: whoever called first would own it."""
+        from pathlib import Path
+
+        from zorivest_rpc.embedded.paths import DataDir
+
+        if self.settings.api_url or DataDir(Path(self.settings.data_dir)).bootstrap.exists():
+            return False
+        await self._embedded()
+        return True
+
+    async def _embedded(self) -> Address:
+        """Where the embedded backend of the data directory listens, started if it does not run yet."""
         import asyncio
         from pathlib import Path
 
+        from zorivest_rpc.backend.interface import Address
         from zorivest_rpc.embedded.locate import find_or_start
-        from zorivest_rpc.embedded.paths import DataDir
 
-        settings, environ = self.settings, None
-        place = Path(settings.data_dir)
-        mine = settings.host in ("127.0.0.1", "::1", "localhost") and not settings.api_key
-        if offered and mine and not DataDir(place).bootstrap.exists():
-            environ = {**os.environ, "ZORIVEST_API_KEY": offered}
-        located = await asyncio.to_thread(find_or_start, place, idle_exit=settings.idle_exit, environ=environ)
-        return located.base_url
+        settings = self.settings
+        located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
+        address = located.address
+        return Address(address.base_url, address.socket or "", address.secret)
 
     async def warm_up(self) -> None:
         """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
@@ -284,6 +297,18 @@ class Journal:
             return
         with suppress(ToolError):
             await self._look(LOCAL)
+        if not self.settings.api_url:
+            await self._tell_neighbour()
+
+    async def _tell_neighbour(self) -> None:
+        """Two journals side by side are seldom meant: whoever reads the log learns of the other one."""
+        from zorivest_rpc.backend.neighbour import describe_neighbour, find_neighbour
+
+        found = await find_neighbour(self.backends().of(LOCAL).base_url)
+        if found is not None:
+            import logging
+
+            logging.getLogger("zorivest_rpc").warning("%s", describe_neighbour(found))
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""

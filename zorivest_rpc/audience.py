@@ -20,6 +20,7 @@ from zorivest_rpc.catalog.toolsets import (
     choose,
     first_list,
     is_eager,
+    members,
     survives_read_only,
     toolset_names,
 )
@@ -242,10 +243,14 @@ class Audience:
             self._presented[how] = found
         return found
 
+    def allowed(self, session: Session, toolset: str) -> tuple[ToolSpec, ...]:
+        """The tools of the toolset that this session may call: what every count of it counts."""
+        limits = self.limits(session)
+        return tuple(spec for spec in members(self.definitions, toolset) if limits.refusal(spec) is None)
+
     def loaded(self, session: Session, toolset: str) -> bool:
         """Whether every tool of the toolset that may be called is in the session's list; one without any is not."""
-        limits = self.limits(session)
-        allowed = [spec for spec in self.definitions.tools if toolset in spec.toolsets and limits.refusal(spec) is None]
+        allowed = self.allowed(session, toolset)
         listed = {spec.name for spec in self.listed(session)}
         return bool(allowed) and all(spec.name in listed for spec in allowed)
 

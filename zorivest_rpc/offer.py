@@ -53,6 +53,9 @@ class Toolbox(Protocol):
     def refusal(self, session: Session, name: str) -> ToolError | None:
         """Why this session may not call a tool that it can find, before its arguments are looked at."""
 
+    def mismatched(self, name: str, more: int) -> None:
+        """The result of a call did not fit its schema: it became an error, this many bytes longer."""
+
 
 class ToolShelf:
     """The same tools for every session."""
@@ -84,6 +87,9 @@ class ToolShelf:
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return None
+
+    def mismatched(self, name: str, more: int) -> None:
+        return
 
 
 def threaded(function: Callable[[Call], Outcome]) -> Handler:

@@ -15,7 +15,7 @@ from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.layers import around
 from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.modes.present import concise, identifiers, kept_fields
+from zorivest_rpc.modes.present import concise, identifiers, kept_fields, shorten
 from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
 from zorivest_rpc.tools.rest import rest_handler
@@ -88,7 +88,8 @@ class Pipeline:
         """In full or in brief, as this call's client is served."""
         if self._audience.profile(call.session).results == "detailed":
             return payload
+        spec = self._audience.specs[call.name]
         kept = self._kept.get(call.name, ...)
         if kept is ...:
-            kept = self._kept[call.name] = kept_fields(self._audience.specs[call.name], self._ids)
-        return concise(payload, kept)  # type: ignore[no-any-return]
+            kept = self._kept[call.name] = kept_fields(spec, self._ids)
+        return concise(shorten(payload, spec.brief) if spec.brief else payload, kept)  # type: ignore[no-any-return]

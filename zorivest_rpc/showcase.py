@@ -110,6 +110,9 @@ class Showcase:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return None
 
+    def mismatched(self, name: str, more: int) -> None:
+        return
+
     async def _echo(self, call: Call) -> Outcome:
         words = call.arguments["text"]
         return Outcome([text(words)], {"text": words})

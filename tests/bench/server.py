@@ -52,6 +52,9 @@ class BenchTools:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return None
 
+    def mismatched(self, name: str, more: int) -> None:
+        return
+
     async def _echo(self, call: Call) -> Outcome:
         return say(self._text)
 

@@ -35,6 +35,7 @@ NEW_TOOL: dict[str, Any] = {
         "required": ["account_id", "balance"],
         "additionalProperties": False,
     },
+    "outputSchema": {"type": "object", "properties": {"balance": {"type": "number"}}, "required": ["balance"]},
     "annotations": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     "rest": "POST /accounts/{account_id}/balances",
 }
@@ -220,6 +221,7 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda tool: tool["inputSchema"]["properties"]["account_id"].update({"x-mcp-header": "Account Id"}),
         "not a header token",
     ),
+    "no output schema": (lambda tool: tool.pop("outputSchema"), "'outputSchema' is a required property"),
     "invalid output schema": (lambda tool: tool.update(outputSchema={"type": "objekt"}), "/outputSchema/type"),
     "dividing output pattern": (
         lambda tool: tool.update(outputSchema={"type": "object", "properties": {"a": {"pattern": r"\w"}}}),

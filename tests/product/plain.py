@@ -39,13 +39,15 @@ class Stdio(Caller):
 
 
 @contextlib.asynccontextmanager
-async def plain_client(command: list[str], environ: dict[str, str], place: Path) -> AsyncIterator[Stdio]:
-    """A client whose own user is asked before a gated tool, so that the server does not ask again."""
+async def plain_client(
+    command: list[str], environ: dict[str, str], place: Path, name: str = "claude-code"
+) -> AsyncIterator[Stdio]:
+    """By default a client whose own user is asked before a gated tool, so that the server does not ask again."""
     process = await asyncio.create_subprocess_exec(
         *command, env=environ, cwd=place, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26
     )
     client = Stdio(process)
-    info = {"name": "claude-code", "version": "2.1.280"}
+    info = {"name": name, "version": "2.1.280"}
     await client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
     try:
         yield client

@@ -147,7 +147,8 @@ async def test_a_static_client_is_told_to_restart_and_how_to_do_without(connect:
     client = await connect("cursor")
     result = await client.call("enable_toolset", toolset_name="tax")
     assert text_of(result).startswith(
-        "Dynamic tool loading is not supported by your IDE. Restart the MCP server with --toolsets tax"
+        "Dynamic tool loading is not supported by your IDE. Restart the MCP server with --toolsets "
+        "trade-analytics,trade-planning,tax to include this category."
     )
     assert refusal_of(result)["code"] == "static_client"
     assert "call_tool" in refusal_of(result)["next"]

@@ -31,6 +31,7 @@ TOOL = {
         "required": ["key"],
         "additionalProperties": False,
     },
+    "outputSchema": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]},
     "annotations": {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     "rest": "GET /settings/{key}",
 }

@@ -60,7 +60,7 @@ async def test_a_static_client_gets_less_and_never_less_than_the_next_call_needs
         kept = [name for name in less if name.endswith(("_at", "_hash"))]
         assert not [name for name in kept if name.rpartition(".")[2] not in required], tool
         for name, value in full.items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and ".policy_json." not in name:
                 assert less[name] == value, f"{tool}: a number was lost: {name}"
 
 

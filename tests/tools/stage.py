@@ -289,6 +289,9 @@ class Stage:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return self.audience.refusal(session, name)
 
+    def mismatched(self, name: str, more: int) -> None:
+        return
+
     async def connect(self, name: str = "claude-code") -> Client:
         client = Client(MemoryClient(Server(self.offer)))
         await client.request(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_the_facts_come_from_the_environment_that_is_passed_in(platform: str, sy
 # --- the commands
 
 RUNNABLE = '[ -x "$0" ] || exit 126; '
-QUIET = ">/dev/null 2>&1 </dev/null &"
+QUIET = ">/dev/null 2>&1 </dev/null & p=$!; sleep 1; kill -0 $p 2>/dev/null && exit 0; wait $p"
 APP = "/Applications/Zorivest.app"
 
 
@@ -185,8 +186,10 @@ def test_a_windows_path_that_cannot_be_quoted_is_refused(path: str) -> None:
 # --- the tool
 
 
-async def launch(on: Machine, starts: Starts, page: str | None = PAGE, **arguments: Any) -> Outcome:
-    outcome = await Desktop(kit(FakeBackend()), on, starts, page=page).launch_gui(
+async def launch(
+    on: Machine, starts: Any, page: str | None = PAGE, own_page: str | None = None, **arguments: Any
+) -> Outcome:
+    outcome = await Desktop(kit(FakeBackend()), on, starts, page=page, own_page=own_page).launch_gui(
         make_call("zorivest_launch_gui", **arguments)
     )
     fits("zorivest_launch_gui", payload(outcome))
@@ -421,3 +424,45 @@ async def test_what_cannot_be_started_is_an_os_error(tmp_path: Path) -> None:
         await processes(command_for("linux", Found(str(tmp_path / "plain"), "env")), False)
     with pytest.raises(OSError, match="code 7"):
         await processes(Command(("/bin/sh", "-c", "exit 7")), False)
+
+
+@linux_only
+async def test_a_program_that_dies_at_once_is_told_and_one_that_stays_or_hands_over_is_started(tmp_path: Path) -> None:
+    processes = Processes()
+    dying = script(tmp_path / "dying", "exit 3\n")
+    with pytest.raises(OSError, match="ended at once with code 3"):
+        await processes(command_for("linux", Found(dying, "env")), False)
+    outcome = await launch(having(dying, gui_path=dying), processes)
+    assert outcome.is_error
+    assert "could not be started: it ended at once with code 3" in payload(outcome)["message"]
+    await processes(command_for("linux", Found(script(tmp_path / "wrapper", "exit 0\n"), "env")), False)
+    with Pipe(tmp_path / "questions") as questions:
+        staying = script(tmp_path / "staying", f'read word <"{questions.path}"\n')
+        await processes(command_for("linux", Found(staying, "env")), False)
+        questions.write("bye\n")
+
+
+@linux_only
+async def test_the_page_is_said_to_be_open_only_where_something_opened_it(tmp_path: Path) -> None:
+    opened, bare = tmp_path / "opened", tmp_path / "bin"
+    bare.mkdir()
+    for name in ("setsid", "sleep"):
+        (bare / name).symlink_to(str(shutil.which(name)))
+    processes = Processes({"PATH": str(bare)})
+    without = payload(await launch(bare_machine(), processes))["message"]
+    assert f"{PAGE}, could not be opened" in without
+    script(bare / "xdg-open", f'echo "$1" >"{opened}"\n')
+    assert "was opened in the browser" in payload(await launch(bare_machine(), processes))["message"]
+    assert opened.read_text() == PAGE + "\n"
+    script(bare / "xdg-open", "exit 4\n")
+    assert "could not be opened" in payload(await launch(bare_machine(), processes))["message"]
+
+
+async def test_without_a_download_page_one_with_the_steps_is_written_and_opened(tmp_path: Path) -> None:
+    starts, own = Starts(), tmp_path / "desktop-setup.html"
+    found = payload(await launch(bare_machine(), starts, page=None, own_page=str(own)))
+    assert starts.commands == [(command_to_open("linux", str(own)), False)]
+    assert "A page with the setup steps was opened" in found["message"]
+    assert "npm run dev" in own.read_text()
+    away = payload(await launch(bare_machine(), Starts(), page=None, own_page=str(tmp_path / "gone" / "page.html")))
+    assert "could not be opened" in away["message"]

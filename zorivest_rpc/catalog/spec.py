@@ -127,6 +127,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     check_with: str | None = None
     progress: str | None = None
     keep: tuple[str, ...] = ()
+    brief: dict[str, tuple[str, ...]] = {}
     max_result_chars: int | None = None
     toolset: str = msgspec.field(name="$toolset", default="")
 

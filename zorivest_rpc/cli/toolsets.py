@@ -5,7 +5,7 @@ from __future__ import annotations
 from zorivest_rpc.app import Journal
 from zorivest_rpc.audience import sizes
 from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import nearest, toolset_names
 from zorivest_rpc.cli.terminal import Words, misused, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -32,7 +32,7 @@ def run(argv: list[str]) -> int:
         if name not in toolset_names(definitions):
             near = nearest(name, toolset_names(definitions))
             raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
-        tools = members(definitions, name)
+        tools = journal.audience.allowed(session, name)
         if words.json:
             print_json([_described(journal, session, spec) for spec in tools])
         else:
@@ -43,9 +43,9 @@ def run(argv: list[str]) -> int:
     told = [
         {
             "name": toolset.name,
-            "tools": len(members(definitions, toolset.name)),
+            "tools": len(journal.audience.allowed(session, toolset.name)),
             "loaded": journal.audience.loaded(session, toolset.name),
-            "bytes": sizes(journal.audience, session, members(definitions, toolset.name)),
+            "bytes": sizes(journal.audience, session, journal.audience.allowed(session, toolset.name)),
             "description": toolset.description,
         }
         for toolset in definitions.toolsets

@@ -25,6 +25,7 @@ from .columns import money, quantity
 from .currencies import currency_of
 from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
+from .import_events import apply_events
 from .import_order import in_order
 from .imports import dedup
 from .imports.collect import outcome
@@ -91,7 +92,8 @@ def store(
     with roomy(conn, len(sorted_out.new)):
         trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     updated = _update_fees(conn, sorted_out, held, actor)
-    warnings = [*found.warnings, *sorted_out.warnings]
+    applied, left_out = apply_events(conn, found, actor)
+    warnings = [*found.warnings, *sorted_out.warnings, *left_out]
     if elsewhere:
         warnings.append(Note(code="held_elsewhere", message=_elsewhere(elsewhere, found.account_id)))
     if same_file(conn, found.account_id, found.file_sha256):
@@ -112,6 +114,8 @@ def store(
         "duplicates_skipped": duplicates,
         "fees_updated": updated,
         "skipped_rows": found.skipped_rows,
+        "skipped": [{"kind": kind, "count": count} for kind, count in found.skipped_kinds.items()],
+        "corporate_actions": applied,
         "error_rows": found.error_rows + len(refused),
         "errors": listed_errors(errors),
         "warnings": listed_notes(warnings),

@@ -28,6 +28,7 @@ from zorivest_rpc.tasks import TaskRecord
 
 __all__ = ["Tools"]
 
+_SHOWN: Final = 400  # characters of what does not fit
 log: Final = logging.getLogger("zorivest_rpc")
 
 
@@ -95,14 +96,16 @@ class Tools:
         return self._checked(tool, outcome, exchange.session.revision)
 
     def _checked(self, tool: Tool, outcome: Outcome, revision: Revision) -> Result:
-        """A result that its own schema refuses is our bug: the model learns that, not the half-right data."""
+        """A result that its own schema refuses is shown as text and flagged: a program must not take it for what the
+        schema promises, and who asked has a right to see what came."""
         if tool.output_schema is not None and not outcome.is_error:
             problem = "structured content is missing"
             if outcome.structured is not UNSET:
                 problem = tool.check_output(outcome.structured) or ""
             if problem:
                 log.error("result of %s does not fit its output schema: %s", tool.name, problem)
-                outcome = _unfit(tool, outcome)
+                outcome = _unfit(tool, outcome, problem)
+                self._tools.mismatched(tool.name, len(outcome.content[0]["text"].encode("utf-8", "replace")))
         return encode(outcome, revision)
 
     def _as_task(self, exchange: Exchange, params: CallTool, tool: Tool, call: Call, handler: Handler) -> Result | None:
@@ -177,16 +180,15 @@ def encode(outcome: Outcome, revision: Revision) -> Result:
     return Result(members, outcome.meta)
 
 
-def _unfit(tool: Tool, outcome: Outcome) -> Outcome:
-    """Instead of a result that cannot be shown. What the call did is done all the same, and its receipt says so."""
-    words = (
-        f"{tool.name} produced a result that does not fit its own output schema. This is a fault of the server, not of "
-        "the arguments."
-    )
-    next = "Report it; the server's log has the details."
+def _unfit(tool: Tool, outcome: Outcome, problem: str) -> Outcome:
+    """The result as it came, behind a sentence on what is wrong with it. What the call did is done all the same."""
+    shown = problem if len(problem) <= _SHOWN else problem[: _SHOWN - 1] + "…"
+    words = f"The answer does not fit the output schema of {tool.name} ({shown}); below it is as it came."
+    next = "Read it with care, and compare the versions of server and backend with zorivest_diagnose."
     if tool.definition.get("annotations", {}).get("readOnlyHint") is not True:
-        words += " The call itself was done: look at what it changed before you call it again."
+        words += " The call itself was done: do not repeat it before you have looked at what it changed."
         next = "Do not repeat the call; look at what it changed."
-    failed = fail(ToolError(words, code="bad_result", next=next))
+    failed = fail(ToolError(f"{words} {next}", code="bad_result", next=next))
+    failed.content += outcome.content
     failed.meta = {**(outcome.meta or {}), **(failed.meta or {})}
     return failed

@@ -12,6 +12,7 @@ from math import ceil, floor
 from typing import Final
 
 from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Outcome
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.protocol.content import Block
 from zorivest_rpc.protocol.jsonrpc import Json
 
@@ -51,6 +52,11 @@ class _Tool:
             self.sizes[place] = size
             self.place = (place + 1) % RING
 
+    def fail_last(self, more: int) -> None:
+        self.errors += 1
+        self.size += more
+        self.sizes[self.place - 1] += more  # before the ring is full its place is 0, and the last entry is the last one
+
     @property
     def error_rate(self) -> float:
         return self.errors / self.calls
@@ -78,8 +84,10 @@ class Metrics:
             outcome = await inner(call)
         except (InputRequired, BecomeTask):
             raise
-        except BaseException:
-            self.record(call.name, (self._clock() - started) * 1000, 0, True)
+        except BaseException as error:
+            # what a ToolError says is the result that the client is given
+            size = _bytes(error.text) if isinstance(error, ToolError) else 0
+            self.record(call.name, (self._clock() - started) * 1000, size, True)
             raise
         content = outcome.content
         size = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
@@ -91,6 +99,12 @@ class Metrics:
         if numbers is None:
             numbers = self._tools[tool] = _Tool()
         numbers.add(milliseconds, size, failed)
+
+    def mark_failed(self, tool: str, more: int) -> None:
+        """The call that was recorded last turned out to be an error after all, with a result this much longer."""
+        numbers = self._tools.get(tool)
+        if numbers is not None:
+            numbers.fail_last(more)
 
     def uptime_minutes(self) -> int:
         return _rounded((self._clock() - self._started) / 60)
@@ -210,9 +224,13 @@ def _percentile(ordered: list[float], rank: float) -> float:
 def _size(block: Block) -> int:
     words = block.get("text")
     if isinstance(words, str):
-        return len(words) if words.isascii() else len(words.encode("utf-8", "replace"))
+        return _bytes(words)
     data = block.get("data")
     return len(data) if isinstance(data, str) else 0
+
+
+def _bytes(words: str) -> int:
+    return len(words) if words.isascii() else len(words.encode("utf-8", "replace"))
 
 
 def _rounded(value: float) -> int:

@@ -6,7 +6,7 @@ presentation and kept. Nothing here knows a session, a transport or the backend.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -24,6 +24,7 @@ __all__ = [
     "identifiers",
     "kept_fields",
     "presentation",
+    "shorten",
     "structured",
 ]
 
@@ -149,7 +150,38 @@ def kept_fields(tool: ToolSpec, known_identifiers: frozenset[str]) -> frozenset[
     """What a brief result of this tool never loses; None if it is to be left whole."""
     if _EVERYTHING in tool.keep:
         return None
-    return frozenset(tool.keep) | required_fields(tool.output_schema) | known_identifiers
+    shown = {field.removesuffix("?").rpartition(".")[2] for fields in tool.brief.values() for field in fields}
+    return frozenset(tool.keep) | shown | required_fields(tool.output_schema) | known_identifiers
+
+
+def shorten(payload: dict[str, Json], brief: Mapping[str, Sequence[str]]) -> dict[str, Json]:
+    """The payload with nothing but what the tool's file calls brief; null and "" say no more than nothing does."""
+    members = brief.get("")
+    return {
+        name: [_shortened(entry, brief[name]) for entry in value]
+        if name in brief and isinstance(value, list)
+        else value
+        for name, value in payload.items()
+        if members is None or name in members
+    }
+
+
+def _shortened(entry: Json, fields: Sequence[str]) -> Json:
+    if not isinstance(entry, dict):
+        return entry
+    shown: dict[str, Json] = {}
+    for field in fields:
+        *above, last = field.removesuffix("?").split(".")
+        value: Json = entry
+        for step in (*above, last):
+            value = value.get(step) if isinstance(value, dict) else None
+        if value is None or value == "" or (field.endswith("?") and not value):
+            continue
+        place = shown
+        for step in above:
+            place = place.setdefault(step, {})
+        place[last] = value
+    return shown
 
 
 def concise(payload: Json, kept: frozenset[str] | None) -> Json:

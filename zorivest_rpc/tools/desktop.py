@@ -30,7 +30,8 @@ _KEPT_BACK: Final = ("ZORIVEST_API_KEY",)  # the application has its own way to 
 _INSTALLED_BELOW: Final = frozenset(("site-packages", "dist-packages"))
 _RUNNABLE: Final = '[ -x "$0" ] || exit 126; '  # in the background nobody would hear of it
 _NOT_RUNNABLE: Final = 126
-_QUIET: Final = ">/dev/null 2>&1 </dev/null &"
+# In the background, and looked at once more after a second: a program that dies at once takes its exit code along.
+_QUIET: Final = ">/dev/null 2>&1 </dev/null & p=$!; sleep 1; kill -0 $p 2>/dev/null && exit 0; wait $p"
 _UNQUOTABLE: Final = re.compile(r'["%\r\n\0]')  # cmd.exe expands or ends on these even between quotes
 _LOOK_AGAIN: Final = 0.5
 _LAUNCH_SECONDS: Final = 10.0
@@ -230,17 +231,21 @@ def _launched(process: subprocess.Popen[bytes]) -> None:
     if code == _NOT_RUNNABLE:
         raise OSError("the file is not executable")
     if code != 0:
-        raise OSError(f"the launcher ended with code {code}")
+        raise OSError(f"it ended at once with code {code}")
 
 
 class Desktop:
-    """`page` is where the application can be downloaded; without one no browser is opened."""
+    """`page` is where the application can be downloaded. Without one a page with the setup steps is written to the file
+    `own_page` and opened; without either no browser is."""
 
-    def __init__(self, kit: Kit, on: Machine, start: Start, *, page: str | None = None) -> None:
+    def __init__(
+        self, kit: Kit, on: Machine, start: Start, *, page: str | None = None, own_page: str | None = None
+    ) -> None:
         self._kit = kit
         self._on = on
         self._start = start
         self._page = page
+        self._own_page = own_page
 
     def handlers(self) -> dict[str, Handler]:
         return {"launch_gui": self.launch_gui}
@@ -273,18 +278,44 @@ class Desktop:
         return flagged({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
 
     async def _absent(self, call: Call) -> Outcome:
+        instructions = _instructions(self._page)
+        page, what = self._page, "Its download page"
+        if page is None and self._own_page is not None:
+            page, what = self._own_page, "A page with the setup steps"
         opened = False
-        if self._page is not None:
-            try:
-                await self._start(command_to_open(self._on.system, self._page), False)
+        try:
+            if page is not None:
+                if page is not self._page:
+                    await asyncio.get_running_loop().run_in_executor(None, _write_page, page, instructions)
+                await self._start(command_to_open(self._on.system, page), False)
                 opened = True
-            except (ToolError, OSError):  # a machine without a browser still gets its instructions
-                pass
+        except (ToolError, OSError):  # a machine without a browser still gets its instructions
+            pass
         message = "The Zorivest desktop application was not found on this machine."
-        message += " Its download page was opened in the browser." if opened else " See setup_instructions."
-        return self._kit.give(
-            call, {"gui_found": False, "setup_instructions": _instructions(self._page)}, message=message
-        )
+        if opened:
+            message += f" {what} was opened in the browser."
+        elif page is not None:
+            message += f" {what}, {page}, could not be opened here; see setup_instructions."
+        else:
+            message += " See setup_instructions."
+        return self._kit.give(call, {"gui_found": False, "setup_instructions": instructions}, message=message)
+
+
+def _write_page(path: str, instructions: dict[str, Json]) -> None:
+    """The instructions for a person to read; nothing in them comes from outside."""
+    from html import escape
+
+    app, source = instructions["desktop_app"], instructions["from_source"]
+    ways = "".join(f"<li><b>{name}</b>: {escape(app[name])}</li>" for name in ("windows", "macos", "linux"))
+    steps = escape("\n".join(source["steps"]))
+    text = (
+        '<!doctype html><meta charset="utf-8"><title>Zorivest desktop application</title>'
+        f"<h1>Zorivest desktop application</h1><p>{escape(app['description'])}</p><ul>{ways}</ul>"
+        f"<h2>From source</h2><p>{escape(source['description'])}</p><pre>{steps}</pre>"
+        f"<p>{escape(instructions['env_hint'])}</p>"
+    )
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _instructions(page: str | None) -> dict[str, Json]:

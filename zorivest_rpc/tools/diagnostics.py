@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -62,6 +62,7 @@ class Diagnostics:
         runtime: str,
         gated: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
+        neighbour: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
         server asks a session's user; `seconds` is how long a probe may take."""
@@ -73,6 +74,7 @@ class Diagnostics:
         self._gated = gated
         self._runtime = runtime
         self._seconds = seconds
+        self._neighbour = neighbour  # says what else listens where a backend usually does
 
     def handlers(self) -> dict[str, Handler]:
         return {"diagnose": self.diagnose}
@@ -80,6 +82,7 @@ class Diagnostics:
     async def diagnose(self, call: Call) -> Outcome:
         verbose = self._kit.arguments(call)["verbose"]
         backend = self._kit.backend_for(call)
+        beside = asyncio.ensure_future(self._beside(backend.base_url))
         replies = await asyncio.gather(*(self._probe(backend, path, auth) for path, auth in _PROBES.items()))
         health, version, guard, providers = (None if isinstance(found, ToolError) else found[0] for found in replies)
         report: dict[str, Json] = {
@@ -102,7 +105,13 @@ class Diagnostics:
         if problems:
             report["problems"] = problems
             report["next"] = _advice(replies[0], embedded=not self._kit.desktop)
+        note = await beside
+        if note is not None:
+            report["note"] = note
         return self._kit.give(call, without_credentials(report))
+
+    async def _beside(self, url: str) -> str | None:
+        return None if self._neighbour is None else await self._neighbour(url)
 
     async def _probe(self, backend: Backend, path: str, auth: Auth) -> tuple[Json] | ToolError:
         """The value in a tuple, as it may be anything, or why there is none."""
@@ -138,6 +147,8 @@ def _backend(health: Json, *, reachable: bool) -> dict[str, Json]:
 
 def _address(url: str) -> dict[str, Json]:
     """Where the backend is, without anything that does not belong into an address."""
+    if url.startswith("unix:"):
+        return {"url": url}
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port is not None else ""

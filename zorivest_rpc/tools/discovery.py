@@ -13,7 +13,7 @@ from zorivest_rpc.call import Call, Handler, Outcome, give
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec
 from zorivest_rpc.catalog.tool import FORBIDDEN
-from zorivest_rpc.catalog.toolsets import members, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import always_loaded, members, nearest, toolset_names
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.modes.detect import Profile
 from zorivest_rpc.protocol.content import text
@@ -48,7 +48,7 @@ class Discovery:
         audience, session = self._audience, call.session
         shown = []
         for toolset in audience.definitions.toolsets:
-            inside = members(audience.definitions, toolset.name)
+            inside = audience.allowed(session, toolset.name)
             size = sizes(audience, session, inside)
             shown.append(
                 {
@@ -67,18 +67,25 @@ class Discovery:
         name = self._known(call.arguments["toolset_name"])
         audience = self._audience
         toolset = next(each for each in audience.definitions.toolsets if each.name == name)
-        tools = [self._described(call.session, spec) for spec in members(audience.definitions, name)]
-        return give(
-            {
-                "name": name,
-                "description": toolset.description,
-                "loaded": audience.loaded(call.session, name),
-                "tools": tools,
-            }
-        )
-
-    def _described(self, session: Session, spec: ToolSpec) -> dict[str, Json]:
+        session, allowed = call.session, audience.allowed(call.session, name)
         given: dict[str, Json] = {
+            "name": name,
+            "description": toolset.description,
+            "loaded": audience.loaded(session, name),
+            "tool_count": len(allowed),
+            "tools": [self._described(spec) for spec in allowed],
+        }
+        refused = [spec for spec in members(audience.definitions, name) if spec not in allowed]
+        if refused:
+            given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec)} for spec in refused]
+        return give(given)
+
+    def _reason(self, session: Session, spec: ToolSpec) -> str:
+        refusal = self._audience.limits(session).refusal(spec)
+        return "" if refusal is None else refusal[1]
+
+    def _described(self, spec: ToolSpec) -> dict[str, Json]:
+        return {
             "name": spec.name,
             "description": spec.description.minimal,
             "annotations": {
@@ -87,22 +94,16 @@ class Discovery:
                 "idempotentHint": spec.annotations.idempotent_hint,
             },
         }
-        refused = self._audience.limits(session).refusal(spec)
-        if refused is not None:
-            given["refused"] = refused[1]
-        return given
 
     async def enable_toolset(self, call: Call) -> Outcome:
         """Unknown, loaded already, not for this client, or done: in this order."""
         name = self._known(call.arguments["toolset_name"])
         audience, session = self._audience, call.session
-        inside = members(audience.definitions, name)
+        allowed = audience.allowed(session, name)
         if audience.loaded(session, name):
-            return give({"message": f'Toolset "{name}" is already loaded ({len(inside)} tools).', "toolset": name})
-        limits = audience.limits(session)
-        allowed = [spec for spec in inside if limits.refusal(spec) is None]
+            return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
         if not allowed:
-            reason = limits.refusal(inside[0])
+            reason = audience.limits(session).refusal(members(audience.definitions, name)[0])
             words = f'Toolset "{name}" cannot be enabled: {reason[1] if reason else "it is empty"}.'
             next = "Ask the operator to lift the limit."
             raise ToolError(f"{words} {next}", code=reason[0] if reason else "empty", next=next)
@@ -116,11 +117,10 @@ class Discovery:
             return self._loaded(session, {"message": message, "toolset": name, "tools": definitions}, lines)
         profile = audience.profile(session)
         if profile.mode is Mode.STATIC:
+            restart = f"Restart the MCP server with --toolsets {self._with(session, name)} to include this category."
             raise ToolError(
-                "Dynamic tool loading is not supported by your IDE. Restart the MCP server with --toolsets "
-                f"{name} to include this category. Without a restart: tool_search shows the inputs of its tools and "
-                "call_tool runs them by name."
-                f"\n{lines}",
+                f"Dynamic tool loading is not supported by your IDE. {restart} Without a restart: tool_search shows "
+                f"the inputs of its tools and call_tool runs them by name.\n{lines}",
                 code="static_client",
                 next=f"Use call_tool with one of: {', '.join(spec.name for spec in allowed)}.",
             )
@@ -136,6 +136,17 @@ class Discovery:
         outcome = self._loaded(session, given, lines)
         outcome.after = [lambda: self._changed(session)]
         return outcome
+
+    def _with(self, session: Session, name: str) -> str:
+        """The toolsets of a restart that adds one: a choice replaces the one before, so what is loaded is named too."""
+        audience = self._audience
+        kept = {name, *audience.selection(session).toolsets}
+        always = always_loaded(audience.definitions)
+        return ",".join(
+            each
+            for each in toolset_names(audience.definitions)
+            if each not in always and (each in kept or audience.loaded(session, each))
+        )
 
     def _loaded(self, session: Session, value: dict[str, Json], lines: str) -> Outcome:
         """The text names the tools; it repeats their definitions only where the model would not get them otherwise,
@@ -176,7 +187,7 @@ class Discovery:
                 "toolset": spec.toolset,
                 "description": spec.description.rich,
                 "inputSchema": spec.input_schema,
-                "annotations": self._described(session, spec)["annotations"],
+                "annotations": self._described(spec)["annotations"],
                 "listed": spec.name in listed,
             }
             for spec in specs[:limit]

@@ -52,7 +52,9 @@ def own_handlers(
     a desktop application beside it, and `gui_page` where that can be downloaded."""
     kit = Kit(backend_for, audience.specs, shape=shape, desktop=desktop)
     here = os.path.dirname(os.path.abspath(__file__))
+    own_page = os.path.join(os.path.dirname(log_directory), "desktop-setup.html")
     on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
+    beside = None if desktop else _beside  # who named a backend has chosen
     runtime = f"Python {platform.python_version()}"
     return {
         **Discovery(audience, changed, run).handlers(),
@@ -64,9 +66,10 @@ def own_handlers(
             version=__version__,
             runtime=runtime,
             gated=lambda session: [spec.name for spec in audience.gated(session)],
+            neighbour=beside,
         ).handlers(),
         **Service(kit, log_directory).handlers(),
-        **Desktop(kit, on, Processes(environ), page=gui_page).handlers(),
+        **Desktop(kit, on, Processes(environ), page=gui_page, own_page=own_page).handlers(),
         **Emergency(kit, seen, consent=consent, asks=asks).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),
@@ -74,3 +77,10 @@ def own_handlers(
         **Schedules(kit).handlers(),
         **Tokens(kit, issue).handlers(),
     }
+
+
+async def _beside(own: str) -> str | None:
+    from zorivest_rpc.backend.neighbour import describe_neighbour, find_neighbour
+
+    found = await find_neighbour(own)
+    return None if found is None else describe_neighbour(found)

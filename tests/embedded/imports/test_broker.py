@@ -230,7 +230,9 @@ def test_etrade_skips_what_is_no_trade_and_reports_securities_named_by_cusip() -
     assert result.trades[0].identifier == ("cusip", "912828YV6")
     assert result.trades[0].asset_class is AssetClass.BOND
     assert (result.skipped_rows, result.status) == (2, Status.SUCCESS)
-    assert codes(result) == {"option_events_skipped", "date_only", "unresolved_identifiers"}
+    assert codes(result) == {"date_only", "unresolved_identifiers"}
+    assert [(event.kind, event.symbol) for event in result.events] == [("expiry", "AAPL 240105 C 200")]
+    assert result.skipped_kinds == {"dividend": 1}
 
 
 def test_schwab_counts_the_day_a_row_is_as_of_and_keeps_the_order_of_a_single_day() -> None:
@@ -258,7 +260,9 @@ def test_tastytrade_prices_per_contract_become_prices_per_share() -> None:
     )
     (trade,) = result.trades
     assert (trade.price, trade.commission, trade.fees, trade.order_id) == (D("1.5"), D(2), D("0.28"), "123")
-    assert (result.skipped_rows, codes(result)) == (2, {"option_events_skipped"})
+    assert (result.skipped_rows, codes(result)) == (2, set())
+    assert [(event.kind, event.symbol) for event in result.events] == [("expiry", "SPY 240419 P 384")]
+    assert result.skipped_kinds == {"transfer": 1}
 
 
 def test_tastytrade_with_a_plain_price_column_is_read_as_written() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -16,11 +17,20 @@ from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, check_dialect, read_rows, split_line
 from zorivest_rpc.embedded.imports.sides import Signs
 from zorivest_rpc.embedded.imports.source import Budget, Text, decode, lines_of, read_source, sha256
-from zorivest_rpc.embedded.imports.values import BadValue, decimal_mark, is_day_first, parse_date, parse_moment, zone
+from zorivest_rpc.embedded.imports.values import (
+    BadValue,
+    decimal_mark,
+    is_day_first,
+    parse_date,
+    parse_moment,
+    plain_text,
+    zone,
+)
 
 __all__ = ["base_reading", "import_broker_file", "settle", "settle_times"]
 
 SAMPLE = 5000
+_COST = re.compile(r"fee|commission|charge|\btax(?:es)?\b", re.IGNORECASE)
 NUMBER_ROLES = (
     "quantity",
     "price",
@@ -104,6 +114,7 @@ def _read_table(
     if detection.name == "generic":
         columns = settle_times(columns, sample)
     reading = settle(base_reading(hints), columns, sample, day_first=hints.day_first, layout=detection.name, into=into)
+    _tell_fee_columns(columns, into)
     rows = read_rows(lines, detection.delimiter, budget, detection.header + 1)
     if detection.kind == "ninjatrader":
         ninjatrader.read_ninjatrader(rows, columns, reading, into)
@@ -116,6 +127,15 @@ def _read_table(
         if detection.layout.signed_quantity:
             signs = msgspec.structs.replace(signs, quantity=True)
         read_flat(rows, columns, detection.layout, reading, broker=detection.broker, into=into, signs=signs)
+
+
+def _tell_fee_columns(columns: Columns, into: TradeCollector) -> None:
+    """A column that looks like a cost and is not read must not go unnoticed: every profit would be too high."""
+    read = set(columns.roles.values())
+    names = [name for at, name in enumerate(columns.headers) if at not in read and _COST.search(name)]
+    if names:
+        shown = ", ".join(plain_text(name, 40) for name in names[:5])
+        into.warn("fee_columns_ignored", f"Columns that look like costs were not read: {shown}.")
 
 
 def _cells(sample: Sequence[Sequence[str]], columns: Columns, roles: Sequence[str]) -> list[str]:

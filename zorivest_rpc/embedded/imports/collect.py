@@ -21,6 +21,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     FeeType,
     Limits,
     Note,
+    PositionEvent,
     RateDraft,
     RowError,
     Side,
@@ -72,6 +73,8 @@ class TradeCollector:
         self._errors: list[RowError] = []
         self._notes: dict[str, Note] = {}
         self._tallies: Counter[str] = Counter()
+        self._kinds: Counter[str] = Counter()
+        self._events: list[PositionEvent] = []
         self.newest_first: bool | None = None
         self.rates: list[RateDraft] = []
         self.base_currency: str | None = None
@@ -85,9 +88,15 @@ class TradeCollector:
         self.parsed += 1
         self._trades.extend(drafts)
 
-    def skip(self, tally: str = "") -> None:
-        """A row that is no trade; a `tally` counts towards a warning."""
+    def add_event(self, event: PositionEvent) -> None:
+        """A row that changes a position without a trade."""
         self.skipped += 1
+        self._events.append(event)
+
+    def skip(self, tally: str = "", kind: str = "other") -> None:
+        """A row that is no trade, by its kind; a `tally` counts towards a warning."""
+        self.skipped += 1
+        self._kinds[kind] += 1
         if tally:
             self._tallies[tally] += 1
 
@@ -129,6 +138,14 @@ class TradeCollector:
             f"check the unit of the file's prices (each whole one counts {plain(multiplier)} {contract.currency}).",
             row_number,
         )
+
+    def take_hidden(self, cost: Decimal, value: Decimal, quantity: Decimal, symbol: Symbol) -> bool:
+        """Whether what an amount is short of the trade's value can be its fees; counted and told either way."""
+        per_unit = Decimal(5) * quantity if symbol.asset_class is AssetClass.OPTION else Decimal(0)
+        is_fee = 0 < cost <= abs(value) / 100 + per_unit + 25
+        if abs(cost) >= _CENT or is_fee:
+            self._tallies["fees_in_amount" if is_fee else "amount_differs"] += 1
+        return is_fee
 
     def check_profit(self, record: Record, role: str, gross: Decimal, costs: Decimal, symbol: Symbol) -> None:
         """Tell a row whose own profit is neither the one computed from its prices nor that less its costs."""
@@ -186,6 +203,8 @@ class TradeCollector:
             date_to=trades[-1].exec_time if trades else None,
             symbols=tuple(sorted({trade.symbol for trade in trades})),
             confidence=confidence,
+            events=tuple(self._events),
+            skipped_kinds=dict(sorted(self._kinds.items())),
             rates=tuple(self.rates),
             base_currency=self.base_currency,
         )
@@ -250,6 +269,8 @@ class TradeCollector:
 
 _COUNTED = frozenset({"off_tick", "profit_contradicts"})
 _TALLIES = {
+    "fees_in_amount": "The fees of {n} rows are only inside their amounts and were taken from there.",
+    "amount_differs": "The amounts of {n} rows are not their prices times quantities, and not by what fees explain.",
     "option_events_skipped": "{n} option expirations, assignments or exercises have no price and were left out.",
     "cancelled_skipped": "{n} cancelled rows were left out.",
     "not_filled_skipped": "{n} orders without a fill were left out.",

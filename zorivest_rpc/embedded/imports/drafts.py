@@ -29,6 +29,7 @@ __all__ = [
     "ImportRefused",
     "Limits",
     "Note",
+    "PositionEvent",
     "RateDraft",
     "RowError",
     "Side",
@@ -249,6 +250,20 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sequence: int = 0
 
 
+class PositionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What happened to a position without a trade: an option's end (expiry, assignment, exercise) or a split.
+
+    Of a split without a ratio, `quantity` is the number of shares that were added."""
+
+    row_number: int | None
+    kind: str
+    symbol: str
+    day: dt.date
+    quantity: Decimal | None = None
+    numerator: Decimal | None = None
+    denominator: Decimal | None = None
+
+
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one broker file said. `total_rows` = parsed + skipped + refused rows; one row may hold two fills."""
 
@@ -272,6 +287,8 @@ class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):
     date_to: dt.datetime | None
     symbols: tuple[str, ...]
     confidence: float | None = None
+    events: tuple[PositionEvent, ...] = ()
+    skipped_kinds: dict[str, int] = {}
     rates: tuple[RateDraft, ...] = ()
     base_currency: str | None = None
 

@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, FeeType, Side, TradeDraft
+from zorivest_rpc.embedded.imports.events import is_sweep, kind_of, read_event
 from zorivest_rpc.embedded.imports.identifiers import classify, normalise
 from zorivest_rpc.embedded.imports.layouts import ASSETS, Layout
 from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, squash, usable
-from zorivest_rpc.embedded.imports.sides import Signs, Stated, check_amount, decide_side, read_words
+from zorivest_rpc.embedded.imports.sides import Signs, Stated, check_amount, decide_side, hidden_cost, read_words
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, currency_code, plain_text
 
 __all__ = ["read_flat", "read_record"]
 
-_OPTION_EVENTS = re.compile(r"expir|assign|exercis", re.IGNORECASE)
 _SENTENCE = 3  # blanks
 _PRICE = re.compile(r"@ *\$?(\d[\d,]*(?:\.\d+)?)")
 _FOOTER = re.compile(r"(?:transactions? |grand )?total\b|date downloaded|disclosure|\*\*\*", re.IGNORECASE)
@@ -58,7 +58,7 @@ def _is_footer(row: Row) -> bool:
 def read_record(record: Record, layout: Layout, broker: str, into: TradeCollector, signs: Signs) -> TradeDraft | None:
     """One fill, or None after telling `into` that the row is no trade."""
     if layout.keep and squash(record.text(layout.keep[0])) not in layout.keep[1]:
-        into.skip(_skip_tally(record, layout))
+        _leave_out(record, into, "not_filled" if layout.keep[0] == "status" else None)
         return None
     stated = read_words(record, phrases=layout.phrases)
     if stated.side is None and _is_no_trade(record, layout, into):
@@ -69,6 +69,9 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
     side = decide_side(record, stated, quantity, signs)
     moment, time_known = record.moment()
     symbol = _symbol(record, layout, moment.date())
+    if symbol.asset_class is not AssetClass.FUTURE and is_sweep(symbol, record.decimal("price")):
+        into.skip("", "sweep")
+        return None
     multiplier = into.multiplier(symbol, record.decimal("multiplier"))
     price = _price(record, layout, symbol, multiplier)
     into.check_tick(symbol, price, multiplier, record.row.number)
@@ -76,6 +79,11 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
     currency = _currency(record)
     paid = _commission(record, layout)
     extras = [(kind, _cost(record, role, layout), role.replace("_", " ")) for role, kind in layout.fees.items()]
+    hidden = hidden_cost(record, side, symbol, price * abs(quantity) * multiplier, signs)
+    if hidden is not None:
+        hidden -= paid + sum((amount for _, amount, _ in extras), Decimal(0))
+        if hidden and into.take_hidden(hidden, price * abs(quantity) * multiplier, abs(quantity), symbol):
+            extras.append((FeeType.OTHER, hidden, "inside the amount"))
     commission, fees, ledger = costs(paid, extras, currency)
     into.account(record.text("account"), record.row.number)
     return TradeDraft(
@@ -104,13 +112,6 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
     )
 
 
-def _skip_tally(record: Record, layout: Layout) -> str:
-    words = " ".join(record.row.cells[:6])
-    if _OPTION_EVENTS.search(words):
-        return "option_events_skipped"
-    return "not_filled_skipped" if layout.keep and layout.keep[0] == "status" else ""
-
-
 def _is_no_trade(record: Record, layout: Layout, into: TradeCollector) -> bool:
     """Whether a row without a side is something else than a fill; it is counted then."""
     word = record.text("side")
@@ -121,8 +122,19 @@ def _is_no_trade(record: Record, layout: Layout, into: TradeCollector) -> bool:
             return False
     elif not (layout.skip_unknown_side or _has_no_fill(record)):
         raise RowRefused("side", f"{plain_text(word, 40)!r} is neither a buy nor a sale")
-    into.skip("option_events_skipped" if _OPTION_EVENTS.search(word) else "")
+    _leave_out(record, into)
     return True
+
+
+def _leave_out(record: Record, into: TradeCollector, kind: str | None = None) -> None:
+    """A row that is no fill: an event of a position, or counted by its kind."""
+    event = None if kind else read_event(record)
+    if event is not None:
+        into.add_event(event)
+        return
+    kind = kind or kind_of(record)
+    tally = "not_filled_skipped" if kind == "not_filled" else ""
+    into.skip("option_events_skipped" if kind in ("expiry", "assignment", "exercise") else tally, kind)
 
 
 def _usual_effect(layout: Layout, stated: Stated) -> Effect | None:

@@ -107,7 +107,7 @@ def _take(record: Record, multipliers: dict[str, Decimal], orders: _Orders, into
     if kind not in ("order", "trade"):
         return
     if "Ca" in record.text("code").replace(" ", "").split(";"):
-        into.skip("cancelled_skipped")
+        into.skip("cancelled_skipped", "cancelled")
         return
     try:
         draft = _fill(record, multipliers, into)

@@ -81,10 +81,10 @@ class _Flex:
         self._budget.count()
         row = Row(self.line(), [], " ".join(f'{key}="{attributes[key]}"' for key in SHOWN if key in attributes))
         if attributes.get("levelOfDetail", "").lower() not in DETAILS:
-            self._into.skip()
+            self._into.skip(kind="summary")
             return
         if "(ca" in attributes.get("buySell", "").lower() or attributes.get("transactionType") == "TradeCancel":
-            self._into.skip("cancelled_skipped")
+            self._into.skip("cancelled_skipped", "cancelled")
             return
         try:
             self._into.add(self._fill(row, attributes))

@@ -13,9 +13,10 @@ import msgspec
 
 from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, Side
 from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Record, RowRefused
+from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_decimal, parse_effect, parse_side, plain_text
 
-__all__ = ["Signs", "Stated", "check_amount", "decide_side", "read_words"]
+__all__ = ["Signs", "Stated", "check_amount", "decide_side", "hidden_cost", "read_words"]
 
 _PHRASE = re.compile(
     r"(?:you )?(?P<side>bought|sold|buy|sell|bot|sld|short sale|reinvestment)"
@@ -29,10 +30,21 @@ class Signs(msgspec.Struct, frozen=True):
 
     quantity: bool = False
     amount: bool = False
+    places: int = 2  # decimals that the table's prices have at most
 
     @classmethod
     def of(cls, sample: Sequence[Sequence[str]], columns: Columns, mark: str | None) -> Signs:
-        return cls(_has_negative(sample, columns, "quantity", mark), _has_negative(sample, columns, "amount", mark))
+        return cls(
+            _has_negative(sample, columns, "quantity", mark),
+            _has_negative(sample, columns, "amount", mark),
+            _most_places(sample, columns, mark),
+        )
+
+
+def _most_places(sample: Sequence[Sequence[str]], columns: Columns, mark: str | None) -> int:
+    place = columns.roles.get("price")
+    cells = [row[place] for row in sample if place is not None and place < len(row)]
+    return max([2, *(len(cell.rpartition(mark or ".")[2].strip(")- ")) for cell in cells if (mark or ".") in cell)])
 
 
 def _has_negative(sample: Sequence[Sequence[str]], columns: Columns, role: str, mark: str | None) -> bool:
@@ -99,6 +111,22 @@ def check_amount(record: Record, stated: Stated, side: Side, value: Decimal, ass
         return
     if (amount > 0) != (side is Side.SLD):
         raise RowRefused("side", f"{_shown(stated.word)} contradicts the amount {amount:f}: a purchase costs money")
+
+
+def hidden_cost(record: Record, side: Side, symbol: Symbol, value: Decimal, signs: Signs) -> Decimal | None:
+    """What a row's amount is short of its value, all costs of it; None where the amount cannot tell.
+
+    Prices are rounded to so many places that a difference of their half, times the quantity, and half a cent mean
+    nothing."""
+    amount = record.decimal("amount") if signs.amount else None
+    if not amount or not value or symbol.asset_class is AssetClass.FUTURE:
+        return None
+    cost = value - amount if side is Side.SLD else -amount - value
+    price = record.decimal("price")
+    is_rounded = bool(price) and symbol.asset_class is not AssetClass.OPTION  # an option moves by whole cents
+    units = abs(value / price) if is_rounded and price else Decimal(0)
+    noise = units * Decimal(5).scaleb(-signs.places - 1) + Decimal("0.005")
+    return cost if abs(cost) > noise else None
 
 
 def _of_quantity(record: Record, quantity: Decimal, signs: Signs, *, strictly: bool) -> Side | None:

@@ -29,6 +29,7 @@ from zorivest_rpc.embedded.imports.rows import (
 )
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
+from zorivest_rpc.embedded.imports.thinkorswim_cash import charge, read_charges
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_effect, parse_side, plain_text
 
 __all__ = ["FINGERPRINT", "find_header", "read_thinkorswim"]
@@ -73,15 +74,19 @@ def read_thinkorswim(
     columns = Columns.match(split_line(lines[header], delimiter), COLUMNS)
     end = next((at for at in range(header + 1, len(lines)) if delimiter not in lines[at]), len(lines))
     carried: tuple[str, str] = ("", "")
+    charges = read_charges(lines, delimiter, reading)
+    drafts: list[TradeDraft] = []
     for row in usable(read_rows(lines, delimiter, budget, header + 1, end), columns, into.refuse):
         record = Record(row, columns, reading)
         is_first = record.text("datetime").lower() not in BLANKS
         if is_first:
             carried = (record.text("datetime"), record.text("spread"))
         try:
-            into.add(_fill(_inherit(record, carried), is_first, into))
+            drafts.append(_fill(_inherit(record, carried), is_first, into))
         except RowRefused as exc:
             into.refuse_row(row, exc)
+    for draft in charge(drafts, charges, into):
+        into.add(draft)
 
 
 def _inherit(record: Record, carried: tuple[str, str]) -> Record:

@@ -37,7 +37,7 @@ from ..tax.model import (
 from ..tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
 from ..tax.simulate import SaleRequest, simulate_sale
 from ..tax.summary import summarize_year
-from ..tax.symbols import is_section_1256
+from ..tax.symbols import is_expired, is_section_1256
 from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
 from ..tax.washes import find, scan
@@ -267,9 +267,11 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
-        lots = []
+        lots: list[Lot] = []
+        expired: list[Lot] = []
         if status != "closed":
-            lots += tax_reading.open_lots(ground.conn, account_id=account_id, ticker=ticker)
+            for lot in tax_reading.open_lots(ground.conn, account_id=account_id, ticker=ticker):
+                (expired if is_expired(lot.ticker, ground.today) else lots).append(lot)
         if status != "open":
             lots += tax_reading.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
         prices = known_prices(ground.conn, ground.today, account_id) if status != "closed" else {}
@@ -277,6 +279,12 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
         unusual = tax_reading.statuses(ground.conn)
         for lot in answer["lots"]:
             lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
+        if expired:
+            answer["expired_unresolved"] = {
+                "lots": [{"lot_id": lot.lot_id, "ticker": lot.ticker, "quantity": lot.quantity} for lot in expired],
+                "hint": "These options are past their last day, so they are not open; record what became of them "
+                "(expired, exercised or assigned) as corporate actions, or import a file that says it.",
+            }
         return answer
 
     return await _answer(ask, job, priced=status != "closed")

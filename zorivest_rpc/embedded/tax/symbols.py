@@ -12,7 +12,7 @@ import msgspec
 from zorivest_rpc.embedded.tax.model import AssetClass
 from zorivest_rpc.embedded.tax.tables import section_1256_roots
 
-__all__ = ["OptionTerms", "is_section_1256", "option_terms", "underlying"]
+__all__ = ["OptionTerms", "is_expired", "is_section_1256", "option_terms", "underlying"]
 
 _OPTION = re.compile(r"(?P<root>\S+) (?P<yy>\d\d)(?P<mm>\d\d)(?P<dd>\d\d) (?P<right>[CP]) (?P<strike>\d+(?:\.\d+)?)")
 
@@ -43,6 +43,12 @@ def underlying(symbol: str) -> str:
     """The symbol whose lots can concern each other: the share behind an option, else the symbol itself."""
     terms = option_terms(symbol)
     return terms.underlying if terms else symbol
+
+
+def is_expired(symbol: str, today: date) -> bool:
+    """Whether a symbol is an option whose last day is over."""
+    terms = option_terms(symbol)
+    return terms is not None and terms.expiry < today
 
 
 def is_section_1256(symbol: str, asset_class: AssetClass) -> bool:
