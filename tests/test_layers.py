@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "zorivest_rpc"
 LAYERS = (
-    ("errors",),
+    ("errors", "proof"),
     ("config",),
     ("protocol",),
     ("exposure",),
@@ -91,7 +91,9 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_the_embedded_backend_knows_rest_and_not_mcp(path: Path) -> None:
     for name in imported(path):
         if name.startswith("zorivest_rpc."):
-            assert part(name) in ("embedded", "errors", "config", "__version__"), f"{named(path)} imports {name}"
+            assert part(name) in ("embedded", "errors", "proof", "config", "__version__"), (
+                f"{named(path)} imports {name}"
+            )
 
 
 @pytest.mark.parametrize(

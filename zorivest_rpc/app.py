@@ -30,6 +30,7 @@ from zorivest_rpc.protocol.session import Session
 if TYPE_CHECKING:
     from zorivest_rpc.backend.auth import Keyring
     from zorivest_rpc.backend.http import HttpBackend
+    from zorivest_rpc.backend.interface import Address
     from zorivest_rpc.backend.pool import Backends
     from zorivest_rpc.pipeline import Pipeline
     from zorivest_rpc.tools.completions import Completions
@@ -246,7 +247,7 @@ class Journal:
         if principal == LOCAL:
             return HttpBackend(self.settings.api_url or self._embedded, self.own_key, plain=plain)
         return HttpBackend(
-            self.settings.api_url or (lambda: self._embedded(keyring.key_of(principal))),
+            self.settings.api_url or self._embedded,
             lambda: keyring.key_of(principal),
             plain=plain,
         )
@@ -261,23 +262,32 @@ class Journal:
 
         return stored_key(Path(self.settings.data_dir), os.environ)
 
-    async def _embedded(self, offered: str | None = None) -> str:
-        """Where the embedded backend of the data directory listens, started if nobody has yet.
+    async def found(self) -> bool:
+        """Make the embedded journal if there is none yet; True if this call did.
 
-        A journal that is only now made takes the key that its first caller brought, if that one is on this machine."""
+        Its first key is this process's own (`ZORIVEST_API_KEY`) or a new one. A bearer that comes over HTTP never
+        becomes the key of a new journal: whoever called first would own it."""
+        from pathlib import Path
+
+        from zorivest_rpc.embedded.paths import DataDir
+
+        if self.settings.api_url or DataDir(Path(self.settings.data_dir)).bootstrap.exists():
+            return False
+        await self._embedded()
+        return True
+
+    async def _embedded(self) -> Address:
+        """Where the embedded backend of the data directory listens, started if it does not run yet."""
         import asyncio
         from pathlib import Path
 
+        from zorivest_rpc.backend.interface import Address
         from zorivest_rpc.embedded.locate import find_or_start
-        from zorivest_rpc.embedded.paths import DataDir
 
-        settings, environ = self.settings, None
-        place = Path(settings.data_dir)
-        mine = settings.host in ("127.0.0.1", "::1", "localhost") and not settings.api_key
-        if offered and mine and not DataDir(place).bootstrap.exists():
-            environ = {**os.environ, "ZORIVEST_API_KEY": offered}
-        located = await asyncio.to_thread(find_or_start, place, idle_exit=settings.idle_exit, environ=environ)
-        return located.base_url
+        settings = self.settings
+        located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
+        address = located.address
+        return Address(address.base_url, address.socket or "", address.secret)
 
     async def warm_up(self) -> None:
         """Connect and unlock before the first call needs it; what goes wrong is told by that call."""

@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from zorivest_rpc.backend.interface import Address
+
 
 class Seen(NamedTuple):
     method: str
@@ -93,10 +95,18 @@ class Misbehaving:
         self.all_gone = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
+        self.where: str | Address = ""
 
-    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None, path: str | None = None) -> None:
+        """On a port, or on a Unix socket at `path`."""
+        if path is not None:
+            self._server = await asyncio.start_unix_server(self._accept, path)
+            self.url = "http://localhost"
+            self.where = Address(self.url, path)
+            return
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=tls)
         self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.where = self.url
 
     async def stop(self) -> None:
         self._server.close()

@@ -11,7 +11,7 @@ import ssl
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -35,11 +35,20 @@ from zorivest_rpc.errors import BackendUnreachable, OutcomeUnknown
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n" + b'{"ok":true}'
 
 
+@pytest.fixture(params=["port", "socket"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Misbehaving]:
+    """Both ways to a backend of this machine."""
+    server = Misbehaving()
+    await server.start(path=str(tmp_path / "b.sock") if request.param == "socket" else None)
+    yield server
+    await server.stop()
+
+
 # --- connections
 
 
 async def test_a_connection_serves_one_request_after_the_other(server: Misbehaving, make: Make) -> None:
-    backend = make(server.url)
+    backend = make(server.where)
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         assert (await backend.ask(method, "/x", body={"a": 1})).value == {"ok": True}
     assert (len(server.seen), server.accepted) == (5, 1)
@@ -61,7 +70,7 @@ async def test_an_answer_nobody_asked_for_is_not_the_answer_to_the_next_request(
         return await never(seen, write)
 
     server.script = [twice]
-    backend = make(server.url)
+    backend = make(server.where)
     assert (await backend.ask("POST", "/x")).value == {"ok": True}
     async with asyncio.timeout(5):
         await sent.wait()
@@ -73,7 +82,7 @@ async def test_an_answer_nobody_asked_for_is_not_the_answer_to_the_next_request(
 
 async def test_a_server_that_closes_after_an_answer_is_met_anew(server: Misbehaving, make: Make) -> None:
     server.otherwise = answer({"ok": True}, Connection="close")
-    backend = make(server.url)
+    backend = make(server.where)
     for _ in range(3):
         assert (await backend.ask("POST", "/x")).value == {"ok": True}
     assert (len(server.seen), server.accepted) == (3, 3)
@@ -81,7 +90,7 @@ async def test_a_server_that_closes_after_an_answer_is_met_anew(server: Misbehav
 
 async def test_who_finds_no_free_connection_in_time_has_sent_nothing(server: Misbehaving, make: Make) -> None:
     server.routes["/slow"] = never
-    backend = make(server.url, limits=Limits(connections=1, connect=0.1))
+    backend = make(server.where, limits=Limits(connections=1, connect=0.1))
     first = asyncio.create_task(backend.ask("POST", "/slow"))
     async with asyncio.timeout(5):
         await server.arrived.wait()
@@ -95,7 +104,7 @@ async def test_who_finds_no_free_connection_in_time_has_sent_nothing(server: Mis
 async def test_a_body_that_never_ends_ends_with_the_time(server: Misbehaving, make: Make) -> None:
     server.otherwise = endless
     with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
-        await make(server.url, limits=Limits(total=0.2, body=1 << 40)).ask("POST", "/x")
+        await make(server.where, limits=Limits(total=0.2, body=1 << 40)).ask("POST", "/x")
     async with asyncio.timeout(5):
         await server.all_gone.wait()
 
@@ -107,13 +116,14 @@ async def test_a_body_without_a_length_that_stops_is_no_answer(server: Misbehavi
         return await never(seen, write)
 
     server.otherwise = stalls
-    backend = make(server.url, limits=Limits(total=0.2))
+    backend = make(server.where, limits=Limits(total=0.2))
     with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
         await backend.ask("POST", "/x")
     with pytest.raises(BackendUnreachable, match=r"within 0\.2 s"):
         await backend.ask("GET", "/x")
 
 
+@pytest.mark.parametrize("server", ["port"], indirect=True)  # a Unix socket knows an end and no reset
 async def test_a_body_without_a_length_that_breaks_is_no_answer(server: Misbehaving, make: Make) -> None:
     read = asyncio.Event()
 
@@ -126,7 +136,7 @@ async def test_a_body_without_a_length_that_breaks_is_no_answer(server: Misbehav
         return False
 
     server.otherwise = breaks
-    backend = make(server.url)
+    backend = make(server.where)
     asking = asyncio.create_task(backend.ask("POST", "/x"))
     async with asyncio.timeout(5):
         await server.arrived.wait()
@@ -143,7 +153,7 @@ async def test_who_waits_for_a_body_when_all_ends_is_told(server: Misbehaving, m
         return await never(seen, write)
 
     server.otherwise = half
-    backend = make(server.url)
+    backend = make(server.where)
     asking = asyncio.create_task(backend.ask("POST", "/x"))
     async with asyncio.timeout(5):
         await _until(lambda: _bodies(backend))
@@ -172,7 +182,7 @@ async def test_a_body_that_turns_into_nonsense_is_given_up_at_once(server: Misbe
         return await never(seen, write)
 
     server.otherwise = breaks
-    backend = make(server.url, limits=Limits(total=3600.0))
+    backend = make(server.where, limits=Limits(total=3600.0))
     async with asyncio.timeout(20):
         with pytest.raises(OutcomeUnknown, match="not HTTP"):
             await backend.ask("POST", "/x")
@@ -227,7 +237,7 @@ async def test_an_upload_nobody_takes_leaves_no_connection(wire: str) -> None:
 
 
 async def test_large_and_small_bodies_arrive_whole(server: Misbehaving, make: Make) -> None:
-    backend = make(server.url)
+    backend = make(server.where)
     for size in (0, 1, 65_000, 65_536, 65_537, 3_000_000):
         await backend.ask("POST", "/x", body="x" * size)
         assert server.seen[-1].json == "x" * size
@@ -260,7 +270,7 @@ _NO_TYPE = "application/octet-stream"
 )
 async def test_nothing_breaks_out_of_its_line(server: Misbehaving, make: Make, path: str, key: str | None) -> None:
     with pytest.raises(ValueError, match=r"encode|control character"):
-        await make(server.url).ask("POST", path, key=key)
+        await make(server.where).ask("POST", path, key=key)
     assert not server.seen
 
 
@@ -270,7 +280,7 @@ async def test_nothing_breaks_out_of_its_line(server: Misbehaving, make: Make, p
 async def test_answers_before_the_answer_are_passed_over(server: Misbehaving, make: Make) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
     server.script = [raw(b"HTTP/1.1 100 Continue\r\n\r\n", early, OK, stays=True)]
-    backend = make(server.url)
+    backend = make(server.where)
     assert (await backend.ask("POST", "/x")).value == {"ok": True}
     assert (await backend.ask("GET", "/y")).value == {"ok": True}
 
@@ -281,9 +291,9 @@ async def test_answers_before_the_answer_are_passed_over(server: Misbehaving, ma
 async def test_what_is_not_http_is_called_so(server: Misbehaving, make: Make, words: bytes) -> None:
     server.otherwise = raw(words)
     with pytest.raises(OutcomeUnknown, match="not HTTP"):
-        await make(server.url).ask("POST", "/x")
+        await make(server.where).ask("POST", "/x")
     with pytest.raises(BackendUnreachable, match="not HTTP"):
-        await make(server.url).ask("GET", "/x")
+        await make(server.where).ask("GET", "/x")
     async with asyncio.timeout(5):
         await server.all_gone.wait()
 
@@ -443,7 +453,7 @@ async def test_a_backend_behind_tls(make: Make, tmp_path: Path, wire: str) -> No
     server = Misbehaving()
     await server.start(context)
     with pytest.raises(BackendUnreachable, match=r"TLS failed.*nothing was sent"):
-        await make(server.url).ask("POST", "/x")  # nobody vouches for the certificate
+        await make(server.where).ask("POST", "/x")  # nobody vouches for the certificate
     assert not server.seen
     trusting = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -267,19 +267,19 @@ def test_a_backend_is_started_on_request_and_examined_to_the_end(
         key = (data / "api.key").read_text().strip()
         located = find(data)
         assert located is not None
-        opened = ask(located.base_url + "/auth/unlock", {"api_key": key})
+        opened = ask(located.address, "/auth/unlock", {"api_key": key})
         assert opened is not None
         token = opened.body["session_token"]
-        ask(located.base_url + "/mcp-guard/lock", {"reason": "testing"}, token=token)
+        ask(located.address, "/mcp-guard/lock", {"reason": "testing"}, token=token)
         locked = run("doctor", "--json")
         assert locked.code == 1
         assert "testing" in failing(locked)["guard"]["text"]
         assert "zorivest-rpc unlock" in failing(locked)["guard"]["next"]
 
-        ask(located.base_url + "/mcp-guard/unlock", {}, token=token)
-        ask(located.base_url + "/auth/lock", {}, token=token)
+        ask(located.address, "/mcp-guard/unlock", {}, token=token)
+        ask(located.address, "/auth/lock", {}, token=token)
         run("doctor")
-        still = ask(located.base_url + "/auth/status")
+        still = ask(located.address, "/auth/status")
         assert still is not None
         assert still.body["locked"] is True  # looking does not unlock
     # It has ended; what can be told from the files alone:

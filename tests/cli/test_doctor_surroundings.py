@@ -135,7 +135,7 @@ def test_a_lost_part_leads_to_the_backup_if_there_is_one(run: Run, quick: None, 
 def test_a_database_that_vanished_is_not_taken_for_a_beginning(directory: DataDir) -> None:
     vault = Vault.create(directory, new_api_key(), encrypted=True, key_source="file", kdf=CHEAP)
     assert list(safekeeping.together(str(directory.root))) == []  # made, and never opened yet
-    vault.mark_created()
+    vault.note_database(None, 0)
     (line,) = safekeeping.together(str(directory.root))
     assert (line.area, line.status) == ("journal", "fail")
     directory.database.write_bytes(b"x")

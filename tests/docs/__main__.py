@@ -169,7 +169,7 @@ port = 8800
 """
 VARIABLES = {
     "ZORIVEST_API_KEY": "the key that unlocks the backend; at the first start of an embedded one, the key it gets",
-    "ZORIVEST_BACKEND_PORT": "the port of an embedded backend, 0 for any; without it 8765, or any if that is taken",
+    "ZORIVEST_BACKEND_PORT": "a port for the embedded backend instead of its socket, 0 for any free one",
     "ZORIVEST_GUI_PATH": "the desktop application, where it is in no usual place",
     "ZORIVEST_KEYRING": "`off` keeps the first key in a file of the data directory, also where there is a keyring",
 }

@@ -42,7 +42,7 @@ def record() -> dict[str, Example]:
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "data"
         environ = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
-        environ |= {"ZORIVEST_KEYRING": "off", "ZORIVEST_BACKEND_PORT": "0", "HOME": place, "PYTHONPATH": str(ROOT)}
+        environ |= {"ZORIVEST_KEYRING": "off", "HOME": place, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "zorivest_rpc"]
         try:
             load_demo = [*command, "demo", "load", "--data-dir", str(data)]

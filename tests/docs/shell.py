@@ -66,7 +66,6 @@ class Machine:
             "PATH": os.pathsep.join((str(home / "bin"), str(Path(sys.executable).parent), self.environ["PATH"])),
             "PYTHONPATH": str(ROOT),
             "ZORIVEST_KEYRING": "off",
-            "ZORIVEST_BACKEND_PORT": "0",
             "ZORIVEST_PORT": str(self.port),
         }
 

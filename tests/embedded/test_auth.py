@@ -27,6 +27,7 @@ OPEN = {
     ("POST", "/logs"),
     ("POST", "/auth/unlock"),
     ("GET", "/auth/status"),
+    ("GET", "/auth/proof"),
     ("GET", "/mcp-guard/status"),
     ("POST", "/calculator/position-size"),
 }

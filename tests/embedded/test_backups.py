@@ -272,11 +272,13 @@ async def test_a_restore_brings_back_what_was_and_can_be_undone(
     await backend.lock("test")
     done = restored(directory, made["name"], api_key)
     assert done.keys == "current"
+    backend.vault = Vault.load(directory)  # as a process that is started afterwards reads it
     await backend.open(api_key)
     assert await bodies(backend) == ["first"]
     await backend.lock("test")
     assert stat.S_IMODE(directory.database.stat().st_mode) == 0o600
     restored(directory, done.kept, api_key)
+    backend.vault = Vault.load(directory)
     await backend.open(api_key)
     assert await bodies(backend) == ["first", "second"]
     assert not list(directory.root.glob(".restore*"))

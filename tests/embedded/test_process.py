@@ -12,15 +12,15 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.embedded.asking import ask
+from zorivest_rpc import __version__
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli import keys
 from zorivest_rpc.config import parse
@@ -69,17 +69,7 @@ def backends_of(home: Path) -> list[psutil.Process]:
 
 
 def start(home: Path, **options: Any) -> Located:
-    return find_or_start(home, port=0, timeout=PATIENCE, environ=options.pop("environ", ENVIRON), **options)
-
-
-def ask(located: Located, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
-    request = urllib.request.Request(located.base_url + path, method=method)
-    if body is not None:
-        request.data = json.dumps(body).encode()
-    if token is not None:
-        request.add_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
-        return json.loads(response.read() or b"null")
+    return find_or_start(home, timeout=PATIENCE, environ=options.pop("environ", ENVIRON), **options)
 
 
 def unlock(located: Located, home: Path) -> str:
@@ -105,7 +95,8 @@ import sys
 from pathlib import Path
 from zorivest_rpc.embedded.locate import find_or_start
 sys.stdin.read(1)   # all of them wait here
-print(*find_or_start(Path(sys.argv[1]), port=0, timeout=60))
+found = find_or_start(Path(sys.argv[1]), timeout=60)
+print(found.shown, found.pid, found.address.secret, found.started)
 """
 
 
@@ -127,7 +118,7 @@ def test_many_starters_at_the_same_moment_leave_exactly_one_backend(home: Path) 
         starter.stdin.flush()
     answers = [starter.communicate(timeout=60)[0].split() for starter in starters]
     assert [starter.returncode for starter in starters] == [0] * 8
-    assert len({(url, instance) for url, _, instance, _ in answers}) == 1
+    assert len({(shown, secret) for shown, _, secret, _ in answers}) == 1
     assert [started for *_, started in answers].count("True") == 1
     (process,) = backends_of(home)  # and it outlives everybody who could have started it
     assert str(process.pid) == answers[0][1]
@@ -152,14 +143,14 @@ def test_the_backend_survives_the_editor_and_the_server_that_started_it(home: Pa
         start_new_session=True,
     )
     assert editor.stdout is not None
-    url, pid, *_ = editor.stdout.readline().split()
+    shown, pid, *_ = editor.stdout.readline().split()
     os.killpg(editor.pid, signal.SIGHUP)  # the terminal goes
     os.killpg(editor.pid, signal.SIGKILL)  # and everything the editor had started
     editor.wait(PATIENCE)
     editor.stdout.close()
     found = find(home)
     assert found is not None
-    assert (found.base_url, str(found.pid)) == (url, pid)
+    assert (found.shown, str(found.pid)) == (shown, pid)
     assert psutil.Process(found.pid).ppid() != os.getpid()
     assert ask(found, "GET", "/settings/ui.theme", token=unlock(found, home))["value"] == "dark"
 
@@ -211,35 +202,26 @@ def test_a_killed_backend_is_started_again_and_the_guard_is_what_it_was(home: Pa
     assert DataDir(home).runtime.exists()  # stale
     assert find(home) is None
     second = start(home)
-    assert (second.started, second.instance_id == first.instance_id) == (True, False)
+    assert (second.started, second.address.secret == first.address.secret) == (True, False)
     guard = ask(second, "GET", "/mcp-guard/status")  # it opened the database by itself
     assert (guard["is_locked"], guard["lock_reason"], guard["calls_per_minute_limit"]) == (True, "before the crash", 7)
     assert ask(second, "GET", "/settings/ui.theme", token=unlock(second, home))["value"] == "light"
 
 
-def test_a_stale_address_that_somebody_else_answers_misleads_nobody(home: Path) -> None:
-    class Stranger(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = b'{"instance_id": "somebody-else"}'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    DataDir(home).create()
-    with HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
-        threading.Thread(target=stranger.serve_forever, daemon=True).start()
-        runtime = {"port": stranger.server_port, "pid": os.getpid(), "instance_id": "ours", "started_at": "2026"}
-        DataDir(home).runtime.write_text(json.dumps(runtime))
-        assert find(home) is None
-        assert start(home).started
-        stranger.shutdown()
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"port": "x"}', '{"port": 1, "pid": 1, "instance_id": "a"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"port": "x"}',
+        '{"port": 1, "pid": 1, "instance_id": "a"}',
+        '{"generation": 2, "pid": 1, "port": 1}',
+        '{"generation": 2, "pid": 1, "port": 1, "secret": "00"}',
+        '{"generation": 2, "pid": 1, "secret": "00"}',
+        '{"generation": "two", "pid": 1}',
+    ],
+)
 def test_a_damaged_runtime_file_means_that_nothing_runs(content: str, home: Path) -> None:
     DataDir(home).create().runtime.write_text(content)
     assert find(home) is None
@@ -254,7 +236,7 @@ def test_a_shutdown_is_answered_and_orderly_and_the_next_start_is_a_new_instance
     assert not list(home.glob("zorivest.db-*"))  # the write-ahead log is in the file
     assert '"message":"ended"' in (directory.logs / "app.jsonl").read_text()
     second = start(home, idle_exit=1)
-    assert second.instance_id != first.instance_id
+    assert second.address.secret != first.address.secret
     wait_gone(second)  # nobody used it
     assert not backends_of(home)
     assert find(home) is None
@@ -291,14 +273,15 @@ def test_a_second_start_names_the_first_and_ends(shared: tuple[Path, Located]) -
     assert find(home) == located._replace(started=False)
     again = run_backend("--data-dir", str(home))
     assert (again.returncode, again.stdout) == (0, "")
-    assert f"already running: {located.base_url} (pid {located.pid})" in again.stderr
+    assert f"already running: {located.shown} (pid {located.pid})" in again.stderr
 
 
 def test_files_and_runtime_belong_to_their_owner_alone(shared: tuple[Path, Located]) -> None:
     home, located = shared
     runtime = json.loads(DataDir(home).runtime.read_text())
-    assert set(runtime) == {"port", "pid", "instance_id", "started_at"}
-    assert (runtime["pid"], runtime["instance_id"]) == (located.pid, located.instance_id)
+    assert set(runtime) == {"generation", "release", "pid", "port", "secret", "started_at", "detached"}
+    assert (runtime["pid"], runtime["secret"]) == (located.pid, located.address.secret)
+    assert (runtime["generation"], runtime["release"], runtime["port"]) == (2, __version__, None)
     for path in [home, *home.rglob("*")]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
     key = DataDir(home).key_file.read_text().strip()
@@ -306,8 +289,9 @@ def test_files_and_runtime_belong_to_their_owner_alone(shared: tuple[Path, Locat
     assert ask(located, "GET", "/health")["database"] == {"unlocked": True, "encrypted": True, "key_source": "file"}
     for path in DataDir(home).logs.iterdir():
         assert key not in path.read_text(), path
+        assert located.address.secret not in path.read_text(), path
     addresses = psutil.Process(located.pid).net_connections(kind="inet")
-    assert {connection.laddr.ip for connection in addresses if connection.status == "LISTEN"} == {"127.0.0.1"}
+    assert not [connection for connection in addresses if connection.status == "LISTEN"]  # its socket alone
     assert key not in " ".join(psutil.Process(located.pid).cmdline())
 
 
@@ -320,48 +304,36 @@ def test_a_client_that_brings_its_own_key_keeps_it(home: Path) -> None:
     assert stored_key(home, ENVIRON) is None
     assert stored_key(home, {"ZORIVEST_API_KEY": key}) == key
     for path in home.rglob("*"):
-        assert path.is_dir() or key.encode() not in path.read_bytes(), path
+        assert not path.is_file() or key.encode() not in path.read_bytes(), path
 
 
-async def test_the_first_caller_of_an_http_server_brings_the_key_of_a_new_journal(
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_no_bearer_founds_a_journal(host: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
+    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
+    journal = Journal(parse("serve", ["--data-dir", str(home), "--host", host]))
+    try:
+        bearer = new_api_key()
+        assert await journal.authenticate(f"Bearer {bearer}") is None  # well formed, and first
+        own = DataDir(home).key_file.read_text().strip()
+        assert own != bearer
+        assert await journal.authenticate(f"Bearer {own}")
+        assert not await journal.found()
+    finally:
+        await journal.close()
+
+
+async def test_the_key_of_the_process_that_makes_a_journal_founds_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    key = new_api_key()
     monkeypatch.setenv("ZORIVEST_KEYRING", "off")
-    monkeypatch.setenv("ZORIVEST_BACKEND_PORT", "0")
-    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
-    first, second = new_api_key(), new_api_key()
+    monkeypatch.setenv("ZORIVEST_API_KEY", key)
     journal = Journal(parse("serve", ["--data-dir", str(home)]))
     try:
-        assert await journal.authenticate("Bearer not-a-key") is None  # it made the journal, with a key of its own
-        assert await journal.authenticate(f"Bearer {first}") is None
-    finally:
-        await journal.close()
-    other = home.with_name("other")
-    journal = Journal(parse("serve", ["--data-dir", str(other)]))
-    try:
-        assert await journal.authenticate(f"Bearer {first}")
-        assert await journal.authenticate(f"Bearer {second}") is None
-        assert not DataDir(other).key_file.exists()
-        located = find(other)
-        assert located is not None
-        assert ask(located, "POST", "/auth/unlock", {"api_key": first})["role"] == "admin"
-    finally:
-        await journal.close()
-        for process in backends_of(other):
-            process.kill()
-            process.wait(PATIENCE)
-
-
-async def test_a_server_that_others_can_reach_takes_no_key_from_its_first_caller(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ZORIVEST_KEYRING", "off")
-    monkeypatch.setenv("ZORIVEST_BACKEND_PORT", "0")
-    monkeypatch.delenv("ZORIVEST_API_KEY", raising=False)
-    journal = Journal(parse("serve", ["--data-dir", str(home), "--host", "0.0.0.0"]))
-    try:
-        assert await journal.authenticate(f"Bearer {new_api_key()}") is None
-        assert DataDir(home).key_file.exists()
+        assert await journal.found()
+        assert not DataDir(home).key_file.exists()
+        assert await journal.authenticate(f"Bearer {key}")
     finally:
         await journal.close()
 
@@ -374,10 +346,13 @@ def test_the_foreground_shows_the_new_key_once_and_takes_another_port_if_its_own
     assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
     key = DataDir(home).key_file.read_text().strip()
     assert refused.stderr.count(key) == 1
-    ended = run_backend("--data-dir", str(home), "--idle-exit", "0.2")  # 8765 if it is free, any other if not
+    ended = run_backend("--data-dir", str(home), "--idle-exit", "0.2", "--port", "0")
     assert (ended.returncode, ended.stdout) == (0, "")
     assert re.search(r"listening on http://127\.0\.0\.1:\d+/api/v1", ended.stderr)
     assert key not in ended.stderr
+    ended = run_backend("--data-dir", str(home), "--idle-exit", "0.2")
+    assert f"listening on unix:{home}/backend.sock" in ended.stderr
+    assert not DataDir(home).socket.exists()
 
 
 def test_a_database_without_its_bootstrap_file_is_not_touched(home: Path) -> None:

@@ -94,7 +94,7 @@ async def test_the_bootstrap_file_holds_no_key_and_follows_its_layout(
     for secret in (api_key, made["raw_key"], api_key[7:], made["raw_key"][7:]):
         assert secret not in text
     content = json.loads(text)
-    assert (content["version"], content["db_file"], content["cipher"]) == (1, "zorivest.db", "sqlcipher4")
+    assert (content["version"], content["db_file"], content["cipher"]) == (2, "zorivest.db", "sqlcipher4")
     assert set(content["kdf"]) == {"algorithm", "time_cost", "memory_kib", "parallelism", "hash_len"}
     first, second = content["keys"]
     assert set(first) == {

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.embedded.asking import relay
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, find_or_start
@@ -119,6 +120,15 @@ class Client:
 
 
 Connect = Callable[..., Any]
+
+
+@pytest.fixture
+async def api_url(data_dir: Path) -> AsyncIterator[str]:
+    """The running backend behind a port, as if it were an installation of its own."""
+    located = find(data_dir)
+    assert located is not None
+    async with relay(located) as url:
+        yield url
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.embedded.asking import ask
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
@@ -150,14 +150,5 @@ def _owner(data: Path, method: str, path: str, body: Any = None) -> Any:
     located, key = find(data), stored_key(data, {"ZORIVEST_KEYRING": "off"})
     assert located is not None
 
-    def ask(method: str, path: str, body: Any, **headers: str) -> Any:
-        request = urllib.request.Request(located.base_url + path, method=method, headers=headers)
-        if body is not None:
-            request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-            return json.loads(text) if text else None
-
-    token = ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
-    return ask(method, path, body, Authorization=f"Bearer {token}")
+    token = ask(located, "POST", "/auth/unlock", {"api_key": key})["session_token"]
+    return ask(located, method, path, body, token)

@@ -40,13 +40,11 @@ async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagn
 
 
 async def test_a_text_sends_nobody_to_a_desktop_application_that_the_embedded_backend_has_not(
-    connect: Connect, data_dir: Path
+    connect: Connect, data_dir: Path, api_url: str
 ) -> None:
-    located = find(data_dir)
-    assert located is not None
     environ = {"ZORIVEST_API_KEY": stored_key(data_dir, {"ZORIVEST_KEYRING": "off"}) or ""}
     embedded = await connect("claude-code")
-    remote = await connect("claude-code", "--api-url", located.base_url, environ=environ)
+    remote = await connect("claude-code", "--api-url", api_url, environ=environ)
     locked = text_of(await embedded.call("zorivest_emergency_stop", reason="test"))
     try:
         for client, named in ((embedded, False), (remote, True)):

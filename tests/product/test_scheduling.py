@@ -10,8 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import orjson
 import psutil
 import pytest
 
+from tests.embedded.asking import ask_raw
 from tests.embedded.scheduling.mailbox import Mailbox, serve
 from tests.product.conftest import Connect, refusal_of, text_of
 from zorivest_rpc.catalog.load import load
@@ -103,19 +102,10 @@ def backend(data_dir: Path) -> Callable[..., tuple[int, bytes]]:
     """Ask the backend as the server does: with the session of its admin key."""
     located = find(data_dir)
     assert isinstance(located, Located)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-        data = None if body is None else orjson.dumps(body)
-        request = urllib.request.Request(located.base_url + path, data, headers or {}, method=method)
-        if session:
-            request.add_header("Authorization", f"Bearer {session}")
-        try:
-            with opener.open(request, timeout=40) as response:
-                return response.status, response.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read()
+        signed = {"Authorization": f"Bearer {session}"} if session else {}
+        return ask_raw(located, method, path, body, {**signed, **(headers or {})})
 
     session = ""
     key = stored_key(data_dir, {"ZORIVEST_KEYRING": "off"})

@@ -95,7 +95,7 @@ def test_elsewhere_the_key_is_not_told_and_the_snippets_refer_to_its_variable(pl
     text = said(place, terminal=False)
     key = (place / "api.key").read_text().strip()
     assert key not in text
-    assert f"stored for you in {place}" in text
+    assert f"Your key is kept in {place}/api.key" in text
     assert "zrv_sk_" not in text.replace("zrv_sk_…", "")
     for name, document in snippets(text).items():
         if name.startswith("http "):

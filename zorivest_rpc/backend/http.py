@@ -34,7 +34,7 @@ from zorivest_rpc.backend.failures import (
     too_large,
     unreachable,
 )
-from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
+from zorivest_rpc.backend.interface import Address, Auth, Form, NotInline, Reply
 from zorivest_rpc.backend.limits import Limits
 from zorivest_rpc.backend.refusals import is_ours, redacted, refusal, session_is_gone
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_URL", "HttpBackend", "Limits", "Where", "normalise"]
 
 DEFAULT_URL: Final = "http://localhost:8765"
-Where: TypeAlias = str | Callable[[], Awaitable[str]]
+Where: TypeAlias = str | Address | Callable[[], Awaitable[str | Address]]
 """The API's address, or how to find it; asked again after the address stopped answering."""
 
 _PREFIX: Final = "/api/v1"
@@ -104,7 +104,9 @@ class HttpBackend:
     ) -> None:
         """Without `key` the backend is one that asks for no session; `plain` sends by aiohttp's own objects alone."""
         self._where = where
-        self._base = normalise(where) if isinstance(where, str) else ""
+        self._wire: Wire | None = None
+        self._address: Address | None = None
+        self._base = "" if callable(where) else self._settle(where)
         self._place = 0  # counts the places where the backend was found
         self._find = Coalesced(self._locate)
         self._limits = limits or Limits()
@@ -113,7 +115,6 @@ class HttpBackend:
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
         self._plain = plain
-        self._wire: Wire | None = None
         self._closed = False
         self._urls: dict[str, URL] = {}  # of the paths without values
         self._ids = count(1)
@@ -122,7 +123,7 @@ class HttpBackend:
 
     @property
     def base_url(self) -> str:
-        return self._base
+        return f"unix:{self._address.socket}" if self._address is not None and self._address.socket else self._base
 
     @property
     def inline_guard(self) -> bool:
@@ -142,7 +143,7 @@ class HttpBackend:
     @property
     def _is_found(self) -> bool:
         """Whether the backend is the embedded one, which is looked for and started by itself."""
-        return not isinstance(self._where, str)
+        return callable(self._where)
 
     def lock(self) -> None:
         """Forget the session, as after a restart of the backend; the next request unlocks again."""
@@ -251,7 +252,7 @@ class HttpBackend:
             place, period = self._place, self._breaker.period
             waits = self._breaker.wait()
             if waits > 0:
-                raise failure or known_to_be_down(self._base, waits, found=self._is_found)
+                raise failure or known_to_be_down(self.base_url, waits, found=self._is_found)
             try:
                 answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable as error:
@@ -272,7 +273,7 @@ class HttpBackend:
                 self._breaker.failed(period)
                 late = lost.late or time() >= deadline
                 reason = f"within {seconds:g} s" if late else str(lost)
-                failure = no_answer(self._base, method, path, reason, unknown=attempts == 1)
+                failure = no_answer(self.base_url, method, path, reason, unknown=attempts == 1)
                 if attempt == attempts or late:
                     raise failure from None
             except BaseException:
@@ -284,7 +285,7 @@ class HttpBackend:
                 write = attempts == 1 and method != "GET"
                 if write and not final and answer.status != 503:
                     reason = f"something in between says {answer.status}"
-                    raise no_answer(self._base, method, path, reason, unknown=True)
+                    raise no_answer(self.base_url, method, path, reason, unknown=True)
                 if attempt == attempts or final:
                     return self._reply(method, path, headers["X-Request-ID"], answer, raw, write)
             await self._sleep(self._pause_after(attempt))
@@ -312,7 +313,7 @@ class HttpBackend:
                 return Reply(status, orjson.loads(body), body, kind, request_id)
             except orjson.JSONDecodeError:
                 problem = "broken JSON"
-        raise not_json(self._base, method, path, status, problem, request_id, unknown=write)
+        raise not_json(self.base_url, method, path, status, problem, request_id, unknown=write)
 
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
@@ -327,16 +328,16 @@ class HttpBackend:
                     return answer
                 url = self._elsewhere(url, answer.headers["Location"], answer.status)
         except Unsent as unsent:
-            raise unreachable(self._base, str(unsent), found=self._is_found) from None
+            raise unreachable(self.base_url, str(unsent), found=self._is_found) from None
         except TooLarge as answered:
             raise too_large(method, path, answered.status, self._limits.body) from None
-        words = f"{self._base} redirects in circles. Check the API URL."
+        words = f"{self.base_url} redirects in circles. Check the API URL."
         raise BackendError(310, words, code="redirects", next="Check the API URL.")
 
     def _open(self) -> Wire:
         if self._closed:
-            raise ended(self._base)
-        self._wire = Wire(self._limits, plain=self._plain)
+            raise ended(self.base_url)
+        self._wire = Wire(self._limits, plain=self._plain, address=self._address)
         return self._wire
 
     # --- where it is
@@ -355,7 +356,7 @@ class HttpBackend:
     def _moved(self, place: int) -> bool:
         """Nothing listens at this place any more: a backend that is looked for is looked for again, once for all who
         noticed."""
-        if isinstance(self._where, str):
+        if not callable(self._where):
             return False
         if place == self._place:
             self._base = ""
@@ -366,13 +367,21 @@ class HttpBackend:
         assert callable(self._where)
         try:
             async with asyncio.timeout(self._limits.locate):
-                self._base = normalise(await self._where())
+                self._base = self._settle(await self._where())
         except (ZorivestError, OSError) as exc:  # a TimeoutError is an OSError
             reason = str(exc) or f"nothing was found within {self._limits.locate:g} s"
             raise not_found_anywhere(reason) from None
         self._place += 1
         self._breaker.close()
         return self._base
+
+    def _settle(self, found: str | Address) -> str:
+        """Take over an address; the API's root at it."""
+        base = normalise(found.url if isinstance(found, Address) else found)
+        self._address = found if isinstance(found, Address) else None
+        if self._wire is not None:
+            self._wire.move(self._address)
+        return base
 
     def _elsewhere(self, url: URL, location: str, status: int) -> URL:
         """Backends that insist on a slash redirect to it; nobody else gets our token."""

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.protocol.jsonrpc import Json
 
-__all__ = ["Auth", "Backend", "Form", "NotInline", "Reply", "Upload"]
+__all__ = ["Address", "Auth", "Backend", "Form", "NotInline", "Reply", "Upload"]
 
 Auth: TypeAlias = Literal["needed", "if_any", "none"]
 """Whether a request carries the session token: always, only if there happens to be one, or never."""
@@ -32,6 +32,20 @@ class Form(msgspec.Struct, frozen=True):
 
     fields: dict[str, str]
     upload: Upload
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a backend of this machine listens, and what a connection to it begins with.
+
+    `socket` is the path of a Unix socket in a private directory; that needs no proof, and the host of `url` is only a
+    name. With `secret` the listener on the port of `url` proves itself before anything else is sent (`proof.py`)."""
+
+    url: str
+    socket: str = ""
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        return f"Address({self.socket or self.url})"
 
 
 class Reply(msgspec.Struct, frozen=True):

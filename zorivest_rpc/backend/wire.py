@@ -8,6 +8,7 @@ half the cost; it is for requests that are small and ordinary, which nearly all 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping
 from functools import cache, partial
 from io import BytesIO
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from zorivest_rpc.backend.failures import why
+from zorivest_rpc.backend.interface import Address
 from zorivest_rpc.backend.limits import Limits
+from zorivest_rpc.proof import PROOF_PATH, is_proof, new_challenge, place_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Lost", "TooLarge", "Unsent", "Wire"]
 
 _DIRECT: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
+_API: Final = "/api/v1"
+_LONGEST_PROOF: Final = 1024
 _SMALL: Final = 64 * 1024  # what a connection takes at once; more is written piece by piece, as it drains
 _TICK: Final = 0.001  # uvloop's timers count whole milliseconds, and may ring that much early
 
@@ -76,6 +81,7 @@ class _Origin(NamedTuple):
 def _connector_class() -> Any:
     """On demand, because aiohttp is not imported before it is needed."""
     import aiohttp
+    from aiohttp.client_exceptions import UnixClientConnectorError
     from aiohttp.client_proto import ResponseHandler
 
     class Handler(ResponseHandler):
@@ -110,6 +116,27 @@ def _connector_class() -> Any:
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
             self._factory = cast("partial[ResponseHandler]", partial(Handler, loop=self._loop))
+            self.address: Address | None = None
+
+        async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:
+            address = self.address
+            if address is not None and address.socket:
+                return await self._connect_socket(address.socket, req)
+            protocol = cast(Any, await super()._create_connection(req, traces, timeout))
+            if address is not None:
+                try:
+                    await _check_proof(protocol, req.url, address.secret)
+                except OSError as exc:
+                    raise aiohttp.ClientConnectorError(req.connection_key, exc) from None
+            return protocol
+
+        async def _connect_socket(self, path: str, req: Any) -> Any:
+            """As aiohttp's UnixConnector does; this pool serves a backend that may come back on a port."""
+            try:
+                _, protocol = await self._loop.create_unix_connection(self._factory, path)
+            except OSError as exc:
+                raise UnixClientConnectorError(path, req.connection_key, exc) from None
+            return protocol
 
         async def _get(self, *args: Any) -> Any:
             while (kept := await super()._get(*args)) is not None:
@@ -132,10 +159,32 @@ def _connector_class() -> Any:
     return Connector
 
 
+async def _check_proof(protocol: Any, url: URL, secret: str) -> None:
+    """OSError unless the listener at the end of this connection knows the secret; the connection is given up then."""
+    challenge, place = new_challenge(), place_of(url.port)
+    head = f"GET {_API}{PROOF_PATH}?challenge={challenge} HTTP/1.1\r\nHost: {place}\r\n\r\n"
+    try:
+        protocol.set_response_params(read_until_eof=True)
+        protocol.transport.write(head.encode())
+        message, payload = await protocol.read()
+        length = message.headers.get("Content-Length", "")
+        if message.code != 200 or not length.isdecimal() or int(length) > _LONGEST_PROOF:
+            raise ValueError("not an answer to a challenge")
+        answer = msgspec.json.decode(await payload.read(), type=dict[str, str])
+        if not is_proof(answer.get("proof"), secret, challenge, place) or protocol.should_close:
+            raise ValueError("not a proof")
+    except BaseException as exc:
+        if protocol.transport is not None:
+            protocol.transport.abort()
+        if not isinstance(exc, Exception) or isinstance(exc, TimeoutError):
+            raise
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "another program answers there") from None
+
+
 class Wire:
     """Made within a running loop; closed once, for good."""
 
-    def __init__(self, limits: Limits, *, plain: bool = False) -> None:
+    def __init__(self, limits: Limits, *, plain: bool = False, address: Address | None = None) -> None:
         import aiohttp
 
         self._limits = limits
@@ -147,6 +196,7 @@ class Wire:
         self._pool = _connector_class()(
             limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
         )
+        self._pool.address = address
         self._http = aiohttp.ClientSession(
             connector=self._pool,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -158,6 +208,10 @@ class Wire:
         self._http._retry_connection = False
         self._is_plain = plain
         self._origin: _Origin | None = None
+
+    def move(self, address: Address | None) -> None:
+        """From now on connections are made to another address; None: to the one that a URL names."""
+        self._pool.address = address
 
     async def close(self) -> None:
         """Whoever waits for an answer is told at once that there will be none."""

@@ -5,12 +5,12 @@ terminal without being shown and is never an argument."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ class Admin:
         environ = os.environ if environ is None else environ
         self._timeout = timeout
         self._token: str | None = None
-        self._url = find_or_start(data_dir, environ=environ).base_url
+        self._located = find_or_start(data_dir, environ=environ)
         key = None if by_passphrase else stored_key(data_dir, environ)
         if key is not None:
             secret = {"api_key": key}
@@ -69,25 +69,18 @@ class Admin:
             raise Refused("no admin key at hand; set ZORIVEST_API_KEY")
         self._token = self.ask("POST", "/auth/unlock", secret)["session_token"]
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        request = urllib.request.Request(
-            self._url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        given = dict(headers or {})
         if self._token is not None:
-            request.add_header("Authorization", f"Bearer {self._token}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
+            given["Authorization"] = f"Bearer {self._token}"
         try:
-            with opener.open(request, timeout=self._timeout) as response:
-                data = response.read()
-        except urllib.error.HTTPError as exc:
-            with exc:
-                raise Refused(_detail(exc.read(), exc.code)) from None
-        except OSError as exc:
+            with closing(self._located.connect(self._timeout)) as connection:
+                status, data, _ = connection.ask(method, path, body, given)
+            if status < 400:
+                return json.loads(data) if data else None
+        except (OSError, http.client.HTTPException, ValueError) as exc:
             raise Refused(f"the backend does not answer: {exc}") from None
-        return json.loads(data) if data else None
+        raise Refused(_detail(data, status))
 
 
 def typed_secret(prompt: str, what: str = "a passphrase") -> str:

@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-from zorivest_rpc.cli.admin import add_data_dir
+from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["main"]
-
-
-class _Refused(ZorivestError):
-    """The backend's answer was an error, or there is nothing to approve."""
 
 
 def main(argv: list[str]) -> int:
     """Exit code 0 approved or already approved, 1 refused, declined or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
-        backend = _Backend(arguments.data_dir)
+        backend = Admin(arguments.data_dir)
         policies = backend.ask("GET", "/scheduling/policies")["policies"]
         if arguments.policy is None:
             return _list(policies)
@@ -39,11 +32,11 @@ def main(argv: list[str]) -> int:
             print("This policy is approved as it is.")
             return 0
         if not sys.stdin.isatty():
-            raise _Refused("approving needs a person at a terminal")
+            raise Refused("approving needs a person at a terminal")
         if not _agreed():
             print("Not approved.")
             return 1
-        approved = backend.approve(policy)
+        approved = _approve(backend, arguments.data_dir, policy)
         print(f'Approved "{approved["name"]}". Next run: {approved["next_run"] or "none, the schedule is paused"}.')
         return 0
     except ZorivestError as exc:
@@ -68,7 +61,7 @@ def _chosen(policies: list[Any], wanted: str) -> Any:
     close = [policy for policy in policies if len(wanted) >= 6 and policy["id"].startswith(wanted)]
     if len(close) == 1:
         return close[0]
-    raise _Refused(f'there is no policy "{wanted}"; zorivest-rpc approve without a name lists them')
+    raise Refused(f'there is no policy "{wanted}"; zorivest-rpc approve without a name lists them')
 
 
 def _show(policy: Any) -> None:
@@ -102,55 +95,14 @@ def _agreed() -> bool:
         return False
 
 
-class _Backend:
-    """The backend of a directory, started if need be, with an admin session."""
-
-    def __init__(self, data_dir: Path) -> None:
-        from zorivest_rpc.embedded.locate import find_or_start, stored_key
-
-        self._data_dir = data_dir
-        self._url = find_or_start(data_dir).base_url
-        key = stored_key(data_dir, os.environ)
-        if key is None:
-            raise _Refused("no admin key at hand; set ZORIVEST_API_KEY")
-        self._token: str | None = None
-        self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
-
-    def approve(self, policy: Any) -> Any:
-        """With the one-time token, for exactly the document that was shown."""
-        try:
-            token = (self._data_dir / "approval.token").read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            raise _Refused(f"the approval token in {self._data_dir} cannot be read") from None
-        path = f"/scheduling/policies/{urllib.parse.quote(policy['id'], safe='')}/approve"
-        return self.ask("POST", path, {"content_hash": policy["content_hash"]}, {"X-Approval-Token": token})
-
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        request = urllib.request.Request(
-            self._url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", **(headers or {})},
-        )
-        if self._token is not None:
-            request.add_header("Authorization", f"Bearer {self._token}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
-        try:
-            with opener.open(request, timeout=30) as response:
-                return json.loads(response.read())
-        except urllib.error.HTTPError as exc:
-            with exc:
-                raise _Refused(_detail(exc.read(), exc.code)) from None
-        except (OSError, ValueError) as exc:
-            raise _Refused(f"the backend does not answer: {exc}") from None
-
-
-def _detail(data: bytes, status: int) -> str:
+def _approve(backend: Admin, data_dir: Path, policy: Any) -> Any:
+    """Approve exactly the document that was shown, with the one-time token of the data directory."""
     try:
-        detail = json.loads(data)["detail"]
-    except (ValueError, KeyError, TypeError):
-        return f"the backend answered {status}"
-    return detail if isinstance(detail, str) else json.dumps(detail)
+        token = (data_dir / "approval.token").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise Refused(f"the approval token in {data_dir} cannot be read") from None
+    path = f"/scheduling/policies/{urllib.parse.quote(policy['id'], safe='')}/approve"
+    return backend.ask("POST", path, {"content_hash": policy["content_hash"]}, {"X-Approval-Token": token})
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,12 +8,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from zorivest_rpc.embedded.runtime import GENERATION
+
 __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
     """Run until interrupted; messages go to stderr."""
     arguments = _parser(os.environ).parse_args(argv)
+    if arguments.detached and arguments.generation < GENERATION:
+        # Release 0.1 is still in that server's memory, and looks for a port that this release does not publish.
+        _say("the server that needs it is of an older release than the one installed now: restart that server")
+        return 1
     import asyncio
 
     from zorivest_rpc.embedded.process import Options, run
@@ -45,8 +51,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc backend",
-        description="Run the embedded backend of one data directory: an encrypted journal behind a REST interface on "
-        "loopback. A second start for the same directory names the running one and ends.",
+        description="Run the embedded backend of one data directory: an encrypted journal behind a REST interface, on "
+        "a Unix socket in that directory. A second start for the same directory names the running one and ends.",
         epilog="The first start adopts ZORIVEST_API_KEY as its admin key, or makes one and keeps it in the system's "
         "keyring (not with ZORIVEST_KEYRING=off) or in a file of the data directory.",
     )
@@ -60,7 +66,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         "--port",
         type=_port,
         default=environ.get("ZORIVEST_BACKEND_PORT"),
-        help="port on 127.0.0.1, 0 for any (ZORIVEST_BACKEND_PORT; default: 8765, or any if that is taken)",
+        help="listen on this port of 127.0.0.1 instead of a socket in the data directory, 0 for any free one "
+        "(ZORIVEST_BACKEND_PORT; where there are no such sockets: 8765, or any if that is taken)",
     )
     parser.add_argument(
         "--idle-exit",
@@ -75,6 +82,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         help="load the demo data first, if it is not there (ZORIVEST_DEMO=1)",
     )
     parser.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--generation", type=int, default=1, help=argparse.SUPPRESS)
     return parser
 
 

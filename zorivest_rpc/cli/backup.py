@@ -125,7 +125,9 @@ def _chosen(data_dir: Path, name: str) -> Backup:
     if not found:
         raise Refused(f"there are no backups in {data_dir / 'backups'}")
     if name == "latest":
-        whole = [backup for backup in found if backup.reason not in ("replaced", "unreadable")]
+        from zorivest_rpc.embedded.backups import REPLACED
+
+        whole = [backup for backup in found if backup.reason not in REPLACED]
         return (whole or found)[0]
     for backup in found:
         if backup.name == name:

@@ -113,6 +113,10 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
         facts=lambda: facts,
         metrics=None if journal is None else journal.prometheus,
     )
+    if journal is not None and not await _found(journal, settings):
+        records.close()
+        os.close(lock)
+        return 1
     loop = asyncio.get_running_loop()
     threads = ThreadPoolExecutor(thread_name_prefix=_THREADS)
     loop.set_default_executor(threads)
@@ -142,6 +146,20 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     threads.shutdown(wait=False, cancel_futures=True)
     await _leave_threads()
     return 0
+
+
+async def _found(journal: Journal, settings: Settings) -> bool:
+    """Make the journal before anything listens, so that no caller can; False if that failed, which was said."""
+    from zorivest_rpc.cli.welcome import tell_founding
+    from zorivest_rpc.errors import ZorivestError
+
+    try:
+        if await journal.found() and not settings.demo:  # the demo's welcome shows the key
+            tell_founding(journal)
+    except ZorivestError as error:
+        print(f"zorivest-rpc serve: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:

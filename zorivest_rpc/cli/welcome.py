@@ -14,7 +14,7 @@ from zorivest_rpc.clients.entries import CLIENTS, Client, Launch
 from zorivest_rpc.config import Settings, default_data_dir
 from zorivest_rpc.errors import ToolError
 
-__all__ = ["welcome"]
+__all__ = ["tell_founding", "welcome"]
 
 ASK = (
     "How did my last month of trading go, and what did it cost me?",
@@ -38,6 +38,22 @@ async def welcome(journal: Journal, url: str, out: TextIO = sys.stderr) -> None:
     print("\n".join(lines), file=out, flush=True)
 
 
+def tell_founding(journal: Journal, out: TextIO = sys.stderr) -> None:
+    """Say once that a journal was made and what its key is: the key itself on a terminal alone."""
+    settings = journal.settings
+    print(f"A new journal was made in {settings.data_dir}.", file=out)
+    if settings.api_key:
+        print("Its admin key is the one of ZORIVEST_API_KEY.", file=out)
+        return
+    file = os.path.join(settings.data_dir, "api.key")
+    place = file if os.path.exists(file) else "the system's keyring"
+    key = journal.own_key()
+    if key and out.isatty():
+        print(f"Its admin key, shown this once and kept in {place}:\n\n  {key}\n", file=out, flush=True)
+    else:
+        print(f"Its admin key is kept in {place}.", file=out, flush=True)
+
+
 def _key(journal: Journal, lines: list[str], out: TextIO) -> str | None:
     """The key to show, if it may be: on a terminal. Elsewhere it is said where it is."""
     if journal.settings.no_auth:
@@ -46,7 +62,9 @@ def _key(journal: Journal, lines: list[str], out: TextIO) -> str | None:
     if key and out.isatty():
         lines.append(f"\nYour key: {key}\nIt opens the journal; it is shown here and stored for you, nowhere else.")
         return key
-    lines.append(f"\nYour key is stored for you in {journal.settings.data_dir}; it is not printed here.")
+    file = os.path.join(journal.settings.data_dir, "api.key")
+    place = file if os.path.exists(file) else "the system's keyring"
+    lines.append(f"\nYour key is kept in {place}; it is not printed here.")
     return None
 
 

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -19,7 +18,9 @@ from typing import Literal, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from . import audit
+from zorivest_rpc.proof import new_secret
+
+from . import audit, identity
 from .attempts import Attempts
 from .confirmations import Confirmations
 from .crypto import FieldCipher, Kdf
@@ -28,6 +29,7 @@ from .errors import Busy, Corrupt, Forbidden, Refusal
 from .filelock import FileLock
 from .guard import Guard
 from .guard_mark import GuardMark
+from .identity import check_database
 from .keeper import Keeper, before_migration
 from .logs import FEATURES, Logs
 from .market.market import Market
@@ -63,7 +65,8 @@ class Embedded:
         self.directory = directory
         self.vault = vault
         self.clock = clock
-        self.instance_id = str(uuid.uuid4())
+        self.proof_secret = new_secret()
+        self.proof_place = ""  # where it listens; until then it proves nothing
         self.started_at = datetime.now(UTC)
         self.started = clock()
         self.last_used = clock()
@@ -190,20 +193,17 @@ class Embedded:
             undo.callback(self._file_lock.release)
             if self.vault.encrypted and self._driver is None:
                 raise Corrupt("sqlcipher_missing", "The database is encrypted and SQLCipher is not installed here.")
-            if self.vault.database_created and not self.directory.database.exists():
-                raise Corrupt(
-                    "database_missing",
-                    f"{self.directory.database} is gone: restore it (zorivest-rpc backup restore latest), or begin "
-                    f"anew without {self.directory.bootstrap}.",
-                )
             key = dek if self.vault.encrypted else None
+            if self.vault.database_created:
+                vault = self.vault
+                await asyncio.to_thread(check_database, self.directory, vault.journal_id, vault.mark, key, self._driver)
             save = functools.partial(before_migration, self.directory)
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver, save)
             undo.push_async_callback(db.close)
             settings, fields = Settings(db), FieldCipher(dek)
             await self.guard.load(db)
-            await asyncio.to_thread(self.vault.mark_created)
-            keeper = Keeper(db, self.directory, settings)
+            await self._mark(db)
+            keeper = Keeper(db, self.directory, settings, lambda: self._mark(db))
             await keeper.start()
             undo.push_async_callback(keeper.close)
             fetch = market_fetch(db, lambda: Market(db, settings, fields, self.outbound))
@@ -216,6 +216,20 @@ class Embedded:
         self._dek = bytearray(dek)
         self._keeper = keeper
         await self.apply_logging()
+
+    async def _mark(self, db: Database) -> None:
+        """Tell the vault how far the database has come, after that is on the disk; a full disk keeps no owner out.
+
+        The first time they agree on an id: the vault's, or, for a journal of release 0.1, a new one."""
+        journal_id = await db.read(identity.read_id)
+        if journal_id is None:
+            journal_id = await db.write(lambda conn: identity.give_id(conn, self.vault.journal_id))
+        mark = await db.read(identity.last_entry)
+        try:
+            await asyncio.to_thread(db.sync)
+            await asyncio.to_thread(self.vault.note_database, journal_id, mark)
+        except OSError as exc:
+            log.warning("the vault could not be marked: %s", exc.strerror)
 
     async def lock(self, actor: str) -> None:
         """Close the database, wipe its key, end every session."""
@@ -236,6 +250,7 @@ class Embedded:
                     await keeper.close()
                 await self.scheduling.stop()
                 await db.write(lambda conn: audit.record(conn, actor, "auth.lock", "database"))
+                await self._mark(db)
             finally:
                 await db.close()
                 self._file_lock.release()

@@ -13,16 +13,31 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .paths import DataDir, private_opener, sync_directory, write_private
 
-__all__ = ["AUTOMATIC", "Backup", "Facts", "digest", "free_name", "listed", "make", "prune", "publish", "sweep"]
+__all__ = [
+    "AUTOMATIC",
+    "REPLACED",
+    "Backup",
+    "Facts",
+    "best",
+    "digest",
+    "free_name",
+    "is_hollow",
+    "listed",
+    "make",
+    "prune",
+    "publish",
+    "sweep",
+]
 
 AUTOMATIC = ("daily", "changes", "migration")  # the program's own; what a person made, only a person deletes
+REPLACED = ("replaced", "unreadable")  # what a restore put aside
 _MANIFEST = "backup.json"
 _PARTIAL = ".partial-"
 _FEW = 3  # backups for many changes stand close together; a few are enough beside the daily ones
@@ -34,6 +49,9 @@ class Facts(NamedTuple):
     schema_version: int
     mark: int
     encrypted: bool
+    rows: int | None = None  # trades, bank lines, entries and plans; None: made by release 0.1
+    journal_id: str | None = None
+    last_entry: int = 0  # of the audit log, whatever it says
 
 
 class Backup(NamedTuple):
@@ -76,11 +94,11 @@ def make(directory: DataDir, reason: str, copy: Callable[[Path], Facts], now: da
     partial.mkdir(mode=0o700)
     try:
         inside = DataDir(partial)
+        if directory.bootstrap.exists():  # before the database, so that its mark is not ahead of the copy
+            write_private(inside.bootstrap, directory.bootstrap.read_bytes())
         with open(inside.database, "xb", opener=private_opener):
             pass  # created by us, so that its mode does not depend on the umask
         facts = copy(inside.database)
-        if directory.bootstrap.exists():
-            write_private(inside.bootstrap, directory.bootstrap.read_bytes())
         return publish(directory, partial, name, reason, facts, now)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -118,15 +136,35 @@ def listed(directory: DataDir) -> list[Backup]:
     return sorted(found, key=lambda backup: (backup.created_at, backup.name), reverse=True)
 
 
+def is_hollow(backup: Backup, beside: Iterable[Backup]) -> bool:
+    """Whether it holds less than half of what another one holds: a journal that was emptied, or a young one."""
+    most = max((other.facts.rows or 0 for other in beside), default=0)
+    return backup.facts.rows is not None and 2 * backup.facts.rows < most
+
+
+def best(directory: DataDir) -> Backup | None:
+    """The newest backup worth restoring: not of an emptied journal, and not what a restore had replaced."""
+    whole = [backup for backup in listed(directory) if backup.reason not in REPLACED]
+    full = [backup for backup in whole if not is_hollow(backup, whole)]
+    return next(iter(full or whole), None)
+
+
 def prune(directory: DataDir, keep: int, max_age_days: int, now: datetime | None = None) -> list[str]:
-    """Delete the program's own backups beyond a number or an age; the newest backup of all stays whatever its age."""
+    """Delete the program's own backups beyond a number or an age.
+
+    Full ones and hollow ones are counted apart, so that those of an emptied journal never push out a good one; the
+    newest of each stays whatever its age."""
     now = now or datetime.now(UTC)
-    backups = listed(directory)
-    own = [backup for backup in backups if backup.reason in AUTOMATIC]
-    dense = [backup for backup in own if backup.reason == "changes"][_FEW:]
-    rest = [backup for backup in own if backup not in dense]
-    old = [backup for backup in rest if backup.created_at < now - timedelta(days=max_age_days)]
-    gone = list(dict.fromkeys(backup.name for backup in (*dense, *rest[keep:], *old) if backup != backups[0]))
+    everything = listed(directory)
+    own = [backup for backup in everything if backup.reason in AUTOMATIC]
+    hollow = [backup for backup in own if is_hollow(backup, everything)]
+    gone: list[str] = []
+    for group in ([backup for backup in own if backup not in hollow], hollow):
+        dense = [backup for backup in group if backup.reason == "changes"][_FEW:]
+        rest = [backup for backup in group if backup not in dense]
+        old = [backup for backup in rest if backup.created_at < now - timedelta(days=max_age_days)]
+        extra = (backup for backup in (*dense, *rest[keep:], *old) if backup not in (everything[0], group[0]))
+        gone += dict.fromkeys(backup.name for backup in extra)
     for name in gone:
         doomed = directory.backups / f"{_PARTIAL}{name}-gone-{os.getpid()}"
         with contextlib.suppress(OSError):
@@ -158,7 +196,15 @@ def free_name(directory: DataDir, name: str) -> str:
 def _read(path: Path) -> Backup | None:
     try:
         content: Any = json.loads((path / _MANIFEST).read_bytes())
-        facts = Facts(int(content["schema_version"]), int(content["mark"]), bool(content["encrypted"]))
+        rows, journal_id = content.get("rows"), content.get("journal_id")
+        facts = Facts(
+            int(content["schema_version"]),
+            int(content["mark"]),
+            bool(content["encrypted"]),
+            None if rows is None else int(rows),
+            None if journal_id is None else str(journal_id),
+            int(content.get("last_entry", 0)),
+        )
         files = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in content["files"].items()}
         made = datetime.fromisoformat(content["created_at"]).astimezone(UTC)
         backup = Backup(path.name, path, made, str(content["reason"]), facts, files)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from sqlalchemy.pool import QueuePool
 
 from .backups import Facts
 from .errors import Busy, Corrupt, Forbidden, Refusal, Unavailable
+from .identity import read_standing
 from .migrate import CURRENT, migrate, version_of
 from .paths import private_opener
 
@@ -39,6 +41,9 @@ SETTINGS = (
     "trusted_schema=OFF",
     "cache_size=-32768",  # KiB of a connection: a page that is read again need not be deciphered again
 )
+
+
+_CONTENT = ("trades", "bank_transactions", "journal_entries", "trade_plans")
 
 
 def cipher_driver() -> ModuleType | None:
@@ -153,6 +158,12 @@ class Database:
                 with contextlib.suppress(self._module.Error):
                     conn.interrupt()
 
+    def sync(self) -> None:
+        """Put everything that was committed on the disk; a commit alone leaves it to the system (slow)."""
+        for path in (Path(f"{self.path}-wal"), self.path):
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                os.fsync(file.fileno())
+
     async def close(self) -> None:
         """Let running jobs end, move the write-ahead log into the file, and close every connection."""
         if self._closed:
@@ -219,8 +230,15 @@ def examine(path: Path, key: bytes | None, driver: Any) -> Facts:
         found += [row[0] for row in conn.execute("PRAGMA integrity_check") if row[0] != "ok"]
         if found:
             raise Corrupt("backup_corrupt", f"{path} is damaged: {found[0]}")
-        version = conn.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
-        return Facts(version or 0, _last_change(conn), key is not None)
+        standing = read_standing(conn)
+        return Facts(
+            standing.schema_version,
+            _last_change(conn),
+            key is not None,
+            _rows(conn),
+            standing.journal_id,
+            standing.last_entry,
+        )
     except module.Error as exc:
         raise Corrupt("backup_corrupt", f"{path} cannot be read with this key: {exc}") from None
     finally:
@@ -233,6 +251,13 @@ def _last_change(conn: Any) -> int:
         "ORDER BY id DESC LIMIT 1"
     ).fetchone()
     return int(row[0]) if row is not None else 0
+
+
+def _rows(conn: Any) -> int:
+    """How much of a journal there is: what a person would miss."""
+    names = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = [name for name in _CONTENT if name in names]
+    return sum(int(conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in tables)
 
 
 def _copy_refusal(problem: str) -> Refusal:

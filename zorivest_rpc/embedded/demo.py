@@ -16,8 +16,7 @@ import sys
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import IntegrityError
@@ -50,6 +49,9 @@ from .tables import accounts as account_table
 from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
 from .tables import corporate_actions as action_table
 from .tables import trades as trade_table
+
+if TYPE_CHECKING:
+    from .locate import Located
 
 __all__ = ["chart", "load", "load_into", "loaded", "main", "remove", "remove_from"]
 
@@ -293,9 +295,9 @@ def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
         key = stored_key(options.data_dir, env)
         if key is None:
             raise ZorivestError("no API key for this journal is stored here; set ZORIVEST_API_KEY")
-        token = _ask(found.base_url, "POST", "/auth/unlock", {"api_key": key})["session_token"]
+        token = _ask(found, "POST", "/auth/unlock", {"api_key": key})["session_token"]
         method = "POST" if options.verb == "load" else "DELETE"
-        answer = _ask(found.base_url, method, "/demo", None, token)
+        answer = _ask(found, method, "/demo", None, token)
     except (ZorivestError, OSError, http.client.HTTPException) as exc:
         print(f"zorivest-rpc demo: {exc}", file=sys.stderr)
         return 1
@@ -304,21 +306,14 @@ def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
     return 0
 
 
-def _ask(base_url: str, method: str, path: str, body: Any, token: str | None = None) -> Any:
+def _ask(located: Located, method: str, path: str, body: Any, token: str | None = None) -> Any:
     from zorivest_rpc.errors import ZorivestError
 
-    url = urlsplit(base_url)
-    connection = http.client.HTTPConnection(url.hostname or "127.0.0.1", url.port, timeout=120)
-    try:
-        headers = {"Content-Type": "application/json"}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        connection.request(method, url.path + path, json.dumps(body or {}), headers)
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-    finally:
-        connection.close()
-    if response.status >= 400:
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else None
+    with contextlib.closing(located.connect(120)) as connection:
+        status, data, _ = connection.ask(method, path, body or {}, headers)
+    answer = json.loads(data)
+    if status >= 400:
         raise ZorivestError(str(answer.get("detail", answer)))
     return answer
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from . import audit
@@ -33,6 +33,7 @@ __all__ = ["LONGEST_WAIT", "MOST_HELD", "PERSON", "RATE", "TOOL", "Guard", "Verd
 PERSON, TOOL, RATE = "person", "tool", "rate"
 RATE_REASON = "rate_limit_exceeded"
 LOST_REASON = "stopped while nothing could be saved"
+UNKNOWN_REASON = "the guard's state was lost"
 MINUTE, HOUR = 60.0, 3600.0
 SAVE_AGAIN = 1.0  # seconds between two attempts to save a lock that only memory holds
 LONGEST_WAIT = 25.0  # seconds for which a question about the state may be held
@@ -117,8 +118,14 @@ class Guard:
                 event.cancel()
 
     async def load(self, db: Database) -> None:
-        """Take over the persisted state when the database opens; a marked lock counts, whatever the database says."""
-        row = await db.read(lambda conn: conn.execute(select(mcp_guard).where(mcp_guard.c.id == 1)).mappings().one())
+        """Take over the persisted state when the database opens; a marked lock counts, whatever the database says.
+
+        A state that is not there means locked."""
+        known = select(mcp_guard).where(mcp_guard.c.id == 1)
+        row = await db.read(lambda conn: conn.execute(known).mappings().one_or_none())
+        if row is None:
+            await db.write(_begin_locked)
+            row = await db.read(lambda conn: conn.execute(known).mappings().one())
         state = _State(**{name: row[name] for name in _State.__dataclass_fields__})
         if state.is_locked and state.locked_by is None:  # set by a release that did not remember by whom
             state = replace(state, locked_by=RATE if state.lock_reason == RATE_REASON else TOOL)
@@ -248,3 +255,10 @@ class Guard:
         for calls, span in ((self._minute, MINUTE), (self._hour, HOUR)):
             while calls and calls[0] <= now - span:
                 calls.popleft()
+
+
+def _begin_locked(conn: Connection) -> None:
+    """A row for a guard whose state was lost: nobody knows that it was open, so it is not."""
+    now = datetime.now(UTC)
+    lost = {"is_locked": True, "locked_at": now, "lock_reason": UNKNOWN_REASON, "locked_by": PERSON}
+    conn.execute(mcp_guard.insert().values(id=1, updated_at=now, **lost))

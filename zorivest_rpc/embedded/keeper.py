@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, select
@@ -43,8 +44,16 @@ def before_migration(directory: DataDir, db: Database) -> None:
 class Keeper:
     """The backups of one open database, from `start` to `close`."""
 
-    def __init__(self, db: Database, directory: DataDir, settings: Settings) -> None:
+    def __init__(
+        self,
+        db: Database,
+        directory: DataDir,
+        settings: Settings,
+        made: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`made` is called after each backup."""
         self._db = db
+        self._made = made
         self._directory = directory
         self._settings = settings
         self._ended = asyncio.Event()
@@ -79,6 +88,7 @@ class Keeper:
                 await self._settings.value("backup.max_age_days"),
             )
             gone = await asyncio.to_thread(backups.prune, self._directory, keep, age)
+        await self._made()
         log.info("backup %s, %s bytes; %s deleted", made.name, made.bytes, len(gone))
         return made
 

@@ -1,31 +1,36 @@
 """Finds the backend of a data directory, and starts one if there is none: exactly one, however many callers look at
 once.
 
-`runtime.json` says where the running backend listens; it counts only if that port answers with the same instance id,
-so a stale file, a recycled port or a recycled pid misleads nobody. Of several callers that find nothing, the one that
-gets `start.lock` starts a process; the process itself holds `backend.lock` for life, which settles every remaining
-race.
+`runtime.json` says where the running backend listens; it counts only if what listens there proves that it wrote the
+file, so a stale file, a recycled port or a recycled pid misleads no caller. Of several callers that find nothing, the
+one that gets `start.lock` starts a process; the process itself holds `backend.lock` for life, which settles every
+remaining race, between two releases as well: a backend of an older release is ended, and a server of an older release
+is told to restart.
 
 Standard library only: this runs in the server that must answer its client at once."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from zorivest_rpc import __version__
 from zorivest_rpc.errors import ZorivestError
 
 from .filelock import FileLock
 from .keystore import read_key
+from .link import Address, BackendConnection
 from .paths import DataDir, private_opener
+from .runtime import GENERATION, Runtime, is_newer, is_older, read_runtime
 
 __all__ = ["BackendStartError", "Located", "find", "find_or_start", "stored_key"]
 
@@ -40,12 +45,20 @@ class BackendStartError(ZorivestError):
 
 
 class Located(NamedTuple):
-    """A running backend; `started` tells whether this call started it."""
+    """A running backend that proved itself; `started` tells whether this call started it."""
 
-    base_url: str
+    address: Address
     pid: int
-    instance_id: str
     started: bool
+
+    @property
+    def shown(self) -> str:
+        """Its address as it may be printed."""
+        return self.address.shown
+
+    def connect(self, timeout: float) -> BackendConnection:
+        """A connection on which a key may be sent; opened with the first request."""
+        return BackendConnection(self.address, timeout)
 
 
 def stored_key(data_dir: Path, environ: Mapping[str, str]) -> str | None:
@@ -55,15 +68,20 @@ def stored_key(data_dir: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def find(data_dir: Path, timeout: float = 2.0) -> Located | None:
-    """The running backend of a directory, if its published address answers as the instance it names."""
+    """The running backend of a directory, if what listens at its published address proves that it is this one."""
+    directory = DataDir(data_dir)
+    runtime = read_runtime(directory)
+    address = runtime.address(directory) if runtime is not None else None
+    if runtime is None or address is None:
+        return None
+    connection = BackendConnection(address, timeout)
     try:
-        runtime: Any = json.loads(DataDir(data_dir).runtime.read_bytes())
-        port, pid, instance = int(runtime["port"]), int(runtime["pid"]), str(runtime["instance_id"])
-    except (OSError, ValueError, KeyError, TypeError):
+        connection.connect()
+    except (OSError, http.client.HTTPException):
         return None
-    if _instance_at(port, timeout) != instance:
-        return None
-    return Located(f"http://127.0.0.1:{port}/api/v1", pid, instance, False)
+    finally:
+        connection.close()
+    return Located(address, runtime.pid, False)
 
 
 def find_or_start(
@@ -89,21 +107,82 @@ def find_or_start(
     starting = FileLock(directory.start_lock)
     try:
         while True:
-            if found := find(directory.root):
+            if found := _find_same_release(directory):
                 return found
             if starting.acquire():
-                # Somebody may have finished between the look and the lock.
-                return find(directory.root) or _start(directory, port, idle_exit, deadline, environ)
+                # Another caller may have finished between the look and the lock.
+                if found := _find_same_release(directory):
+                    return found
+                _end_older(directory, deadline)
+                return _start(directory, port, idle_exit, deadline, environ)
             _pause(deadline, directory)
     finally:
         starting.release()
+
+
+def _find_same_release(directory: DataDir) -> Located | None:
+    """The running backend, unless it is of an older release; a newer one is an error that says what to do."""
+    found, runtime = find(directory.root), read_runtime(directory)
+    if runtime is not None and is_newer(runtime) and _holder(directory) == runtime.pid:
+        raise BackendStartError(
+            f"The journal in {directory.root} is open in release {runtime.release} of zorivest-rpc, newer than this "
+            f"server ({__version__}). Restart this server, so that it runs the new release: restart it in the "
+            "client that started it, or the client itself."
+        )
+    return None if runtime is not None and is_older(runtime) else found
+
+
+def _holder(directory: DataDir) -> int | None:
+    """The process that holds the directory as its backend; None if no process does."""
+    probe = FileLock(directory.process_lock)
+    try:
+        if probe.acquire():
+            return None
+        return int(directory.process_lock.read_text())
+    except (OSError, ValueError):
+        return None
+    finally:
+        probe.release()
+
+
+def _end_older(directory: DataDir, deadline: float) -> None:
+    """Ask a backend of an older release to end, and wait until it has; the caller holds `start.lock`.
+
+    Its servers then find the new one and are told to restart. No key is sent to it: it cannot prove itself."""
+    runtime = read_runtime(directory)
+    if runtime is None or not is_older(runtime) or _holder(directory) != runtime.pid:
+        return  # a file left behind by a process that died
+    if not _may_be_ended(runtime):
+        raise BackendStartError(
+            f"A backend of an older release holds {directory.root} (process {runtime.pid}), and it was started by "
+            "hand. Restart it with this release."
+        )
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(runtime.pid, signal.SIGTERM)
+    while _holder(directory) == runtime.pid:
+        _pause(deadline, directory)
+
+
+def _may_be_ended(runtime: Runtime) -> bool:
+    """Only what a server started on demand; release 0.1 did not write that down, so its command line is read."""
+    if runtime.generation >= 2:
+        return runtime.detached
+    try:
+        command = Path(f"/proc/{runtime.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        ps = ["ps", "-o", "args=", "-p", str(runtime.pid)]
+        try:
+            command = subprocess.run(ps, capture_output=True, text=True, check=False, timeout=5).stdout.split()
+        except (OSError, subprocess.SubprocessError):
+            return False
+    return "zorivest_rpc.cli.backend" in command and "--detached" in command
 
 
 def _start(
     directory: DataDir, port: int | None, idle_exit: float, deadline: float, environ: Mapping[str, str]
 ) -> Located:
     """Start a process and wait until a backend answers; the caller holds `start.lock`."""
-    command = [sys.executable, "-P", "-m", "zorivest_rpc.cli.backend", "--detached"]
+    command = [sys.executable, "-P", "-m", "zorivest_rpc.cli.backend", "--detached", "--generation", str(GENERATION)]
     command += ["--data-dir", str(directory.root), "--idle-exit", str(idle_exit)]
     if port is not None:
         command += ["--port", str(port)]
@@ -169,16 +248,3 @@ def _pause(deadline: float, directory: DataDir) -> None:
             f"The embedded backend of {directory.root} did not answer in time; see {directory.logs}."
         )
     time.sleep(_POLL)
-
-
-def _instance_at(port: int, timeout: float) -> str | None:
-    """Who answers at a port of this machine."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
-    try:
-        connection.request("GET", "/api/v1/health")
-        answer: Any = json.loads(connection.getresponse().read(65_536))
-        return str(answer["instance_id"])
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        return None
-    finally:
-        connection.close()

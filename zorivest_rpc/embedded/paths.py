@@ -53,6 +53,10 @@ class DataDir:
         return self.root / "runtime.json"
 
     @property
+    def socket(self) -> Path:
+        return self.root / "backend.sock"
+
+    @property
     def process_lock(self) -> Path:
         return self.root / "backend.lock"
 

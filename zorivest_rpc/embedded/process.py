@@ -1,13 +1,14 @@
-"""The backend as a process: alone in its data directory, on loopback, until it is told to end or nobody needs it.
+"""The backend as a process: alone in its data directory, on its socket or on loopback, until it is told to end or no
+server needs it.
 
-Order of a start: the directory's lock, the logs, the vault (created on the first start), the database, the port, and
-last `runtime.json`, so that whoever reads it finds a backend that answers. The end goes the other way round."""
+Order of a start: the directory's lock, the logs, the vault (created on the first start), the database, the listener,
+and last `runtime.json`, so that its reader finds a backend that answers. The end goes the other way round."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
-import json
 import logging
 import os
 import signal
@@ -19,7 +20,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from .app import API_PREFIX, create_app
+from zorivest_rpc import __version__
+from zorivest_rpc.proof import place_of
+
+from .app import create_app
 from .backend import Embedded
 from .crypto import is_api_key, new_api_key
 from .db import cipher_driver
@@ -27,8 +31,10 @@ from .demo import load_into
 from .errors import Corrupt, Refusal
 from .filelock import FileLock
 from .keystore import read_key, store_key
+from .link import socket_path
 from .locate import find
-from .paths import DataDir, write_private
+from .paths import DataDir
+from .runtime import GENERATION, Runtime, publish
 from .vault import Vault
 
 __all__ = ["DEFAULT_PORT", "Options", "run"]
@@ -42,7 +48,7 @@ log = logging.getLogger("zorivest.app")
 
 @dataclass(frozen=True)
 class Options:
-    """How to run; `port` None means the usual one or, if that is taken, any."""
+    """How to run; `port` None means the socket of the directory, or a port where there can be no socket."""
 
     data_dir: Path
     port: int | None = None
@@ -72,6 +78,7 @@ async def run(options: Options, say: Callable[[str], None]) -> int:
         finally:
             await backend.close()
             directory.runtime.unlink(missing_ok=True)  # ours: the lock is still held
+            directory.socket.unlink(missing_ok=True)
             backend.logs.close()
 
 
@@ -81,7 +88,7 @@ async def _run_backend(backend: Embedded, options: Options, say: Callable[[str],
         loaded = await load_into(backend)
         say(f"demo data: {loaded['trades']} trades, {loaded['status'].replace('_', ' ')}")
     try:
-        listener = _listen(options.port)
+        listener = _listen(backend.directory, options.port)
     except OSError as exc:
         say(f"cannot listen on 127.0.0.1:{options.port}: {exc.strerror}")
         return 1
@@ -94,7 +101,7 @@ async def _alone(directory: DataDir, lock: FileLock, say: Callable[[str], None])
     deadline = loop.time() + _LOCK_PATIENCE
     while not lock.acquire():
         if running := await asyncio.to_thread(find, directory.root):
-            say(f"already running: {running.base_url} (pid {running.pid})")
+            say(f"already running: {running.shown} (pid {running.pid})")
             return 0
         if loop.time() > deadline:
             say(f"another process holds {lock.path} and does not answer")
@@ -136,11 +143,39 @@ async def _auto_unlock(backend: Embedded, options: Options) -> None:
                 log.warning("the key from the %s does not open the database: %s", source, exc.code)
 
 
-def _listen(port: int | None) -> socket.socket:
-    """A socket on loopback; the usual port gives way to a free one, a chosen port does not."""
+def _listen(directory: DataDir, port: int | None) -> socket.socket:
+    """The directory's socket; a port if one was chosen, or where the system or the file system has no such sockets."""
+    path = socket_path(directory) if port is None else None
+    if path is not None:
+        try:
+            return _listen_at(path)
+        except OSError as exc:
+            log.warning("no socket at %s (%s): listening on a port instead", path, exc.strerror)
+    return _listen_on(port)
+
+
+def _listen_at(path: str) -> socket.socket:
+    """The caller holds the directory's lock, so a socket that is there was left by a process that died."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(path)
+        os.chmod(path, 0o600)  # the directory is what protects it; until here the umask of `run` did as well
+        sock.listen(128)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _listen_on(port: int | None) -> socket.socket:
+    """A port of loopback; the usual port gives way to a free one, a chosen port does not."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":
+        if sys.platform == "win32":  # there SO_REUSEADDR would let another program take the port from us
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind(("127.0.0.1", DEFAULT_PORT if port is None else port))
@@ -166,10 +201,9 @@ async def _serve(backend: Embedded, listener: socket.socket, options: Options, s
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
-        port = listener.getsockname()[1]
-        _publish(backend, port)
-        say(f"listening on http://127.0.0.1:{port}{API_PREFIX}")
-        log.info("listening on port %s, pid %s, instance %s", port, os.getpid(), backend.instance_id)
+        shown = _publish(backend, listener, options)
+        say(f"listening on {shown}")
+        log.info("listening on %s, pid %s", shown, os.getpid())
         backend.last_used = backend.clock()  # idle time begins when somebody could call
         async with asyncio.TaskGroup() as tasks:
             idle = tasks.create_task(_watch_idle(backend, options.idle_exit))
@@ -181,14 +215,15 @@ async def _serve(backend: Embedded, listener: socket.socket, options: Options, s
     return 0
 
 
-def _publish(backend: Embedded, port: int) -> None:
-    content = {
-        "port": port,
-        "pid": os.getpid(),
-        "instance_id": backend.instance_id,
-        "started_at": backend.started_at.isoformat(),
-    }
-    write_private(backend.directory.runtime, json.dumps(content).encode())
+def _publish(backend: Embedded, listener: socket.socket, options: Options) -> str:
+    """Write down where the backend listens and how it proves itself; returns the address as it may be printed."""
+    port = None if listener.family != socket.AF_INET else int(listener.getsockname()[1])
+    backend.proof_place = place_of(port)
+    started = backend.started_at.isoformat()
+    runtime = Runtime(GENERATION, __version__, os.getpid(), port, backend.proof_secret, started, options.detached)
+    publish(backend.directory, runtime)
+    address = runtime.address(backend.directory)
+    return address.shown if address is not None else str(backend.directory.socket)
 
 
 async def _watch_idle(backend: Embedded, seconds: float) -> None:

@@ -55,11 +55,13 @@ def restore(
         if facts.schema_version > CURRENT:
             raise Corrupt("schema_too_new", "The backup was made by a newer program: upgrade this one first.")
         kept = _keep(directory, key, driver)
+        if keys == "backup":
+            write_private(directory.bootstrap, backup.bootstrap.read_bytes())
+        # The vault first: a database that is ahead of the mark opens, one that is behind it would not.
+        Vault.load(directory).note_database(facts.journal_id, facts.last_entry)
         for suffix in _BESIDE:  # of the old file; on the new one it would be replayed as if it were its own
             Path(f"{directory.database}{suffix}").unlink(missing_ok=True)
         staging.database.replace(directory.database)
-        if keys == "backup":
-            write_private(directory.bootstrap, backup.bootstrap.read_bytes())
         sync_directory(directory.root)
     finally:
         shutil.rmtree(staging.root, ignore_errors=True)

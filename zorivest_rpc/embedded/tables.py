@@ -41,6 +41,7 @@ __all__ = [
     "excursion_metrics",
     "images",
     "journal_entries",
+    "journal_identity",
     "mcp_guard",
     "metadata",
     "mistake_entries",
@@ -73,6 +74,9 @@ FILE_ORDER = 13
 
 MONEY = 14
 """The schema version that brings the currency of a trade, and exchange rates."""
+
+JOURNAL_IDENTITY = 15
+"""The schema version that brings the id which the database shares with its vault."""
 
 metadata = MetaData(
     naming_convention={
@@ -619,4 +623,15 @@ corporate_actions = Table(
     Index("ix_corporate_actions_symbol", "symbol", "effective_at"),
     Index("ix_corporate_actions_underlying", "underlying", "effective_at"),
     info=_since(CORPORATE_ACTIONS),
+)
+
+# --- 15: whose database this is --------------------------------------------------------------------------------------
+
+journal_identity = Table(
+    "journal_identity",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("journal_id", String(36), nullable=False),
+    CheckConstraint("id = 1", name="single"),
+    info=_since(JOURNAL_IDENTITY),
 )

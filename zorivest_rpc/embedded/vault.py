@@ -32,11 +32,13 @@ from .crypto import (
     wrap_dek,
 )
 from .errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, Unauthorized
+from .identity import new_journal_id
 from .paths import DataDir, write_private
 
 __all__ = ["PASSPHRASE", "SHORTEST", "KeyEntry", "Passphrase", "Role", "Vault"]
 
 PASSPHRASE = "passphrase"  # stands where a key's id would: in sessions and in the audit log
+_VERSION = 2
 SHORTEST = 12  # characters; whoever has the file can try as fast as Argon2id lets them
 
 
@@ -113,6 +115,8 @@ class _Bootstrap(msgspec.Struct):
     key_source: str = "file"
     db_created: bool = False  # from then on a missing database file is a loss, not a beginning
     passphrase: Passphrase | None = None
+    journal_id: str | None = None  # the database carries the same; None: made by release 0.1 and not opened since
+    mark: int = 0  # the last audit entry of the database that was known to be on the disk
 
 
 class Vault:
@@ -135,12 +139,13 @@ class Vault:
         if cls.exists(directory):
             raise FileExistsError(directory.bootstrap)
         content = _Bootstrap(
-            version=1,
+            version=_VERSION,
             db_file=directory.database.name,
             cipher="sqlcipher4" if encrypted else "none",
             kdf=kdf or Kdf.preferred(),
             keys=[],
             key_source=key_source,
+            journal_id=new_journal_id(),
         )
         vault = cls(directory, content)
         vault._add(api_key, new_dek(), "first key", Role.ADMIN, None)
@@ -153,7 +158,10 @@ class Vault:
             content = msgspec.json.decode(directory.bootstrap.read_bytes(), type=_Bootstrap)
         except msgspec.MsgspecError as exc:
             raise Corrupt("bootstrap_corrupt", f"{directory.bootstrap} cannot be read: {exc}") from None
-        if content.version != 1 or "/" in content.db_file or "\\" in content.db_file:
+        if content.version > _VERSION:
+            text = "was written by a newer release of zorivest-rpc than this one: upgrade it"
+            raise Corrupt("bootstrap_too_new", f"{directory.bootstrap} {text}.")
+        if content.version < 1 or "/" in content.db_file or "\\" in content.db_file:
             raise Corrupt("bootstrap_corrupt", f"{directory.bootstrap} is not of a kind this program knows")
         directory.bootstrap.chmod(0o600)
         return cls(directory, content)
@@ -166,10 +174,19 @@ class Vault:
     def database_created(self) -> bool:
         return self._content.db_created
 
-    def mark_created(self) -> None:
-        """Remember that the database file exists now."""
-        if not self._content.db_created:
-            self._content.db_created = True
+    @property
+    def journal_id(self) -> str | None:
+        return self._content.journal_id
+
+    @property
+    def mark(self) -> int:
+        return self._content.mark
+
+    def note_database(self, journal_id: str | None, mark: int) -> None:
+        """Remember which database belongs to this vault and how far it has come; the caller has synced it."""
+        content = self._content
+        if (content.db_created, content.journal_id, content.mark) != (True, journal_id, mark):
+            content.db_created, content.journal_id, content.mark = True, journal_id, mark
             self._save()
 
     @property
@@ -324,6 +341,7 @@ class Vault:
             self._write()
 
     def _write(self) -> None:
+        self._content.version = _VERSION  # release 0.1 would drop what it does not know, so it must not open this
         data = msgspec.json.format(msgspec.json.encode(self._content), indent=2)
         write_private(self._directory.bootstrap, data + b"\n")
 

@@ -147,6 +147,8 @@ def _backend(health: Json, *, reachable: bool) -> dict[str, Json]:
 
 def _address(url: str) -> dict[str, Json]:
     """Where the backend is, without anything that does not belong into an address."""
+    if url.startswith("unix:"):
+        return {"url": url}
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port is not None else ""

@@ -112,11 +112,11 @@ class Service:
 
 
 class _Witness:
-    """Tells the new process from the old: by its instance id, or, where none is given, by what else shows it."""
+    """Tells the new process from the old: by when it started, or, where that is not told, by what else shows it."""
 
     def __init__(self, before: Reply | ToolError) -> None:
         health = _object(before)
-        self._instance = _text(health, "instance_id")
+        self._started = _started(health)
         self._uptime = _number(health, "uptime_seconds")
         self._was_gone = False
 
@@ -129,15 +129,20 @@ class _Witness:
         health = _object(after)
         if health.get("status") != "ok":
             return False
-        if self._instance is not None:
-            instance = _text(health, "instance_id")
-            return instance is not None and instance != self._instance
+        if self._started is not None:
+            started = _started(health)
+            return started is not None and started != self._started
         uptime = _number(health, "uptime_seconds")
         if uptime is None:
             return self._was_gone
         if self._uptime is not None:
             return uptime < self._uptime or self._was_gone
         return uptime + 1 < passed or self._was_gone  # the old one is older than the wait; uptimes are cut to seconds
+
+
+def _started(health: dict[str, Json]) -> str | None:
+    """What differs from one process of a backend to the next; a Zorivest installation may have an instance id."""
+    return _text(health, "started_at") or _text(health, "instance_id")
 
 
 async def _asked(backend: Backend, path: str, *, open_to_all: bool = False) -> Reply | ToolError:

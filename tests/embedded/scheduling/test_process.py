@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import json
 import os
 import pty
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.embedded.asking import ask
 from zorivest_rpc.cli import approve
 from zorivest_rpc.embedded.locate import find_or_start, stored_key
 from zorivest_rpc.embedded.process import _watch_idle
@@ -38,11 +36,11 @@ class Home:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.pid = 0
-        self._url = self._token = ""
+        self._token = ""
 
     def start(self) -> None:
         located = find_or_start(self.path, port=0, environ=ENVIRON)
-        self.pid, self._url, self._token = located.pid, located.base_url, ""
+        self.pid, self._located, self._token = located.pid, located, ""
         key = stored_key(self.path, {"ZORIVEST_KEYRING": "off"})
         self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
 
@@ -53,12 +51,7 @@ class Home:
             process.wait(20)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + path, data, method=method)
-        request.add_header("Authorization", f"Bearer {self._token}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=40) as response:
-            return json.loads(response.read() or b"null")
+        return ask(self._located, method, path, body, self._token)
 
 
 @pytest.fixture

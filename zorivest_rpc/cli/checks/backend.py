@@ -18,7 +18,7 @@ from .journal import Bootstrap, read_bootstrap
 from .line import Line, fail, ok, warn
 from .safekeeping import restore_step
 from .surroundings import backend_port
-from .web import Answer, ask, shown
+from .web import Answer, Place, ask, shown
 
 __all__ = ["embedded", "remote"]
 
@@ -44,14 +44,14 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
     else:
         started = "started" if located.started else "runs"
         vault = read_bootstrap(settings.data_dir)[1]  # a start may have made it
-        yield ok("backend", f"embedded, {started} at {located.base_url} (pid {located.pid})")
-    yield from _neighbour("" if located is None else located.base_url)
+        yield ok("backend", f"embedded, {started} at {located.shown} (pid {located.pid})")
+    yield from _neighbour("" if located is None else located.shown)
     key = stored_key(data, environ)
     yield from _stored(key, vault, data, environ)
     if located is None and vault is not None:
         yield ok("guard", "its state is in the journal; it can be asked when the backend runs")
     if located is not None:
-        yield from _asked(located.base_url, key, "the embedded backend")
+        yield from _asked(located.address, key, "the embedded backend")
     yield from _encryption(data, vault)
 
 
@@ -165,9 +165,9 @@ def remote(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
     yield from _asked(base, key, shown(base), remote=True)
 
 
-def _asked(base: str, key: str | None, name: str, *, remote: bool = False) -> Iterator[Line]:
+def _asked(base: Place, key: str | None, name: str, *, remote: bool = False) -> Iterator[Line]:
     """What the backend says about itself."""
-    health = ask(base + "/health")
+    health = ask(base, "/health")
     if health is None:
         yield fail("backend", f"{name} does not answer", "Start it, or correct the address; is a firewall in between?")
         return
@@ -192,7 +192,7 @@ def _speaks(health: Answer) -> bool:
     return health.status == 200 and isinstance(body, dict) and ("version" in body or "database" in body)
 
 
-def _unlocked(base: str, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
+def _unlocked(base: Place, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
     database = health.get("database")
     unlocked = database.get("unlocked") if isinstance(database, dict) else health.get("database_unlocked")
     if unlocked is False:
@@ -200,7 +200,7 @@ def _unlocked(base: str, key: str | None, health: Mapping[str, Any], name: str) 
         return
     if not key:
         return
-    answer = ask(base + "/auth/unlock", {"api_key": key}, timeout=3 * web.PATIENCE)  # it is slow by design
+    answer = ask(base, "/auth/unlock", {"api_key": key}, timeout=3 * web.PATIENCE)  # it is slow by design
     if answer is not None and answer.status == 200 and isinstance(answer.body, dict):
         yield ok("unlock", f"the key opens {name} as {_word(answer.body.get('role'))}")
         return
@@ -214,8 +214,8 @@ def _unlocked(base: str, key: str | None, health: Mapping[str, Any], name: str) 
     yield fail("unlock", f"{name} answered {status} to the key", next)
 
 
-def _guard(base: str) -> Iterator[Line]:
-    answer = ask(base + "/mcp-guard/status")
+def _guard(base: Place) -> Iterator[Line]:
+    answer = ask(base, "/mcp-guard/status")
     if answer is None or answer.status != 200 or not isinstance(answer.body, dict):
         yield warn("guard", "its state cannot be learnt before the journal is unlocked", "Run doctor again afterwards.")
     elif answer.body.get("is_locked"):

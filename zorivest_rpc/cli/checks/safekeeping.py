@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zorivest_rpc.embedded.backups import Backup, listed
+from zorivest_rpc.embedded.backups import REPLACED, Backup, best, listed
 from zorivest_rpc.embedded.paths import DataDir
 
 from .line import Line, fail, ok, warn
@@ -31,8 +31,9 @@ _SYNCED = (
 
 def restore_step(path: str | Path) -> str:
     """What helps when a part of the journal is lost: a backup, if there is one."""
-    if listed(DataDir(Path(path))):
-        return "zorivest-rpc backup restore latest"
+    chosen = best(DataDir(Path(path)))
+    if chosen is not None:
+        return f"zorivest-rpc backup restore {chosen.name}"
     return "There is no backup in its directory; look for a copy of your own (a disk backup, another machine)."
 
 
@@ -66,7 +67,7 @@ def backups(path: str, now: float | None = None) -> Iterator[Line]:
     if not directory.database.exists():
         return
     now = time.time() if now is None else now
-    found = [backup for backup in listed(directory) if backup.reason not in ("replaced", "unreadable")]
+    found = [backup for backup in listed(directory) if backup.reason not in REPLACED]
     if not found:
         if now - directory.database.stat().st_mtime > 2 * _DAY:
             yield warn("backups", "none", "zorivest-rpc backup create")

@@ -6,11 +6,18 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from contextlib import closing
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["PATIENCE", "Answer", "ask", "shown"]
+if TYPE_CHECKING:
+    from zorivest_rpc.embedded.link import Address
+
+__all__ = ["PATIENCE", "Answer", "Place", "ask", "shown"]
+
+Place: TypeAlias = Union[str, "Address"]
+"""The root of an API: a URL, or the address of the embedded backend."""
 
 PATIENCE = 5.0  # seconds
 _LIMIT = 1024 * 1024
@@ -31,22 +38,37 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def ask(url: str, body: Any = None, *, token: str = "", timeout: float | None = None) -> Answer | None:
-    """GET, or POST where there is a body; None if nobody answered in time."""
-    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
-    request.add_header("Content-Type", "application/json")
-    if token:
-        request.add_header("Authorization", f"Bearer {token}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay())
+def ask(
+    place: Place, path: str = "", body: Any = None, *, token: str = "", timeout: float | None = None
+) -> Answer | None:
+    """GET, or POST where there is a body; None if nothing answered in time, or not as what it claims to be."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    seconds = timeout or PATIENCE
     try:
-        try:
-            with opener.open(request, timeout=timeout or PATIENCE) as response:
-                return _answer(response.status, response.read(_LIMIT), response.headers.get("Date"))
-        except urllib.error.HTTPError as error:
-            with error:
-                return _answer(error.code, error.read(_LIMIT), error.headers.get("Date"))
+        if isinstance(place, str):
+            return _ask_url(place + path, body, headers, seconds)
+        return _ask_embedded(place, path, body, headers, seconds)
     except (OSError, http.client.HTTPException, ValueError):
         return None
+
+
+def _ask_url(url: str, body: Any, headers: dict[str, str], timeout: float) -> Answer:
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay())
+    try:
+        with opener.open(request, timeout=timeout) as response:
+            return _answer(response.status, response.read(_LIMIT), response.headers.get("Date"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return _answer(error.code, error.read(_LIMIT), error.headers.get("Date"))
+
+
+def _ask_embedded(address: Address, path: str, body: Any, headers: dict[str, str], timeout: float) -> Answer:
+    """The backend proves itself before it is shown a key."""
+    from zorivest_rpc.embedded.link import BackendConnection
+
+    with closing(BackendConnection(address, timeout)) as connection:
+        return _answer(*connection.ask("GET" if body is None else "POST", path, body, headers))
 
 
 def _answer(status: int, data: bytes, date: str | None) -> Answer:

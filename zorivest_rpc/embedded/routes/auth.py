@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from zorivest_rpc.proof import PROOF_PATH, is_challenge, prove
+
+from ..errors import Invalid, Unavailable
 from ..fields import Fields
 from ..routing import ADMIN, OPEN, Ask, Route, no_content, reply
 from ..vault import SHORTEST, Role
@@ -33,6 +36,17 @@ async def unlock(ask: Ask) -> web.StreamResponse:
             "inline_guard": True,
         }
     )
+
+
+async def show_proof(ask: Ask) -> web.StreamResponse:
+    """The answer to a challenge, for a server that wants to know whether this is the backend of its directory."""
+    challenge = ask.query.get("challenge", "")
+    if not is_challenge(challenge):
+        raise Invalid({"challenge": ["must be 64 hexadecimal digits in lower case"]})
+    backend = ask.backend
+    if not backend.proof_place:
+        raise Unavailable("not_listening", "This backend does not listen at an address of its own.")
+    return reply({"proof": prove(backend.proof_secret, challenge, backend.proof_place)})
 
 
 async def lock(ask: Ask) -> web.StreamResponse:
@@ -96,6 +110,7 @@ ROUTES = (
     Route("POST", "/auth/unlock", OPEN, unlock, _SMALL),
     Route("POST", "/auth/lock", ADMIN, lock, _SMALL),
     Route("GET", "/auth/status", OPEN, status),
+    Route("GET", PROOF_PATH, OPEN, show_proof),
     Route("POST", "/auth/keys", ADMIN, create_key, _SMALL),
     Route("GET", "/auth/keys", ADMIN, list_keys),
     Route("DELETE", "/auth/keys/{key_id}", ADMIN, revoke_key),

@@ -47,7 +47,6 @@ async def health(ask: Ask) -> web.StreamResponse:
                 "key_source": backend.vault.key_source,
             },
             "database_unlocked": unlocked,
-            "instance_id": backend.instance_id,
             "started_at": backend.started_at,
         }
     )

@@ -169,9 +169,15 @@ async def simulate(ask: Ask) -> web.StreamResponse:
     fields.done()
 
     def job(ground: Ground) -> dict[str, Any]:
+        if is_expired(wanted.ticker, ground.today):
+            raise TaxError(
+                "no_open_lots",
+                f"{wanted.ticker} is past its last day, so no lot of it is open; record what became of it (expired, "
+                "exercised or assigned) as a corporate action, or import a file that says it.",
+            )
         profile = ground.year(None)
         realized = year_gains(ground.closed_in(profile.tax_year), profile, ground.rules.accounts)
-        lots = tax_reading.open_lots(ground.conn, related_to=wanted.ticker)
+        lots = tax_reading.open_lots(ground.conn, related_to=wanted.ticker, alive_on=ground.today)
         answer = simulate_sale(
             lots,
             wanted,
@@ -209,7 +215,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
         lots = ground.closed_in(profile.tax_year)
         prices = None
         if unrealized:
-            lots += tax_reading.open_lots(ground.conn, account_id=account_id)
+            lots += tax_reading.open_lots(ground.conn, account_id=account_id, alive_on=ground.today)
             prices = known_prices(ground.conn, ground.today, account_id)
         answer = annual_estimate(
             lots, profile, ground.rules.accounts, account_id=account_id, prices=prices, today=ground.today
@@ -341,7 +347,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
 
     def job(ground: Ground) -> dict[str, Any]:
         report = scan_harvest(
-            tax_reading.open_lots(ground.conn),
+            tax_reading.open_lots(ground.conn, alive_on=ground.today),
             known_prices(ground.conn, ground.today),
             ground.year(None),
             ground.rules.accounts,
