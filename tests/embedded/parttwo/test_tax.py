@@ -360,6 +360,23 @@ async def test_open_gains_are_shown_beside_the_estimate(books: Books) -> None:
     assert "unrealized" not in await books.expect(200, "POST", "/tax/estimate", {})
 
 
+@pytest.mark.parametrize("kind", ["ira", "broker"])
+@pytest.mark.parametrize("only", [None, "A1"])
+async def test_open_losses_are_estimated_as_they_would_be_booked(books: Books, kind: str, only: str | None) -> None:
+    """Ten shares 20 below their price, four of them replaced last week: in an IRA the loss of four is gone, and so it
+    is in an own account that is not sold with them; sold with them it counts there."""
+    await books.buy(10, 100, ago(200))
+    await books.buy(4, 80, ago(5), account_id="R1")
+    await books.expect(200, "PUT", "/accounts/R1", {"account_type": kind, "is_tax_advantaged": kind == "ira"})
+    ask = {"include_unrealized": True, "tax_year": TODAY.year, **({} if only is None else {"account_id": only})}
+    told = (await books.expect(200, "POST", "/tax/estimate", ask))["unrealized"]
+    is_replaced = kind == "ira" or only is not None
+    assert (told["net"], told["disallowed_loss"]) == ((-120, 80) if is_replaced else (-200, 0))
+    sale = {"ticker": "SPY", "account_id": "A1", "quantity": 10, "price": 80, "action": "sell"}
+    simulated = (await books.expect(200, "POST", "/tax/simulate", sale))["summary"]
+    assert (simulated["realized_gain"], simulated["disallowed_loss"]) == (-120, 80)  # sold alone
+
+
 async def test_payments_are_recorded_once_and_counted(books: Books, satisfies: Satisfies) -> None:
     await books.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 115_750, "prior_year_tax": 8000})
     asked = {"quarter": "Q2", "tax_year": "2025", "estimation_method": "prior_year_safe_harbor"}

@@ -214,10 +214,16 @@ async def estimate(ask: Ask) -> web.StreamResponse:
         lots = ground.closed_in(profile.tax_year)
         prices = None
         if unrealized:
-            lots += tax_reading.open_lots(ground.conn, account_id=account_id, alive_on=ground.today)
+            lots += tax_reading.open_lots(ground.conn, alive_on=ground.today)  # another account's take losses over
             prices = known_prices(ground.conn, ground.today, account_id)
         answer = annual_estimate(
-            lots, profile, ground.rules.accounts, account_id=account_id, prices=prices, today=ground.today
+            lots,
+            profile,
+            ground.rules.accounts,
+            account_id=account_id,
+            prices=prices,
+            today=ground.today,
+            policy=ground.rules.policy,
         )
         said = ground.about_year(profile, lots)
         return {"effective_rate": None, "state_estimate": 0, **as_json(answer), "assumptions": said}
