@@ -270,6 +270,41 @@ async def test_an_unknown_resource_cannot_be_subscribed(memory: Host) -> None:
     assert await client.result("resources/unsubscribe", {"uri": "test://nowhere"}) == {}
 
 
+async def test_a_session_follows_at_most_256_resources(legacy: Host) -> None:
+    client = await legacy()
+    for number in range(256):
+        await client.result("resources/subscribe", {"uri": f"test://note/{number}"})
+    assert await client.result("resources/subscribe", {"uri": "test://note/0"}) == {}  # it is one of the 256
+    error = await client.error("resources/subscribe", {"uri": "test://note/256"})
+    assert (error["code"], "at most 256 resources" in error["message"]) == (-32602, True)
+    await client.result("resources/unsubscribe", {"uri": "test://note/7"})
+    await client.result("resources/subscribe", {"uri": "test://note/256"})
+    await client.call("touch", {"uri": "test://note/256"})
+    assert (await client.note("notifications/resources/updated"))["params"] == {"uri": "test://note/256"}
+
+
+def long_uri(number: int, length: int) -> str:
+    return f"test://file/{number:02d}".ljust(length, "x")
+
+
+async def test_the_uris_that_a_session_follows_have_at_most_64_kib(memory: Host) -> None:
+    client = await memory()
+    for number in range(31):  # 31 × 2 048 and one of 2 048 make 64 KiB to the byte
+        await client.result("resources/subscribe", {"uri": long_uri(number, 2048)})
+    await client.result("resources/subscribe", {"uri": long_uri(31, 2047)})
+    error = await client.error("resources/subscribe", {"uri": "test://one"})
+    assert (error["code"], "65536 bytes" in error["message"]) == (-32602, True)
+    await client.result("resources/unsubscribe", {"uri": long_uri(31, 2047)})
+    await client.result("resources/subscribe", {"uri": long_uri(31, 2048)})
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(2048, True), (2049, False)])
+async def test_a_uri_has_at_most_2048_characters(memory: Host, length: int, is_taken: bool) -> None:
+    client = await memory()
+    answer = await client.ask("resources/subscribe", {"uri": long_uri(0, length)})
+    assert ("result" in answer) is is_taken
+
+
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 async def test_each_list_change_is_told_without_params(memory: Host, kind: str) -> None:
     client = await memory()

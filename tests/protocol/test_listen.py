@@ -54,6 +54,18 @@ async def test_only_what_was_asked_for_is_told(modern: Host) -> None:
     ]
 
 
+async def test_one_request_follows_at_most_256_resources(memory_modern: Host) -> None:
+    client = await memory_modern()
+    uris = [f"test://note/{number}" for number in range(257)]
+    await listening(client, {"resourceSubscriptions": uris[:256]})
+    error = await client.error("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+    assert error["code"] == -32602
+    long = [f"test://file/{number:02d}".ljust(2048, "x") for number in range(33)]
+    await listening(client, {"resourceSubscriptions": long[:32]})
+    error = await client.error("subscriptions/listen", {"notifications": {"resourceSubscriptions": long}})
+    assert (error["code"], "65536 bytes" in error["message"]) == (-32602, True)
+
+
 async def test_false_and_absent_are_the_same(memory_modern: Host) -> None:
     client = await memory_modern()
     await listening(client, {"toolsListChanged": False, "resourceSubscriptions": []})

@@ -76,6 +76,11 @@ def _lighten(value: Json) -> Json:
     return value
 
 
+def _is_long(value: Json) -> bool:
+    """Longer than an example may be; judging it would repeat all of it in a message that is thrown away."""
+    return isinstance(value, str | list | dict) and len(value) > _LONGEST_EXAMPLE
+
+
 def _judge(schema: Json) -> Json:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
@@ -162,7 +167,10 @@ def example(schema: Json, given: Json) -> str | None:
     kept = {
         name: value
         for name, value in (given.items() if isinstance(given, dict) else ())
-        if name in properties and name not in _SECRET and judge.evolve(schema=properties[name]).is_valid(value)
+        if name in properties
+        and name not in _SECRET
+        and not _is_long(value)
+        and judge.evolve(schema=properties[name]).is_valid(value)
     }
     named = [name for name in given if name in properties] if isinstance(given, dict) else []
     wanted = [*required, *(name for name in named if name not in required and name not in _SECRET)]

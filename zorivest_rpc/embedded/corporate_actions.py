@@ -18,6 +18,7 @@ from . import accounts as account_store
 from . import audit, round_trip_store, trades
 from .book_tables import tax_stale
 from .errors import Conflict, Invalid, NotFound
+from .given_times import GivenTimes
 from .inputs import Page
 from .symbols import Contract, Instrument, parse_instrument
 from .tables import corporate_actions, round_trips
@@ -192,10 +193,9 @@ def _open_contracts(conn: Connection, event: Option) -> _Held:
     )
     if row is None:
         raise Conflict("no_open_position", f"{event.what.symbol} is not open in account {event.account_id}.")
-    if row["last_at"] > event.effective_at:
-        raise Invalid(
-            {"effective": [f"must not be before the latest fill of the position, {row['last_at'].isoformat()}"]}
-        )
+    latest = GivenTimes(conn, [row["last_by"]]).of(row["last_by"], row["last_at"])
+    if latest > event.effective_at:
+        raise Invalid({"effective": [f"must not be before the latest fill of the position, {latest.isoformat()}"]})
     quantity = row["open_quantity"] if event.quantity is None else event.quantity
     if quantity > row["open_quantity"]:
         raise Invalid({"quantity": [f"only {row['open_quantity'].normalize():f} contracts are open"]})

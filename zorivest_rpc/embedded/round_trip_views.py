@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, select
 
+from .analytics.positions import Episode
 from .analytics.round_trips import RoundTrip, round_trip
+from .given_times import GivenTimes
 from .round_trip_store import episode_of
 from .tables import round_trip_legs, round_trips
 
@@ -42,10 +45,20 @@ def shown(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) 
         )
         for trip_id, exec_id, role in legs:
             ids[trip_id][role].append(exec_id)
+    given = GivenTimes(conn, (row[name] for row in found for name in ("opened_by", "last_by")))
     return [
-        round_trip(episode_of(row), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
+        round_trip(_as_given(row, given), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
         for row in found
     ]
+
+
+def _as_given(row: Mapping[Any, Any], given: GivenTimes) -> Episode:
+    episode = episode_of(row)
+    return msgspec.structs.replace(
+        episode,
+        opened_at=given.of(episode.opened_by, episode.opened_at),
+        last_at=given.of(episode.last_by, episode.last_at),
+    )
 
 
 def _flags(row: Mapping[Any, Any], today: datetime) -> tuple[str, ...]:

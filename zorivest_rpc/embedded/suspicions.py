@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, select
 from .accounts import require
 from .analytics.mistake_detection import TripFacts, suspect
 from .exchange import Conversion, own_rate
+from .given_times import GivenTimes
 from .period import EVER
 from .results import Scope, moments, planned_risk, plans
 from .symbols import parse_contract
@@ -110,13 +111,14 @@ def _proposals(
     ]
     tagged = _tagged(conn, chosen)
     told = conversion.answer()
+    given = GivenTimes(conn, (row["opened_by"] for row in rows.values()))
     proposals = [
         {
             "round_trip_id": found.round_trip_id,
             "trade_exec_id": rows[found.round_trip_id]["opened_by"],
             "account_id": account_id,
             "instrument": rows[found.round_trip_id]["instrument"],
-            "opened_at": rows[found.round_trip_id]["opened_at"],
+            "opened_at": given.of(rows[found.round_trip_id]["opened_by"], rows[found.round_trip_id]["opened_at"]),
             "category": found.category,
             "evidence": found.evidence,
         }

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, extract, func, select, text
 from .book_tables import tax_lots, tax_wash_matches
 from .symbols import parse_instrument
 from .tax.lot import Lot
+from .tax.symbols import is_expired
 from .tax.wash import WashMatch
 from .tax.washes import ChainEnds
 
@@ -54,13 +55,20 @@ def load(conn: Connection, query: Select[Any]) -> list[Lot]:
 
 
 def open_lots(
-    conn: Connection, *, account_id: str | None = None, ticker: str | None = None, related_to: str | None = None
+    conn: Connection,
+    *,
+    account_id: str | None = None,
+    ticker: str | None = None,
+    related_to: str | None = None,
+    alive_on: date | None = None,
 ) -> list[Lot]:
-    """Open lots; `related_to` a symbol are those of its underlying, in all their forms."""
+    """Open lots; `related_to` a symbol are those of its underlying, in all their forms, and those `alive_on` a day are
+    no options that were past their last day by then."""
     query = _filtered(select(_lots.lot).where(OPEN), account_id, ticker)
     if related_to is not None:
         query = query.where(_lots.underlying == parse_instrument(related_to).underlying)
-    return load(conn, query)
+    lots = load(conn, query)
+    return lots if alive_on is None else [lot for lot in lots if not is_expired(lot.ticker, alive_on)]
 
 
 def closed_lots(

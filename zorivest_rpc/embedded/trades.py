@@ -22,6 +22,7 @@ from .analytics.money import cents
 from .columns import money
 from .currencies import currency_of, fixed_currency
 from .errors import Conflict, Invalid, NotFound
+from .given_times import given_time
 from .inputs import Page
 from .period import Period
 from .symbols import Instrument
@@ -197,7 +198,8 @@ def insert(
 
 
 def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, Invalid]]:
-    """Record trades whose ids are new, in accounts that exist, and match each position once; the refused ones.
+    """Record trades whose ids are new, in accounts that exist, each with its place in its instant, and match each
+    position once; the refused ones.
 
     The caller, who knows where they came from, writes one line into the audit log for all of them."""
     executions: list[round_trip_store.Execution] = []
@@ -312,7 +314,7 @@ def change(
     if after["account_id"] != before["account_id"]:
         account_store.usable(conn, after["account_id"], auto_create=auto_create, actor=actor)
     after |= _money_of(conn, before, after, changes)
-    if "time" in changes and changes["time"] != _given_time(before):
+    if "time" in changes and changes["time"] != given_time(before):
         after["sequence"] = _sequence(conn, after["account_id"], after["time"], exec_id)
         after["time"] += timedelta(microseconds=after["sequence"])
     else:
@@ -389,17 +391,11 @@ def _unlink(conn: Connection, kind: str, name: str) -> None:
         conn.execute(entity_links.delete().where(type_ == kind, id_ == name))
 
 
-def _given_time(row: Mapping[Any, Any]) -> datetime:
-    """The time of a trade as it was given, without its place among those of the instant."""
-    time: datetime = row["time"] - timedelta(microseconds=row["sequence"])
-    return time
-
-
 def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
     earned = row["computed_pnl"]
     view = {
         **row,
-        "time": _given_time(row),
+        "time": given_time(row),
         "has_report": bool(row["has_report"]),
         "computed_pnl": None if earned is None else cents(earned),
     }

@@ -48,6 +48,17 @@ async def test_a_large_trade_after_a_loss_is_proposed_until_it_is_tagged(journal
     assert await suspected(journal) == []
 
 
+async def test_a_proposal_shows_the_time_that_was_given(journal: Journal) -> None:
+    for number in range(3):
+        await day(journal, number)
+    lost = await day(journal, 3, pnl=-50)
+    moment = (lost + timedelta(minutes=14)).isoformat()
+    await journal.buy(1, 5, time=moment, instrument="F")  # the first of its instant: the next is stored after it
+    await journal.buy(2, 100, time=moment, exec_id="angry")
+    items = (await journal.get("/mistakes/suspected", params={"period": "all"}))["items"]
+    assert [item["opened_at"] for item in items if item["trade_exec_id"] == "angry"] == [moment]
+
+
 async def test_a_loss_of_another_account_provokes_nothing(journal: Journal) -> None:
     for number in range(3):
         await day(journal, number, account_id="A2")
@@ -106,4 +117,6 @@ async def test_a_period_begins_and_ends_with_the_traders_day(journal: Journal) -
     assert (told["period_timezone"], "America/New_York trade dates" in told["period_note"]) == ("UTC", True)
     await journal.expect(200, "PUT", "/settings", {"journal.timezone": "America/Los_Angeles"})
     assert (await seen("2025"), await seen("2026")) == old
-    assert "America/New_York" in (await journal.get("/tax/ytd-summary"))["dates"]
+    taxes = await journal.get("/tax/ytd-summary")
+    assert [said for said in taxes["assumptions"] if "America/New_York" in said]
+    assert "dates" not in taxes  # said once

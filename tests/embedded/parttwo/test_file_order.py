@@ -187,6 +187,32 @@ async def test_fills_of_one_second_keep_the_order_of_the_file_and_their_time(boo
     assert {one["time"] for one in await books.trades()} == {"2025-03-19T14:30:05+00:00"}
 
 
+async def test_every_answer_shows_the_time_that_was_given(books: Books) -> None:
+    head = "Date,Time,Symbol,Side,Quantity,Price\n"
+    option = "SPY 991217 C 540"
+    rows = [
+        *(f"03/19/2025,10:30:05,AAA,Buy,1,{price}\n" for price in (10, 11, 12)),
+        "03/19/2025,10:30:05,BBB,Buy,1,10\n",  # the fourth of its instant
+        f"03/19/2025,10:30:05,{option},Buy,1,2\n",
+        "03/19/2025,10:30:15,BBB,Sell,1,9\n",  # the first of its own
+        *(f"03/19/2025,10:30:25,AAA,Sell,1,{price}\n" for price in (9, 8, 7)),
+    ]
+    await books.csv((head + "".join(rows)).encode())
+    opened, left, late = (f"2025-03-19T14:30:{second}+00:00" for second in ("05", "15", "25"))
+    trips = {one["instrument"]: one for one in (await books.get("/round-trips"))["items"]}
+    shown = {name: (one["opened_at"], one["closed_at"], one["holding_period_seconds"]) for name, one in trips.items()}
+    assert shown == {"AAA": (opened, late, 20), "BBB": (opened, left, 10), option: (opened, None, None)}
+    whole = await books.get(f"/round-trips/{trips['AAA']['id']}")
+    assert [fill["time"] for fill in whole["executions"]] == [opened] * 3 + [late] * 3
+    of_fill = await books.get(f"/trades/{trips['BBB']['exit_exec_ids'][0]}/round-trip")
+    assert (of_fill["opened_at"], of_fill["closed_at"]) == (opened, left)
+    ended = {"kind": "expiry", "account_id": "A1", "symbol": option}
+    early = await books.refused(422, "POST", "/corporate-actions", ended | {"effective": "2025-03-19T14:30:04Z"})
+    assert f"the latest fill of the position, {opened}" in str(early)
+    action = await books.expect(201, "POST", "/corporate-actions", ended | {"effective": "2025-03-19T14:30:05Z"})
+    assert "14:30:05.0" not in str(action)
+
+
 async def test_a_later_file_of_the_same_day_comes_after_what_is_held(books: Books) -> None:
     day = date(2025, 3, 3)
     first: list[Row] = [(day, "AAA", "Buy", 10, "5")]

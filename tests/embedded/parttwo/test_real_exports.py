@@ -154,6 +154,26 @@ async def test_an_option_past_its_day_is_not_listed_as_open(books: Books) -> Non
     assert [lot["ticker"] for lot in answer["expired_unresolved"]["lots"]] == ["SPY 240517 C 540"]
 
 
+async def test_an_option_past_its_day_is_neither_sold_in_a_trial_nor_harvested(books: Books) -> None:
+    old, far = "SPY 240517 C 540", "SPY 991217 C 540"
+    for name in (old, far):
+        await books.trade("BOT", 1, 9, "2024-05-01", instrument=name)
+    sale = {"account_id": "A1", "quantity": 1, "price": 2, "action": "sell", "cost_basis_method": "FIFO"}
+    refusal = await books.refused(404, "POST", "/tax/simulate", sale | {"ticker": old})
+    assert (refusal["error"], "past its last day" in str(refusal)) == ("no_open_lots", True)
+    answer = await books.expect(200, "POST", "/tax/simulate", sale | {"ticker": far})
+    assert len(answer["lots_to_close"]) == 1
+    for name in (old, far):
+        bar = {"time": "2024-05-16T00:00:00Z", **dict.fromkeys(("open", "high", "low", "close"), 2)}
+        body = {"symbol": name, "resolution": "1d", "bars": [bar], "source": "test"}
+        await books.expect(201, "POST", "/market-data/bars", body)
+    found = await books.get("/tax/harvest")
+    assert old not in str(found)
+    assert far in str(found)
+    estimate = await books.expect(200, "POST", "/tax/estimate", {"include_unrealized": True})
+    assert old not in str(estimate)
+
+
 async def test_an_end_of_an_option_that_was_never_open_is_told_and_leaves_nothing(books: Books) -> None:
     rows = ROBINHOOD.splitlines(keepends=True)
     text = rows[0] + next(row for row in rows if "OEXP" in row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,17 @@ async def test_reading_the_journal_works_and_amounts_are_plain_numbers(sandbox: 
     answers = await sandbox._answers(statements, 10, check=False)
     assert [answer.get("rows", answer) for answer in answers] == [rows for _, rows in READS]
     assert await sandbox.check(statements) == [None] * len(READS)
+
+
+@pytest.mark.parametrize(("given", "place"), [(NOW, 0), (NOW, 1), (NOW, 4321), (NOW.replace(microsecond=250_000), 7)])
+async def test_statements_see_the_time_of_a_trade_as_it_was_given(tmp_path: Path, given: datetime, place: int) -> None:
+    db = Database(tmp_path / "x.db", None, cipher_driver())
+    await db.write(fill)
+    stored = given + timedelta(microseconds=place)
+    await db.write(lambda conn: conn.execute(trades.update().values(time=stored, sequence=place)) and None)
+    (answer,) = await Sandbox(db)._answers([Statement("SELECT time, sequence FROM trades", {})], 10, check=False)
+    assert answer["rows"] == [[f"{given:%Y-%m-%d %H:%M:%S.%f}", place]]
+    await db.close()
 
 
 ESCAPES = [

@@ -16,6 +16,7 @@ from ..errors import NotFound
 from ..exchange import Conversion, differs
 from ..expiry import settle_due
 from ..fields import Fields
+from ..given_times import GivenTimes
 from ..inputs import Page, instrument, page
 from ..period import Period
 from ..results import exact_sum, joined, read_foreign
@@ -101,7 +102,7 @@ def _one(conn: Connection, trip_id: str) -> dict[str, Any]:
     row = conn.execute(select(round_trips).where(_trips.id == trip_id)).mappings().first()
     if row is None:
         raise NotFound("round trip", trip_id, "get_round_trips lists them.")
-    legs = conn.execute(
+    query = (
         select(
             round_trip_legs.c.exec_id,
             round_trip_legs.c.role,
@@ -114,9 +115,14 @@ def _one(conn: Connection, trip_id: str) -> dict[str, Any]:
         )
         .where(round_trip_legs.c.round_trip_id == trip_id)
         .order_by(round_trip_legs.c.time, round_trip_legs.c.exec_id)
-    ).mappings()
+    )
+    legs = conn.execute(query).mappings().all()
+    given = GivenTimes(conn, (leg["exec_id"] for leg in legs))
     shown = to_json(round_trip_views.shown(conn, [row], datetime.now(UTC))[0])
-    return {**shown, "executions": [{**leg, "realized": cents(leg["realized"])} for leg in legs]}
+    executions = [
+        {**leg, "time": given.of(leg["exec_id"], leg["time"]), "realized": cents(leg["realized"])} for leg in legs
+    ]
+    return {**shown, "executions": executions}
 
 
 async def of_trade(ask: Ask) -> web.StreamResponse:

@@ -98,6 +98,13 @@ def visible_tables() -> list[Table]:
     ]
 
 
+# `trades.sequence` stands in the microseconds of the stored time; statements see the time that was given.
+_GIVEN_TIME = (
+    """CASE "sequence" WHEN 0 THEN "time" ELSE """
+    """substr("time", 1, 20) || printf('%06d', CAST(substr("time", 21) AS INTEGER) - "sequence") END AS "time\""""
+)
+
+
 def _view(table: Table) -> str:
     """The view over a table: amounts as numbers, no blobs."""
     columns = []
@@ -105,7 +112,9 @@ def _view(table: Table) -> str:
         name = f'"{column.name}"'
         if isinstance(column.type, LargeBinary) or (table.name, column.name) in _WITHOUT:
             continue
-        if isinstance(column.type, Scaled):
+        if (table.name, column.name) == ("trades", "time"):
+            columns.append(_GIVEN_TIME)
+        elif isinstance(column.type, Scaled):
             columns.append(f"{name} / 1e{column.type.places} AS {name}")
         elif isinstance(column.type, Exact):
             columns.append(f"CAST({name} AS REAL) AS {name}")
