@@ -49,6 +49,7 @@ GROWING = frozenset({"audit_log", "schema_migrations"})  # opening a journal add
 REBUILT: dict[str, str] = {}  # table: why a migration rewrites its rows
 _LISTED = 200  # a table with more rows is compared by a digest
 _VOLATILE = frozenset({"request_id", "last_used_at"})
+_PROSE = frozenset({"assumptions", "disclaimer", "hint"})  # sentences may be said better; figures may not change
 
 ALL = "period=all"
 AREAS: dict[str, tuple[tuple[str, str, Any], ...]] = {
@@ -160,6 +161,7 @@ async def answers_of(owner: Caller, area: str) -> dict[str, Any]:
 def changes(before: Any, now: Any, at: str = "") -> list[str]:
     """What is no longer as it was; a field that came later is no change."""
     if isinstance(before, dict) and isinstance(now, dict):
+        before = {name: value for name, value in before.items() if name not in _PROSE}
         kept = [line for name in before if name in now for line in changes(before[name], now[name], f"{at}/{name}")]
         return kept + [f"{at}/{name}: gone" for name in before if name not in now]
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
@@ -177,7 +179,7 @@ def _plain(value: Any) -> Any:
 
 def _steady(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _steady(each) for name, each in value.items() if name not in _VOLATILE}
+        return {name: _steady(each) for name, each in value.items() if name not in _VOLATILE | _PROSE}
     return [_steady(each) for each in value] if isinstance(value, list) else value
 
 
