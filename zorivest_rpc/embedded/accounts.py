@@ -18,6 +18,7 @@ from .analytics.money import cents
 from .errors import Conflict, Forbidden, Invalid, NotFound
 from .exchange import Conversion, differs
 from .results import exact_sum, joined, read_foreign
+from .settings import read_value
 from .tables import accounts, balance_snapshots, round_trips, trades
 
 __all__ = [
@@ -73,8 +74,8 @@ def usable(
         return
     if not auto_create:
         raise Invalid({"account_id": [f'"{account_id}" is unknown, and accounts.auto_create is off']})
-    values = {"account_id": account_id, "name": account_id, "account_type": kind, "currency": currency}
-    create(conn, values, actor)
+    values = {"account_id": account_id, "name": account_id, "account_type": kind}
+    create(conn, {**values, "currency": currency or read_value(conn, "journal.currency")}, actor)
 
 
 def create(conn: Connection, values: Mapping[str, Any], actor: str) -> dict[str, Any]:

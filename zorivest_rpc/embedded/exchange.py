@@ -22,6 +22,7 @@ from .inputs import Page
 from .rate_tables import exchange_rates
 from .tables import trades
 from .tax.dates import trade_date
+from .tax.model import DOLLAR
 
 __all__ = [
     "DOLLAR",
@@ -37,7 +38,6 @@ __all__ = [
     "own_rate",
 ]
 
-DOLLAR = "USD"
 LATEST = 7
 """So many days old may a stored rate be: Easter leaves four days without one, a week is generous."""
 HOW_TO_GIVE = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from statistics import median
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from sqlalchemy import Connection, func, select
@@ -21,7 +21,7 @@ from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
 from .db import Database
 from .errors import NotFound, Unavailable
-from .exchange import Conversion, own_rate
+from .exchange import HOW_TO_GIVE, Conversion, own_rate
 from .inputs import Page
 from .period import Period
 from .results import Scope, moments, planned_risk
@@ -37,6 +37,7 @@ from .tables import (
     trade_reports,
 )
 from .tables import trades as trade_table
+from .tax.dates import trade_date
 
 __all__ = ["enrich", "facts_of_trade", "facts_of_week", "score", "scored"]
 
@@ -171,6 +172,8 @@ def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str, zone: tzinfo
     episode = episode_of(trip)
     closed = trip["status"] == "closed"
     past = _past(conn, trip)
+    balance = _in_trip_money(conn, trip, _balance(conn, trip["account_id"], trip["opened_at"]))
+    one_r = _one_r(conn, trip, plan)
     return ReviewFacts(
         trade_exec_id=exec_id,
         round_trip_id=trip["id"],
@@ -181,9 +184,9 @@ def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str, zone: tzinfo
         opened_at=trip["opened_at"],
         closed_at=trip["closed_at"],
         pnl=trip["realized_pnl"] if closed else None,
-        account_balance=_in_trip_money(conn, trip, _balance(conn, trip["account_id"], trip["opened_at"])),
+        account_balance=balance.amount,
         plan=None if plan is None else PlanFacts(plan.entry_price, plan.stop_loss, plan.target_price),
-        one_r=_one_r(conn, trip, plan),
+        one_r=one_r.amount,
         mae_dollars=None if moved is None else moved.mae_dollars,
         capture_ratio=None if moved is None else moved.capture_ratio,
         closes=bars.closes_before(conn, trip["instrument"], trip["opened_at"], 50),
@@ -194,6 +197,8 @@ def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str, zone: tzinfo
         previous_results=tuple(row.realized_pnl for row in past),
         same_day_trades=_opened_on(conn, trip, zone),
         usual_day_trades=_usual_day(conn, trip, zone),
+        unrated_balance=balance.lack,
+        unrated_risk=one_r.lack,
     )
 
 
@@ -214,25 +219,38 @@ def _past(conn: Connection, trip: Mapping[Any, Any]) -> Sequence[Any]:
     return list(reversed(rows))
 
 
-def _one_r(conn: Connection, trip: Mapping[Any, Any], plan: Any) -> Decimal | None:
+class _TripMoney(NamedTuple):
+    """An amount in the currency of a round trip, or the rate that it lacks."""
+
+    amount: Decimal | None
+    lack: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def _one_r(conn: Connection, trip: Mapping[Any, Any], plan: Any) -> _TripMoney:
     """What the plan put at risk, else the average loss before this trade."""
     if plan is not None:
         risk = planned_risk(plan.entry_price, plan.stop_loss, trip["total_quantity"], trip["multiplier"])
         if risk is not None:
-            return risk
+            return _TripMoney(risk)
     currency = accounts.require(conn, trip["account_id"])["currency"]
     before = moments(conn, Scope(trip["account_id"], Period("before", None, trip["opened_at"]), currency))
     return _in_trip_money(conn, trip, before.avg_loss or None)
 
 
-def _in_trip_money(conn: Connection, trip: Mapping[Any, Any], amount: Decimal | None) -> Decimal | None:
-    """An amount of the account's currency in that of a round trip, by the day it was opened; None without a rate."""
+def _in_trip_money(conn: Connection, trip: Mapping[Any, Any], amount: Decimal | None) -> _TripMoney:
+    """An amount of the account's currency in that of a round trip, by the day it was opened."""
     currency = accounts.require(conn, trip["account_id"])["currency"]
     if amount is None or currency == trip["currency"]:
-        return amount
+        return _TripMoney(amount)
     opener = conn.execute(select(trade_table).where(trade_table.c.exec_id == trip["opened_by"])).one()
     rate = Conversion(conn, currency).rate(trip["currency"], trip["opened_at"], own_rate(opener))
-    return None if not rate else divide(amount, rate)
+    if rate:
+        return _TripMoney(divide(amount, rate))
+    return _TripMoney(
+        None,
+        f"recorded in {currency}, but there is no rate of {trip['currency']} to {currency} on "
+        f"{trade_date(trip['opened_at'])}; {HOW_TO_GIVE}",
+    )
 
 
 def _balance(conn: Connection, account_id: str, moment: datetime) -> Decimal | None:

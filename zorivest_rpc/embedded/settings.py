@@ -25,7 +25,7 @@ from .futures import parse_multipliers
 from .logs import FEATURES, LEVELS
 from .tables import app_defaults, settings
 
-__all__ = ["REGISTRY", "Settings", "Spec", "spec_of"]
+__all__ = ["REGISTRY", "Settings", "Spec", "read_value", "spec_of"]
 
 _LONGEST = 1024
 _MOST_PANELS = 200
@@ -266,6 +266,15 @@ class Settings:
     def _forget(self) -> None:
         self._writes += 1
         self._cache = None
+
+
+def read_value(conn: Connection, key: str) -> Any:
+    """The typed value of a known key within a transaction; `Settings.value` keeps what it has read."""
+    for table in (settings, app_defaults):
+        value = conn.execute(select(table.c.value).where(table.c.key == key)).scalar()
+        if value is not None:
+            return REGISTRY[key].parse(value)
+    return REGISTRY[key].parse(REGISTRY[key].default)
 
 
 def _resolve(conn: Connection) -> dict[str, tuple[str, str]]:

@@ -32,7 +32,7 @@ _actions = corporate_actions.c
 _trades = trades.c
 COLUMNS = (
     "exec_id", "time", "account_id", "symbol", "action", "quantity", "price", "commission", "fees", "multiplier",
-    "asset_class", "order_id", "underlying",
+    "asset_class", "order_id", "currency", "underlying",
 )  # fmt: skip
 _FILLS = select(*(_trades[name] for name in COLUMNS))
 

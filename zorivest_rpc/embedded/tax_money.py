@@ -1,9 +1,9 @@
 """Foreign money in the tax books: each fill in dollars at the rate of its own trade date, or its position kept apart.
 
 United States tax is figured in dollars, and each leg is translated on its own day (Rev. Rul. 54-105): what was paid at
-the rate of the purchase, what was received at that of the sale. A position is one account and one underlying; a fill
-without a rate would leave the others without their counterpart, so the whole position stays out of every tax figure
-and is told.
+the rate of the purchase, what was received at that of the sale. A position is one account, one underlying and one
+currency; a fill without a rate would leave the others without their counterpart, so the whole position stays out of
+every tax figure and is told.
 
 Futures and currency pairs change no foreign money at their price: only their gain does, on the day it is made. The
 lots have no place for that, so such positions in foreign money are kept apart as well."""
@@ -23,6 +23,9 @@ from .tax.dates import trade_date
 
 __all__ = ["Translation", "has_foreign", "tell_foreign"]
 
+Position = tuple[str, str, str]
+"""Account, underlying and currency."""
+
 _MOST_NAMED = 20
 _EXACT = Context(prec=60)
 _UNTRANSLATED = frozenset({"FUTURE", "FOREX"})
@@ -38,12 +41,12 @@ class Translation:
     def __init__(self, conn: Connection, groups: Sequence[str] | None = None) -> None:
         exchange = Exchange(conn)
         self._rates: dict[str, Decimal] = {}
-        self.apart: dict[tuple[str, str], list[Any]] = {}
+        self.apart: dict[Position, list[Any]] = {}
         self.missing: set[tuple[date, str]] = set()
-        self.fills: dict[tuple[str, str], list[Any]] = {}
+        self.fills: dict[Position, list[Any]] = {}
         query = select(*(_trades[name] for name in _COLUMNS)).where(differs(_trades.currency, DOLLAR))
         for row in conn.execute(query if groups is None else query.where(_trades.underlying.in_(groups))):
-            position = (row.account_id, row.underlying)
+            position = (row.account_id, row.underlying, row.currency)
             self.fills.setdefault(position, []).append(row)
             day = trade_date(row.time)
             if row.asset_class in _UNTRANSLATED:
@@ -56,8 +59,8 @@ class Translation:
             else:
                 self._rates[row.exec_id] = rate
 
-    def is_apart(self, account_id: str, underlying: str) -> bool:
-        return (account_id, underlying) in self.apart
+    def is_apart(self, account_id: str, underlying: str, currency: str) -> bool:
+        return (account_id, underlying, currency) in self.apart
 
     def dollars(self, exec_id: str, amount: Decimal) -> Decimal:
         """Money of a fill that is not kept apart."""
@@ -80,8 +83,14 @@ def tell_foreign(conn: Connection) -> dict[str, Any]:
     converted = [position for position in translation.fills if position not in translation.apart]
     if converted:
         told["converted"] = [
-            {"kind": "positions", "account_id": account, "ticker": name, "count": len(translation.fills[account, name])}
-            for account, name in sorted(converted)
+            {
+                "kind": "positions",
+                "account_id": account,
+                "ticker": name,
+                "currency": currency,
+                "count": len(translation.fills[account, name, currency]),
+            }
+            for account, name, currency in sorted(converted)
         ][:_MOST_NAMED]
     if not translation.apart:
         return told
@@ -90,11 +99,11 @@ def tell_foreign(conn: Connection) -> dict[str, Any]:
             "kind": "positions",
             "account_id": account,
             "ticker": name,
-            "currency": ", ".join(sorted({row.currency for row in translation.fills[account, name]})),
+            "currency": currency,
             "count": len(rows),
             "reason": "no_rate" if any(row.asset_class not in _UNTRANSLATED for row in rows) else "not_translated",
         }
-        for (account, name), rows in sorted(translation.apart.items())
+        for (account, name, currency), rows in sorted(translation.apart.items(), key=lambda item: item[0])
     ]
     missing = sorted(translation.missing)
     told["missing_rates"] = [

@@ -100,8 +100,9 @@ def known_prices(
 
 
 def _foreign(conn: Connection) -> dict[str, str]:
-    """The currency of what is priced in another one than dollars: that of its latest trade."""
-    query = select(trades.c.symbol, trades.c.currency).where(differs(trades.c.currency, DOLLAR))
+    """The currency of what was ever traded in another one than dollars: that of its latest trade."""
+    foreign = select(trades.c.symbol).where(differs(trades.c.currency, DOLLAR))
+    query = select(trades.c.symbol, trades.c.currency).where(trades.c.symbol.in_(foreign))
     return {row.symbol: row.currency for row in conn.execute(query.order_by(trades.c.time))}
 
 

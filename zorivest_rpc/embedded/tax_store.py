@@ -78,7 +78,7 @@ class Rules(NamedTuple):
         """What makes of a row of `trades` a fill in dollars, or nothing where its position is kept apart."""
 
         def read(row: Sequence[Any]) -> Execution | None:
-            if translation.is_apart(row[2], row[-1]):
+            if translation.is_apart(row[2], row[-1], row[-2]):
                 return None
             return self.execution(row, translation)
 
@@ -87,6 +87,7 @@ class Rules(NamedTuple):
     def execution(self, row: Sequence[Any], translation: Translation) -> Execution:
         """A row of `trades` as the lots see it, its values in the order of `tax_events.COLUMNS`."""
         exec_id, time, account, symbol, action, quantity, price, commission, fees, multiplier, kind, order_id = row[:12]
+        currency = row[12]
         return Execution(
             exec_id=exec_id,
             time=time,
@@ -100,6 +101,7 @@ class Rules(NamedTuple):
             asset_class=_ASSET_CLASSES.get(kind, AssetClass.EQUITY),
             order_id=order_id,
             method=self.methods.get(trade_date(time).year) if self.methods else None,
+            currency=currency,
         )
 
 

@@ -198,7 +198,8 @@ def insert(
 
 
 def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, Invalid]]:
-    """Record trades whose ids are new, in accounts that exist, and match each position once; the refused ones.
+    """Record trades whose ids are new, in accounts that exist, each with its place in its instant, and match each
+    position once; the refused ones.
 
     The caller, who knows where they came from, writes one line into the audit log for all of them."""
     executions: list[round_trip_store.Execution] = []

@@ -66,6 +66,7 @@ def test_a_long_gains_to_the_highest_high_and_suffers_to_the_lowest_low() -> Non
         "data_source": "stored",
         "computed_at": "2026-03-10T00:00:00+00:00",
         "warnings": ["coarse_resolution"],
+        "currency": "USD",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -70,11 +71,19 @@ def content(conn: Connection, table: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in conn.execute(select(*columns))), key=repr)
 
 
+def place(one: trades.Draft, seen: Counter[datetime]) -> trades.Draft:
+    """A fill after those of its instant that came before it, which one by one are found in the journal."""
+    seen[one.time] += 1
+    return one._replace(sequence=seen[one.time] - 1)
+
+
 @settings(deadline=None, max_examples=30)
 @given(first=fills, second=fills)
 def test_many_at_once_equal_one_by_one(first: list[trades.Draft], second: list[trades.Draft]) -> None:
     later = [one._replace(exec_id="F" + one.exec_id) for one in second]
-    assert journal([first, later], at_once=True) == journal([first, later], at_once=False)
+    seen: Counter[datetime] = Counter()
+    placed = [[place(one, seen) for one in batch] for batch in (first, later)]
+    assert journal(placed, at_once=True) == journal([first, later], at_once=False)
 
 
 def test_a_trade_that_no_column_holds_is_refused_alone() -> None:

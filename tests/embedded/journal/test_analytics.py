@@ -157,6 +157,7 @@ async def test_an_excursion_is_measured_and_kept(journal: Journal) -> None:
     assert (found["mfe_pct"], found["mae_pct"], found["bso_pct"]) == (8, 3, 50)
     assert (found["capture_ratio"], found["holding_bars"], found["resolution"]) == (pytest.approx(39 / 80), 3, "1d")
     assert (found["data_source"], found["warnings"]) == ("hand", ["coarse_resolution"])
+    assert found["currency"] == "USD"
     review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "E0002"})
     codes = {finding["code"] for persona in review["personas"] for finding in persona["findings"]}
     assert "capture" in codes
@@ -170,6 +171,14 @@ async def test_without_bars_nothing_is_invented(journal: Journal) -> None:
     assert refused["error"] == "no_bar_data"
     await journal.refused(404, "POST", "/analytics/excursion/none")
     await journal.refused(422, "POST", "/analytics/excursion/E0001", {"resolution": "1h"})
+
+
+async def test_an_excursion_names_the_currency_of_its_money(journal: Journal) -> None:
+    await journal.buy(10, 100, currency="EUR")
+    await journal.sell(10, 104, currency="EUR", time=(START + timedelta(days=2)).isoformat())
+    await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": bars([(99, 101), (97, 108)])})
+    found = await journal.expect(200, "POST", "/analytics/excursion/E0001")
+    assert (found["currency"], found["mfe_dollars"], found["mae_dollars"]) == ("EUR", 80, 30)
 
 
 async def test_a_kept_excursion_goes_when_its_round_trip_changes(journal: Journal) -> None:

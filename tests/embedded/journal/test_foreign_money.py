@@ -576,3 +576,140 @@ async def test_an_open_foreign_lot_is_worth_dollars(journal: Journal) -> None:
     await journal.buy(10, 100, instrument="SAP", currency="EUR")
     (lot,) = (await journal.get("/tax/lots"))["lots"]
     assert (lot["cost_basis"], lot["current_price"], lot["unrealized_gain_loss"]) == (200, 200, 0)
+
+
+async def test_a_review_names_the_rate_that_a_recorded_balance_lacks(journal: Journal) -> None:
+    await journal.buy(1, 100, exec_id="first")
+    await journal.sell(1, 90, exec_id="loss")
+    body = {"balance": 10_000, "snapshot_datetime": "2026-03-01T00:00:00Z"}
+    await journal.expect(201, "POST", "/accounts/A1/balances", body)
+    await journal.buy(10, 1000, instrument="SNY", currency="JPY", exec_id="yen")
+    await journal.sell(10, 900, instrument="SNY", currency="JPY")
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "yen"})
+    gaps = {gap.partition(":")[0]: gap for gap in review["data_gaps"]}
+    for name in ("account balance", "risk unit"):
+        assert "there is no rate of JPY to USD on 2026-03-02" in gaps[name]
+        assert "import_broker_csv takes a file of rates" in gaps[name]
+    rate = {"day": "2026-03-02", "base": "USD", "quote": "JPY", "rate": 100}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "yen"})
+    assert not {"account balance", "risk unit"} & {gap.partition(":")[0] for gap in review["data_gaps"]}
+    found = {one["code"]: one["evidence"] for one in review["personas"][0]["findings"]}
+    assert found["position_size"] == "the position was 1.00 % of the account"  # 10 000 of 1 000 000 yen
+    assert found["loss_in_r"] == "result -1.00R"  # 1000 yen against 10 dollars
+
+
+async def test_a_review_without_a_balance_still_says_that_none_is_recorded(journal: Journal) -> None:
+    await journal.buy(1, 100, instrument="SNY", currency="JPY", exec_id="yen")
+    review = await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": "yen"})
+    assert "account balance: none is recorded" in review["data_gaps"]
+
+
+async def test_legs_of_different_currencies_are_not_added(journal: Journal) -> None:
+    legs = {
+        "dollars": ("SAP 260619 C 100", "USD"),
+        "euros": ("SAP 260619 C 110", "EUR"),
+        "more": ("SAP 260619 C 120", "EUR"),
+    }
+    for name, (option, currency) in legs.items():
+        await journal.trade(
+            "BOT" if name != "more" else "SLD", 1, 5, instrument=option, currency=currency, exec_id=name
+        )
+    asked = {"leg_exec_ids": ["dollars", "euros"]}
+    refusal = await journal.refused(422, "POST", "/analytics/options-strategy", asked)
+    assert "dollars: USD, euros: EUR" in str(refusal)
+    assert "one currency at a time" in str(refusal)
+    asked = {"leg_exec_ids": ["euros", "more"]}
+    answer = await journal.expect(200, "POST", "/analytics/options-strategy", asked)
+    assert (answer["currency"], len(answer["legs"])) == ("EUR", 2)
+
+
+async def test_a_list_of_trades_by_period_names_its_zone(journal: Journal) -> None:
+    await journal.buy(1, 100)
+    assert "period_timezone" not in await journal.get("/trades")
+    told = await journal.get("/trades", params={"period": "2026-03-02..2026-03-02"})
+    assert (told["total"], told["period_timezone"], "period_note" in told) == (1, "America/New_York", False)
+    await journal.expect(200, "PUT", "/settings", {"journal.timezone": "Asia/Tokyo"})
+    told = await journal.get("/trades", params={"period": "2026-03-03..2026-03-03"})
+    assert (told["total"], told["period_timezone"]) == (1, "Asia/Tokyo")
+    assert "America/New_York trade dates" in told["period_note"]
+
+
+async def test_an_account_that_a_trade_creates_has_the_currency_of_the_journal(journal: Journal) -> None:
+    await journal.buy(1, 100, account_id="before")
+    await journal.expect(200, "PUT", "/settings", {"journal.currency": "EUR"})
+    assert (await journal.buy(1, 100, account_id="after"))["currency"] == "EUR"
+    assert (await journal.buy(1, 100, account_id="dollars", currency="USD"))["currency"] == "USD"
+    accounts = {one["account_id"]: one["currency"] for one in (await journal.get("/accounts"))}
+    assert (accounts["before"], accounts["after"], accounts["dollars"]) == ("USD", "EUR", "EUR")
+    await load(journal, "Date,Symbol,Side,Quantity,Price\n2026-03-02,SAP,BUY,1,100\n", "file")
+    assert (await journal.get("/accounts/file"))["currency"] == "EUR"
+
+
+async def both_currencies(journal: Journal) -> None:
+    """Ten shares bought for dollars, five for euros, which are two dollars each."""
+    rate = {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 2}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    await journal.buy(10, 100, instrument="VOD", exec_id="dollars")
+    await journal.buy(5, 80, instrument="VOD", currency="EUR", exec_id="euros")
+
+
+async def test_tax_lots_of_two_currencies_are_not_matched_together(journal: Journal) -> None:
+    await both_currencies(journal)
+    await journal.sell(5, 90, instrument="VOD", currency="EUR")  # first in would have been the dollars
+    lots = (await journal.get("/tax/lots", params={"status": "all"}))["lots"]
+    found = {
+        lot["paid_in"]: (lot["close_date"] is not None, lot["quantity"], lot["realized_gain_loss"]) for lot in lots
+    }
+    assert found == {"EUR": (True, 5, 100), "USD": (False, 10, None)}  # 5 x (90 - 80) euros
+    await journal.sell(3, 70, instrument="VOD", currency="EUR", exec_id="short")  # nothing is left in euros
+    lots = (await journal.get("/tax/lots"))["lots"]
+    assert sorted((lot["paid_in"], lot["direction"], lot["quantity"]) for lot in lots) == [
+        ("EUR", "short", 3),
+        ("USD", "long", 10),
+    ]
+    before = await journal.get("/tax/lots", params={"status": "all"})
+    counts = await journal.expect(200, "POST", "/tax/sync-lots", {})
+    assert (counts["created"], counts["updated"], counts["orphaned"]) == (0, 0, 0)
+    assert await journal.get("/tax/lots", params={"status": "all"}) == before
+
+
+@pytest.mark.parametrize("method", ["FIFO", "LIFO", "HIFO", "AVG_COST", "MAX_LT_GAIN", "SPEC_ID"])
+async def test_no_method_closes_lots_of_another_currency(journal: Journal, method: str) -> None:
+    await journal.expect(200, "PUT", "/settings", {"tax.default_cost_basis": method})
+    await both_currencies(journal)
+    await journal.buy(5, 120, instrument="VOD", exec_id="dear")
+    await journal.sell(5, 90, instrument="VOD", currency="EUR")
+    (closed,) = (await journal.get("/tax/lots", params={"status": "closed"}))["lots"]
+    assert (closed["linked_trade_ids"][0], closed["realized_gain_loss"]) == ("euros", 100)
+
+
+async def test_a_loss_is_washed_by_a_purchase_in_another_currency(journal: Journal) -> None:
+    await both_currencies(journal)
+    await journal.sell(10, 90, instrument="VOD")  # 10 dollars lost on each of 10 shares, of which 5 are replaced
+    lots = (await journal.get("/tax/lots", params={"status": "closed"}))["lots"]
+    assert sum(lot["disallowed_loss"] for lot in lots) == 50
+    (held,) = (await journal.get("/tax/lots"))["lots"]
+    assert (held["paid_in"], held["wash_sale_adjustment"]) == ("EUR", 50)
+
+
+async def test_a_simulated_sale_is_of_one_currency(journal: Journal) -> None:
+    await both_currencies(journal)
+    sale = {"ticker": "VOD", "account_id": "A1", "quantity": 5, "price": 150, "action": "sell"}
+    refusal = await journal.refused(422, "POST", "/tax/simulate", sale)
+    assert refusal["error"] == "several_currencies"
+    assert "EUR and USD" in str(refusal)
+    named = {**sale, "cost_basis_method": "SPEC_ID", "lot_ids": ["lot-euros"]}
+    answer = await journal.expect(200, "POST", "/tax/simulate", named)
+    assert [(lot["lot_id"], lot["basis"]) for lot in answer["lots_to_close"]] == [("lot-euros", 800)]
+    both = {**named, "quantity": 15, "lot_ids": ["lot-euros", "lot-dollars"]}
+    assert (await journal.refused(422, "POST", "/tax/simulate", both))["error"] == "several_currencies"
+
+
+async def test_a_fill_without_a_rate_leaves_the_dollars_of_its_symbol_in_the_figures(journal: Journal) -> None:
+    await journal.buy(10, 100, instrument="VOD")
+    await journal.buy(5, 80, instrument="VOD", currency="EUR")
+    await journal.sell(10, 110, instrument="VOD")
+    answer = await journal.get("/tax/lots", params={"status": "all"})
+    assert [(lot["paid_in"], lot["realized_gain_loss"]) for lot in answer["lots"]] == [("USD", 100)]
+    assert [(row["ticker"], row["currency"], row["count"]) for row in answer["unconverted"]] == [("VOD", "EUR", 1)]

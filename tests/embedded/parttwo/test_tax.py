@@ -186,7 +186,7 @@ async def test_lots_kept_up_trade_by_trade_are_those_made_anew(books: Books) -> 
         day = (datetime(2025, 1, 6, tzinfo=UTC) + timedelta(days=5 * number)).date().isoformat()
         await books.trade(action, quantity, price + number % 4, day, account_id=f"A{number // 4 % 2}")
         if number % 5 == 0:
-            option = "SPY 250620 C 50"
+            option = "SPY 301220 C 50"  # one that has not expired: an expired one is no open lot
             await books.trade("BOT", 1, 2, day, instrument=option, account_id="A0")
         await lots(books, "all")  # so that every trade is one step
     span = {"date_range_start": "2025-01-01", "date_range_end": "2025-12-31"}
@@ -358,6 +358,23 @@ async def test_open_gains_are_shown_beside_the_estimate(books: Books) -> None:
     answer = await books.expect(200, "POST", "/tax/estimate", {"include_unrealized": True, "tax_year": TODAY.year})
     assert answer["unrealized"]["short_term"] == 450
     assert "unrealized" not in await books.expect(200, "POST", "/tax/estimate", {})
+
+
+@pytest.mark.parametrize("kind", ["ira", "broker"])
+@pytest.mark.parametrize("only", [None, "A1"])
+async def test_open_losses_are_estimated_as_they_would_be_booked(books: Books, kind: str, only: str | None) -> None:
+    """Ten shares 20 below their price, four of them replaced last week: in an IRA the loss of four is gone, and so it
+    is in an own account that is not sold with them; sold with them it counts there."""
+    await books.buy(10, 100, ago(200))
+    await books.buy(4, 80, ago(5), account_id="R1")
+    await books.expect(200, "PUT", "/accounts/R1", {"account_type": kind, "is_tax_advantaged": kind == "ira"})
+    ask = {"include_unrealized": True, "tax_year": TODAY.year, **({} if only is None else {"account_id": only})}
+    told = (await books.expect(200, "POST", "/tax/estimate", ask))["unrealized"]
+    is_replaced = kind == "ira" or only is not None
+    assert (told["net"], told["disallowed_loss"]) == ((-120, 80) if is_replaced else (-200, 0))
+    sale = {"ticker": "SPY", "account_id": "A1", "quantity": 10, "price": 80, "action": "sell"}
+    simulated = (await books.expect(200, "POST", "/tax/simulate", sale))["summary"]
+    assert (simulated["realized_gain"], simulated["disallowed_loss"]) == (-120, 80)  # sold alone
 
 
 async def test_payments_are_recorded_once_and_counted(books: Books, satisfies: Satisfies) -> None:

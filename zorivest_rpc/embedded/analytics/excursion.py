@@ -37,7 +37,9 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Excursion(msgspec.Struct, frozen=True):
-    """MFE and MAE in price, money and percent of the entry; BSO is the share of the best move that the exit caught."""
+    """MFE and MAE in price, money and percent of the entry; BSO is the share of the best move that the exit caught.
+
+    All money is in `currency`, that of the round trip, also under the names that speak of dollars."""
 
     trade_exec_id: str
     round_trip_id: str
@@ -56,6 +58,7 @@ class Excursion(msgspec.Struct, frozen=True):
     data_source: str
     computed_at: datetime
     warnings: tuple[str, ...]
+    currency: str
 
 
 def wanted_resolution(held: timedelta) -> Resolution:
@@ -120,6 +123,7 @@ def excursion(
         data_source=data_source,
         computed_at=now,
         warnings=_warnings(seen, span, (start, end), open_now=not closed),
+        currency=episode.currency,
     )
 
 

@@ -25,7 +25,9 @@ class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a round trip; everything that may be missing may be left out.
 
     `one_r` is money (planned risk, else the average loss), `closes` the daily closes before the entry, oldest first,
-    `previous_results` the results closed before the entry, oldest first; the usual figures are medians of the past."""
+    `previous_results` the results closed before the entry, oldest first; the usual figures are medians of the past.
+    `unrated_balance` and `unrated_risk` say which exchange rate keeps a recorded amount from being compared; unset they
+    are no part of what a review's id is made from."""
 
     trade_exec_id: str
     round_trip_id: str
@@ -49,6 +51,8 @@ class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
     previous_results: tuple[Decimal, ...] = ()
     same_day_trades: int = 1
     usual_day_trades: Decimal | None = None
+    unrated_balance: str | msgspec.UnsetType = msgspec.UNSET
+    unrated_risk: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -102,6 +106,8 @@ def _banded(value: Decimal, bands: tuple[tuple[str, int], ...], beyond: int) -> 
 def size(facts: ReviewFacts) -> Mark | Gap:
     """The planned risk against the account, or without a stop the whole position against it."""
     balance = facts.account_balance
+    if facts.unrated_balance:
+        return Gap(f"account balance: {facts.unrated_balance}")
     if balance is None or balance <= 0:
         return Gap(NO_BALANCE)
     units = facts.quantity * facts.multiplier
@@ -113,6 +119,10 @@ def size(facts: ReviewFacts) -> Mark | Gap:
     share = facts.entry_price * units / balance * 100
     mark = _banded(share, (("25", 90), ("50", 75), ("100", 50)), 10)
     return Mark("position_size", mark, f"the position was {cents(share)} % of the account")
+
+
+def _lack_of_risk_unit(facts: ReviewFacts) -> Gap:
+    return Gap(f"risk unit: {facts.unrated_risk}" if facts.unrated_risk else NO_R)
 
 
 def stop(facts: ReviewFacts) -> Mark | Gap:
@@ -130,7 +140,7 @@ def loss_in_r(facts: ReviewFacts) -> Mark | Gap:
         return Gap(NO_RESULT)
     result = divide(facts.pnl, facts.one_r or 0)
     if result is None:
-        return Gap(NO_R)
+        return _lack_of_risk_unit(facts)
     mark = _banded(-result, (("0", 100), ("1.05", 70), ("1.5", 35)), 0)
     return Mark("loss_in_r", mark, f"result {cents(result)}R")
 
@@ -141,7 +151,7 @@ def heat(facts: ReviewFacts) -> Mark | Gap:
         return Gap(NO_EXCURSION)
     against = divide(facts.mae_dollars, facts.one_r or 0)
     if against is None:
-        return Gap(NO_R)
+        return _lack_of_risk_unit(facts)
     mark = _banded(against, (("0.5", 100), ("1", 75), ("1.5", 35)), 5)
     return Mark("heat", mark, f"the price went {cents(against)}R against it")
 

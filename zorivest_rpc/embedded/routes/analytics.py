@@ -15,11 +15,11 @@ from ..analytics.answers import to_json
 from ..analytics.drawdown import drawdown
 from ..analytics.excursion import SPANS, Resolution
 from ..analytics.expectancy import expectancy
-from ..analytics.options import OptionFill, OptionsStrategy, detect
+from ..analytics.options import OptionFill, detect
 from ..analytics.review import Review, review_trade, review_week, within_budget
 from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
-from ..errors import BudgetExceeded, NotFound, Unavailable
+from ..errors import BudgetExceeded, Invalid, NotFound, Unavailable
 from ..expiry import settle_due
 from ..fields import Fields
 from ..inputs import aliased, page
@@ -33,6 +33,7 @@ __all__ = ["ROUTES"]
 
 _FREE = Decimal(0)
 """What a review by rules costs, in cents."""
+_APART = "have different currencies, which are not added; ask about the legs of one currency at a time"
 
 
 async def show_expectancy(ask: Ask) -> web.StreamResponse:
@@ -159,12 +160,16 @@ async def options_strategy(ask: Ask) -> web.StreamResponse:
     ids = list(dict.fromkeys(fields.texts("leg_exec_ids", least=1, most=100)))
     fields.done()
 
-    def job(conn: Connection) -> OptionsStrategy:
+    def job(conn: Connection) -> dict[str, Any]:
         rows = conn.execute(select(trades).where(trades.c.exec_id.in_(ids))).mappings().all()
         missing = [name for name in ids if name not in {row["exec_id"] for row in rows}]
         if missing:
             raise NotFound("trade", ", ".join(missing), "list_trades shows the recorded ones.")
-        return detect(
+        paid_in = {row["exec_id"]: row["currency"] for row in rows}
+        if len(set(paid_in.values())) > 1:
+            named = ", ".join(f"{name}: {paid_in[name]}" for name in ids)
+            raise Invalid({"leg_exec_ids": [f"{_APART} ({named})"]})
+        found = detect(
             OptionFill(
                 row["exec_id"],
                 row["symbol"],
@@ -175,8 +180,9 @@ async def options_strategy(ask: Ask) -> web.StreamResponse:
             )
             for row in rows
         )
+        return {**to_json(found), "currency": paid_in[ids[0]]}
 
-    return reply(to_json(await ask.db.read(job)))
+    return reply(await ask.db.read(job))
 
 
 async def ai_review(ask: Ask) -> web.StreamResponse:

@@ -20,7 +20,7 @@ from ..routing import READ, WRITE, Ask, Route, reply
 from ..symbols import parse_instrument
 from ..tax.assumptions import DATES, about_carryover, about_installments, about_section_1256, about_spouse
 from ..tax.carryover import Carryover, carry_into, with_carryover
-from ..tax.dates import EXCHANGE_ZONE, trade_date
+from ..tax.dates import trade_date
 from ..tax.estimate import annual_estimate, year_gains
 from ..tax.harvest import scan_harvest
 from ..tax.lot import Lot
@@ -54,7 +54,6 @@ __all__ = ["ROUTES"]
 
 
 _HINT = "There are no trades yet; record fills with create_trade or load a statement with import_broker_csv."
-_DATES = {"dates": f"trade dates, the calendar days of {EXCHANGE_ZONE}, whatever the journal's own zone is"}
 _STATUSES = ("open", "closed", "all")
 _SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
 _STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
@@ -135,7 +134,7 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
 
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
-    answer = {**job(ground), **tell_foreign(ground.conn), **_DATES, "disclaimer": DISCLAIMER}
+    answer = {**job(ground), **tell_foreign(ground.conn), "disclaimer": DISCLAIMER}
     if "recorded_payment" not in answer:
         status = ground.profiles.of(answer.get("tax_year") or ground.today.year).filing_status
         spouse = about_spouse(ground.rules.accounts, ground.rules.policy, status)
@@ -215,10 +214,16 @@ async def estimate(ask: Ask) -> web.StreamResponse:
         lots = ground.closed_in(profile.tax_year)
         prices = None
         if unrealized:
-            lots += tax_reading.open_lots(ground.conn, account_id=account_id, alive_on=ground.today)
+            lots += tax_reading.open_lots(ground.conn, alive_on=ground.today)  # another account's take losses over
             prices = known_prices(ground.conn, ground.today, account_id)
         answer = annual_estimate(
-            lots, profile, ground.rules.accounts, account_id=account_id, prices=prices, today=ground.today
+            lots,
+            profile,
+            ground.rules.accounts,
+            account_id=account_id,
+            prices=prices,
+            today=ground.today,
+            policy=ground.rules.policy,
         )
         said = ground.about_year(profile, lots)
         return {"effective_rate": None, "state_estimate": 0, **as_json(answer), "assumptions": said}

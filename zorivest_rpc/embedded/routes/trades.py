@@ -17,7 +17,7 @@ from ..futures import parse_multipliers, unknown_root
 from ..inputs import currency, identifier, instrument, page
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
 from ..symbols import Instrument
-from .selection import period_of
+from .selection import period_of, tell_period
 
 __all__ = ["ROUTES"]
 
@@ -48,6 +48,8 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     answer = await ask.db.read(
         lambda conn: trades.listed(conn, wanted, account_id=account_id, search=search, sort=sort, period=span)
     )
+    if span.start is not None or span.end is not None:
+        answer |= tell_period(span)
     if not answer["total"]:
         answer["hint"] = "No trades here; record fills with create_trade or load a statement with import_broker_csv."
     return reply(answer)

@@ -11,7 +11,10 @@ from zorivest_rpc.embedded.tax.money import cents
 
 __all__ = ["DATES", "about_carryover", "about_installments", "about_section_1256", "about_spouse"]
 
-DATES = "Trades are dated by the calendar day in New York; a tax year is a calendar year of such days, not of UTC."
+DATES = (
+    "Trades are dated by the calendar day in New York (America/New_York), whatever the journal's own zone is; a tax "
+    "year is a calendar year of such days, not of UTC."
+)
 _MOST = 5  # names in one sentence
 
 

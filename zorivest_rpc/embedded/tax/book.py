@@ -18,6 +18,7 @@ from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.holdings import Closing, Holdings
 from zorivest_rpc.embedded.tax.lot import Lot, source_hash
 from zorivest_rpc.embedded.tax.model import (
+    DOLLAR,
     Accounts,
     AcquisitionSource,
     AssetClass,
@@ -209,7 +210,7 @@ class LotBook:
 
     def _pick(self, fill: Execution, day: date, warnings: list[str]) -> tuple[list[Pick], Decimal]:
         """The lots a fill closes, by the account's method, and the quantity it opens."""
-        where = (fill.account_id, fill.symbol)
+        where = (fill.account_id, fill.symbol, fill.currency)
         if self._holdings.direction(*where) is not _CLOSES[fill.side]:
             return [], fill.quantity
         method = self._method_of(fill)
@@ -233,7 +234,7 @@ class LotBook:
         return selection.take(ordered, fill.quantity)
 
     def _average(self, fill: Execution, warnings: list[str]) -> CostBasisMethod:
-        lots = list(self._holdings.position(fill.account_id, fill.symbol))
+        lots = list(self._holdings.position(fill.account_id, fill.symbol, fill.currency))
         warning = selection.average_cost_warning(lots)
         if warning is not None:
             warnings.append(warning)
@@ -259,6 +260,7 @@ class LotBook:
             linked_trade_ids=(fill.exec_id,),
             source=fill.source,
             source_hash=source_hash(fill),
+            currency=fill.currency,
         )
 
     def _split(self, split: StockSplit) -> Step:
@@ -274,9 +276,10 @@ class LotBook:
         A call exercised or a put assigned buys the shares, a put exercised or a call assigned sells them; a premium
         paid makes the shares dearer or their sale smaller, a premium received the other way round (Pub. 550)."""
         terms = option_terms(event.symbol)
-        direction = self._holdings.direction(event.account_id, event.symbol)
+        where = (event.account_id, event.symbol, DOLLAR if event.closing is None else event.closing.currency)
+        direction = self._holdings.direction(*where)
         day = trade_date(event.time)
-        picks, missing = selection.take(self._holdings.position(event.account_id, event.symbol), event.contracts)
+        picks, missing = selection.take(self._holdings.position(*where), event.contracts)
         expected = None if event.closing is None else _CLOSES[event.closing.side]
         if terms is None or direction is None or missing > 0 or expected not in (None, direction):
             return self._undelivered(event, missing)

@@ -16,10 +16,21 @@ from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.embedded.tax import brackets
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import DISCLAIMER, OWN_TAXABLE, Accounts, FilingStatus, Price, TaxProfile
+from zorivest_rpc.embedded.tax.model import (
+    DISCLAIMER,
+    OWN_TAXABLE,
+    Accounts,
+    CostBasisMethod,
+    FilingStatus,
+    Price,
+    TaxProfile,
+    WashPolicy,
+)
 from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, Netted, counted_lots, gains_of, net, split_by_character
+from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.tables import StatusTable, federal, statute
+from zorivest_rpc.embedded.tax.trial import Sale, try_sales
 
 __all__ = [
     "AnnualEstimate",
@@ -75,11 +86,14 @@ class FederalEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnrealizedEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Open lots as if sold today: their result, and the tax it would add."""
+    """Open lots as if sold today: their result as it would be booked, and the tax it would add.
+
+    `disallowed_loss` would move into purchases that are not sold with them, such as those of an IRA."""
 
     short_term: Decimal
     long_term: Decimal
     net: Decimal
+    disallowed_loss: Decimal
     additional_tax: Decimal
     total_with_unrealized: Decimal
     prices: dict[str, Price]
@@ -245,25 +259,40 @@ def annual_estimate(
     account_id: str | None = None,
     prices: Mapping[str, Price] | None = None,
     today: date | None = None,
+    policy: WashPolicy | None = None,
 ) -> AnnualEstimate:
-    """The estimate for a year's closed lots; with `prices` and `today`, open lots are shown beside it as if sold."""
+    """The estimate for a year's closed lots; with `prices` and `today`, open lots are shown beside it as if sold.
+
+    `lots` then has the open ones of every account: what the others bought can take over a loss."""
     known = list(lots)
     realized = year_gains(known, profile, accounts, account_id=account_id)
     estimate = estimate_gains(profile, realized)
     if prices is None or today is None:
         return estimate
-    open_gains, skipped, used = Gains(), dict[str, None](), dict[str, Price]()
+    open_gains, disallowed, skipped, used = Gains(), ZERO, dict[str, None](), dict[str, Price]()
+    related: dict[str, list[Lot]] = {}
+    sold: dict[str, list[Lot]] = {}
     for lot in known:
-        if lot.is_closed or account_id not in (None, lot.account_id):
+        if lot.is_closed:
             continue
-        if accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged:
+        group = underlying(lot.ticker)
+        related.setdefault(group, []).append(lot)
+        if account_id not in (None, lot.account_id) or accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged:
             continue
         price = prices.get(lot.ticker)
         if price is None:
             skipped[lot.ticker] = None
         else:
             used[lot.ticker] = price
-            open_gains += split_by_character(lot, lot.gain_at(price.price), today, profile)
+            sold.setdefault(group, []).append(lot)
+    for group, lots_sold in sold.items():
+        trial = try_sales(
+            related[group], _sales(lots_sold, prices), accounts, policy or profile.wash_policy, today=today
+        )
+        held = sum((lot.gain_at(prices[lot.ticker].price) for lot in lots_sold), ZERO)
+        disallowed += trial.recognized - held  # a loss that moved into a lot sold with it is not lost
+        for row in trial.sold:
+            open_gains += split_by_character(row.closed, row.closed.recognized, today, profile)
     whole = estimate_gains(profile, realized + open_gains).total_estimated_tax
     return msgspec.structs.replace(
         estimate,
@@ -271,6 +300,7 @@ def annual_estimate(
             short_term=cents(open_gains.short_term + open_gains.ordinary),
             long_term=cents(open_gains.long_term),
             net=cents(open_gains.total),
+            disallowed_loss=cents(disallowed),
             additional_tax=whole - estimate.total_estimated_tax,
             total_with_unrealized=whole,
             prices=dict(sorted(used.items())),
@@ -278,3 +308,23 @@ def annual_estimate(
             skipped_tickers=tuple(sorted(skipped)),
         ),
     )
+
+
+def _sales(lots: Iterable[Lot], prices: Mapping[str, Price]) -> list[Sale]:
+    """Whole lots sold by name, position after position, the oldest position first."""
+    positions: dict[tuple[str, str, str], list[Lot]] = {}
+    for lot in sorted(lots, key=lambda lot: lot.order):
+        positions.setdefault((lot.account_id, lot.ticker, lot.currency), []).append(lot)
+    return [
+        Sale(
+            account_id=account_id,
+            ticker=ticker,
+            direction=own[0].direction,
+            quantity=sum((lot.quantity for lot in own), ZERO),
+            price=prices[ticker].price,
+            method=CostBasisMethod.SPEC_ID,
+            lot_ids=tuple(lot.lot_id for lot in own),
+            currency=currency,
+        )
+        for (account_id, ticker, currency), own in positions.items()
+    ]

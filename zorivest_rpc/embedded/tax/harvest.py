@@ -140,12 +140,12 @@ def scan_harvest(
 def _try(
     group: list[Lot], related: list[Lot], price: Price, accounts: Accounts, policy: WashPolicy, today: date
 ) -> Trial:
-    """Sell the losing lots of a symbol, by name, account after account."""
+    """Sell the losing lots of a symbol, by name, position after position."""
     if not any(can_be_washed(lot, accounts, policy, today) for lot in group):
         return Trial((), (), ())
-    by_account: dict[str, list[Lot]] = {}
+    positions: dict[tuple[str, str], list[Lot]] = {}
     for lot in sorted(group, key=lambda lot: lot.order):
-        by_account.setdefault(lot.account_id, []).append(lot)
+        positions.setdefault((lot.account_id, lot.currency), []).append(lot)
     sales = [
         Sale(
             account_id=account_id,
@@ -155,8 +155,9 @@ def _try(
             price=price.price,
             method=CostBasisMethod.SPEC_ID,
             lot_ids=tuple(lot.lot_id for lot in own),
+            currency=currency,
         )
-        for account_id, own in sorted(by_account.items())
+        for (account_id, currency), own in sorted(positions.items(), key=lambda item: item[0])
     ]
     return try_sales(related, sales, accounts, policy, today=today)
 

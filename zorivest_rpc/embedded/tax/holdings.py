@@ -1,6 +1,7 @@
 """The lots of every position: kept in order, cut, closed and looked up; knows no tax rule.
 
-Rule 1: a position's open lots are in first-in-first-out order at all times.
+Rule 1: a position is one account, one ticker and one currency; its open lots are in first-in-first-out order at all
+times.
 Rule 2: cutting a lot changes no total. The cut piece gets a new id, the rest keeps the old one, so that a lot somebody
 named stays findable while any of it is open.
 Rule 3: nothing here looks through a position or through the history to change one lot of it."""
@@ -17,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import CostBasisMethod, Direction, StockSplit
+from zorivest_rpc.embedded.tax.model import DOLLAR, CostBasisMethod, Direction, StockSplit
 from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, ZERO, share_of, units
 from zorivest_rpc.embedded.tax.ordered import Ordered
 
@@ -52,8 +53,8 @@ class Holdings:
         self.lots: dict[str, Lot] = {}
         self.touched: dict[str, None] = {}
         self.released: set[str] = set()
-        self._open: dict[str, dict[str, Ordered[_Order]]] = {}
-        self._dearest: dict[tuple[str, str], list[tuple[Decimal, _Order, int, Lot]]] = {}
+        self._open: dict[str, dict[tuple[str, str], Ordered[_Order]]] = {}
+        self._dearest: dict[tuple[str, str, str], list[tuple[Decimal, _Order, int, Lot]]] = {}
         self._serial = count()
 
     def add(self, lot: Lot) -> None:
@@ -66,7 +67,7 @@ class Holdings:
         self.lots[lot.lot_id] = lot
         self.touched[lot.lot_id] = None
         if self._dearest and not lot.is_closed:
-            ranking = self._dearest.get((lot.account_id, lot.ticker))
+            ranking = self._dearest.get((lot.account_id, lot.ticker, lot.currency))
             if ranking is not None:
                 heapq.heappush(ranking, self._ranked(lot))
 
@@ -83,23 +84,23 @@ class Holdings:
             lot_id = f"{wanted}~{n}"
         return lot_id
 
-    def position(self, account_id: str, ticker: str) -> Iterator[Lot]:
+    def position(self, account_id: str, ticker: str, currency: str = DOLLAR) -> Iterator[Lot]:
         """Open lots of one account, oldest first."""
-        return (self.lots[order[-1]] for order in self._line(account_id, ticker))
+        return (self.lots[order[-1]] for order in self._line(account_id, ticker, currency))
 
-    def newest_first(self, account_id: str, ticker: str) -> Iterator[Lot]:
-        return (self.lots[order[-1]] for order in reversed(self._line(account_id, ticker)))
+    def newest_first(self, account_id: str, ticker: str, currency: str = DOLLAR) -> Iterator[Lot]:
+        return (self.lots[order[-1]] for order in reversed(self._line(account_id, ticker, currency)))
 
-    def dearest_first(self, account_id: str, ticker: str) -> Iterator[Lot]:
+    def dearest_first(self, account_id: str, ticker: str, currency: str = DOLLAR) -> Iterator[Lot]:
         """Open lots of one account by adjusted basis, the highest first; every lot that is taken must be closed, in
         whole or in part, before the next one is asked for here.
 
         A ranking is made when it is first asked for; from then on every new state of a lot is ranked as it comes, and
         outdated states are passed over once."""
-        where = (account_id, ticker)
+        where = (account_id, ticker, currency)
         ranking = self._dearest.get(where)
         if ranking is None:
-            ranking = [self._ranked(lot) for lot in self.position(account_id, ticker)]
+            ranking = [self._ranked(lot) for lot in self.position(*where)]
             heapq.heapify(ranking)
             self._dearest[where] = ranking
         while ranking:
@@ -111,8 +112,8 @@ class Holdings:
     def _ranked(self, lot: Lot) -> tuple[Decimal, _Order, int, Lot]:
         return (-basis_per_unit(lot), lot.order, next(self._serial), lot)
 
-    def direction(self, account_id: str, ticker: str) -> Direction | None:
-        line = self._line(account_id, ticker)
+    def direction(self, account_id: str, ticker: str, currency: str = DOLLAR) -> Direction | None:
+        line = self._line(account_id, ticker, currency)
         return self.lots[line.first[-1]].direction if line else None
 
     def open_of(self, ticker: str) -> list[Lot]:
@@ -208,14 +209,14 @@ class Holdings:
         )
         return piece, rest
 
-    def _line(self, account_id: str, ticker: str) -> Ordered[_Order]:
-        return self._open.get(ticker, {}).get(account_id) or _EMPTY
+    def _line(self, account_id: str, ticker: str, currency: str) -> Ordered[_Order]:
+        return self._open.get(ticker, {}).get((account_id, currency)) or _EMPTY
 
     def _insert(self, lot: Lot) -> None:
-        self._open.setdefault(lot.ticker, {}).setdefault(lot.account_id, Ordered()).add(lot.order)
+        self._open.setdefault(lot.ticker, {}).setdefault((lot.account_id, lot.currency), Ordered()).add(lot.order)
 
     def _remove(self, lot: Lot) -> None:
-        self._open[lot.ticker][lot.account_id].discard(lot.order)
+        self._open[lot.ticker][lot.account_id, lot.currency].discard(lot.order)
 
 
 _EMPTY: Ordered[_Order] = Ordered()

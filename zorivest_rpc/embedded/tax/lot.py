@@ -12,7 +12,7 @@ from decimal import Decimal
 import msgspec
 
 from zorivest_rpc.embedded.tax import dates
-from zorivest_rpc.embedded.tax.model import AcquisitionSource, AssetClass, CostBasisMethod, Direction, Execution
+from zorivest_rpc.embedded.tax.model import DOLLAR, AcquisitionSource, AssetClass, CostBasisMethod, Direction, Execution
 from zorivest_rpc.embedded.tax.money import ZERO, per_unit
 
 __all__ = ["Lot", "source_hash"]
@@ -22,7 +22,8 @@ class Lot(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     """`wash_sale_adjustment` was taken over from washed losses; `disallowed` of its own loss went to replacements.
 
     `washed_quantity` counts units of a closed loss already matched, `replaced_units` counts units (shares, also behind
-    an option) of this lot already used as a replacement: no share replaces two losses."""
+    an option) of this lot already used as a replacement: no share replaces two losses. Amounts are dollars, `currency`
+    is what was paid in: a position is one account, one ticker and one currency."""
 
     lot_id: str
     account_id: str
@@ -50,6 +51,7 @@ class Lot(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     delivered: bool = False
     pieces: int = 0
     source_hash: str = ""
+    currency: str = DOLLAR
 
     @property
     def is_closed(self) -> bool:

@@ -160,8 +160,13 @@ def parse(kind: type[E], text: str) -> E:
     return found
 
 
+DOLLAR = "USD"
+
+
 class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One fill. `commission` holds commission and fees; `lot_ids` are the lots a sale identifies."""
+    """One fill. `commission` holds commission and fees; `lot_ids` are the lots a sale identifies.
+
+    Amounts are dollars; `currency` is what was paid in, which tells positions of one symbol apart."""
 
     exec_id: str
     time: datetime
@@ -177,6 +182,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: AcquisitionSource = AcquisitionSource.PURCHASE
     method: CostBasisMethod | None = None
     lot_ids: tuple[str, ...] = ()
+    currency: str = DOLLAR
 
 
 class StockSplit(msgspec.Struct, frozen=True, kw_only=True):

@@ -177,6 +177,7 @@ def _sale(request: SaleRequest, candidates: Sequence[Lot]) -> Sale:
         price=request.price,
         method=request.method,
         lot_ids=request.lot_ids,
+        currency=candidates[0].currency,
     )
 
 
@@ -211,7 +212,20 @@ def _candidates(lots: Sequence[Lot], request: SaleRequest) -> list[Lot]:
             f"No open {direction.value} lots of {request.ticker} in account {request.account_id}; "
             "get_tax_lots shows what is open.",
         )
-    return found
+    return _of_one_currency(found, request)
+
+
+def _of_one_currency(lots: list[Lot], request: SaleRequest) -> list[Lot]:
+    """The position that a sale is of: what was paid in another currency is another position, as in the books."""
+    named = [lot for lot in lots if lot.lot_id in request.lot_ids]
+    currencies = sorted({lot.currency for lot in named or lots})
+    if len(currencies) > 1:
+        raise TaxError(
+            "several_currencies",
+            f"Account {request.account_id} holds {request.ticker} in {' and '.join(currencies)}, which are positions "
+            "of their own; name lots of one of them (cost_basis_method SPEC_ID with lot_ids from get_tax_lots).",
+        )
+    return [lot for lot in lots if lot.currency == currencies[0]]
 
 
 def _to_close(row: SoldLot, today: date) -> LotToClose:

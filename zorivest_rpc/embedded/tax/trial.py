@@ -15,7 +15,7 @@ import msgspec
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.dates import exchange_time
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import Accounts, CostBasisMethod, Direction, Execution, Side, WashPolicy
+from zorivest_rpc.embedded.tax.model import DOLLAR, Accounts, CostBasisMethod, Direction, Execution, Side, WashPolicy
 from zorivest_rpc.embedded.tax.money import ZERO
 from zorivest_rpc.embedded.tax.wash import WINDOW
 
@@ -35,6 +35,7 @@ class Sale(msgspec.Struct, frozen=True, kw_only=True):
     price: Decimal
     method: CostBasisMethod = CostBasisMethod.FIFO
     lot_ids: tuple[str, ...] = ()
+    currency: str = DOLLAR
 
 
 class SoldLot(msgspec.Struct, frozen=True):
@@ -107,7 +108,8 @@ def _moment(lots: Iterable[Lot], today: date) -> datetime:
 
 
 def _fill(sale: Sale, held: Iterable[Lot], moment: datetime, name: str) -> Execution:
-    own = next(lot for lot in held if (lot.account_id, lot.ticker) == (sale.account_id, sale.ticker))
+    where = (sale.account_id, sale.ticker, sale.currency)
+    own = next(lot for lot in held if (lot.account_id, lot.ticker, lot.currency) == where)
     return Execution(
         exec_id=name,
         time=moment,
@@ -120,6 +122,7 @@ def _fill(sale: Sale, held: Iterable[Lot], moment: datetime, name: str) -> Execu
         asset_class=own.asset_class,
         method=sale.method,
         lot_ids=sale.lot_ids,
+        currency=sale.currency,
     )
 
 

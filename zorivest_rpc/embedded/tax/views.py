@@ -44,6 +44,7 @@ class LotView(msgspec.Struct, frozen=True, kw_only=True):
     price_stale: bool | None
     linked_trade_ids: tuple[str, ...]
     acquisition_source: str
+    paid_in: str
     sync_status: str = "synced"
 
 
@@ -108,6 +109,7 @@ def view(lot: Lot, price: Price | None, today: date) -> LotView:
         price_stale=known.stale if known else None,
         linked_trade_ids=lot.linked_trade_ids,
         acquisition_source=lot.source.value,
+        paid_in=lot.currency,
     )
 
 
