@@ -26,17 +26,33 @@ TICK_VALUES = {
     "VX": "50", "DX": "5", "KC": "18.75", "CT": "5", "SB": "11.2", "CC": "10", "OJ": "7.5", "BRN": "10", "G": "25",
     "Z": "5", "R": "10", "FDAX": "25", "FDXM": "5", "FDXS": "1", "FESX": "10", "FSXE": "0.5", "FGBL": "10",
     "FGBM": "10", "FGBS": "5", "FGBX": "20", "FBTP": "10", "FOAT": "10", "FSMI": "10", "FVS": "5", "SR3": "6.25",
+    "VXM": "1",
 }  # fmt: skip
 
-# QuantConnect/Lean, Data/symbol-properties/symbol-properties-database.csv: contract_multiplier by root. Lean quotes the
-# softs of ICE in dollars, the market in cents: a hundredth of Lean's.
+# QuantConnect/Lean, Data/symbol-properties/symbol-properties-database.csv of August 2026: contract_multiplier and
+# minimum_price_variation by root. It quotes grains, livestock and softs in dollars, the market in cents.
 LEAN = {
-    "ZC": 50, "ZW": 50, "ZS": 50, "ZM": 100, "ZL": 600, "ZO": 50, "ZT": 2000, "UB": 1000, "TN": 1000, "KE": 50,
-    "DX": 1000, "6B": 62500, "6C": 100000, "6J": 12500000, "6S": 125000, "6E": 125000, "6A": 100000, "6N": 100000,
-    "6L": 100000, "6M": 500000, "6Z": 500000, "BTC": 5, "J7": 6250000, "BZ": 1000, "CL": 1000, "E7": 62500,
-    "HO": 42000, "RB": 42000, "NG": 10000, "ZB": 1000, "ZN": 1000, "ZF": 1000, "GE": 2500, "ES": 50, "NQ": 20, "YM": 5,
-    "RTY": 50, "NKD": 5, "EMD": 100, "LE": 400, "GF": 500, "HE": 400, "GC": 100, "SI": 5000, "PL": 50, "PA": 100,
-    "HG": 25000, "CC": 10, "VX": 1000, "B": 1000, "G": 100, "CT": 500, "OJ": 150, "KC": 375, "SB": 1120,
+    "ES": ("50", "0.25"), "MES": ("5", "0.25"), "NQ": ("20", "0.25"), "MNQ": ("2", "0.25"), "RTY": ("50", "0.1"),
+    "M2K": ("5", "0.1"), "EMD": ("100", "0.1"), "NKD": ("5", "5"), "NIY": ("500", "5"), "BTC": ("5", "5"),
+    "MBT": ("0.1", "5"), "ETH": ("50", "0.5"), "MET": ("0.1", "0.5"), "6A": ("100000", "0.00005"),
+    "6B": ("62500", "0.0001"), "6C": ("100000", "0.00005"), "6E": ("125000", "0.00005"),
+    "6J": ("12500000", "0.0000005"), "6L": ("100000", "0.00005"), "6M": ("500000", "0.00001"),
+    "6N": ("100000", "0.00005"), "6S": ("125000", "0.00005"), "6Z": ("500000", "0.000025"), "E7": ("62500", "0.0001"),
+    "J7": ("6250000", "0.000001"), "M6A": ("10000", "0.0001"), "M6B": ("6250", "0.0001"), "M6E": ("12500", "0.0001"),
+    "MCD": ("10000", "0.0001"), "MJY": ("1250000", "0.000001"), "MSF": ("12500", "0.0001"), "GE": ("2500", "0.0025"),
+    "LE": ("40000", "0.00025"), "GF": ("50000", "0.00025"), "HE": ("40000", "0.00025"), "LBS": ("110", "0.1"),
+    "LBR": ("27.5", "0.5"), "YM": ("5", "1"), "MYM": ("0.5", "1"), "ZT": ("2000", "0.00390625"),
+    "ZF": ("1000", "0.0078125"), "ZN": ("1000", "0.015625"), "TN": ("1000", "0.015625"), "ZB": ("1000", "0.03125"),
+    "UB": ("1000", "0.03125"), "2YY": ("1000", "0.001"), "5YY": ("1000", "0.001"), "10Y": ("1000", "0.001"),
+    "30Y": ("1000", "0.001"), "ZC": ("5000", "0.0025"), "ZS": ("5000", "0.0025"), "ZW": ("5000", "0.0025"),
+    "KE": ("5000", "0.0025"), "ZO": ("5000", "0.0025"), "ZM": ("100", "0.1"), "ZL": ("60000", "0.0001"),
+    "CL": ("1000", "0.01"), "MCL": ("100", "0.01"), "BZ": ("1000", "0.01"), "NG": ("10000", "0.001"),
+    "HO": ("42000", "0.0001"), "RB": ("42000", "0.0001"), "PL": ("50", "0.1"), "PA": ("100", "0.5"),
+    "GC": ("100", "0.1"), "MGC": ("10", "0.1"), "SI": ("5000", "0.005"), "SIL": ("1000", "0.005"),
+    "HG": ("25000", "0.0005"), "VX": ("1000", "0.05"), "VXM": ("100", "0.01"), "DX": ("1000", "0.005"),
+    "KC": ("37500", "0.0005"), "CT": ("50000", "0.0001"), "SB": ("112000", "0.0001"), "CC": ("10", "1"),
+    "OJ": ("15000", "0.0005"), "B": ("1000", "0.01"), "G": ("100", "0.25"), "FDAX": ("25", "1"), "FDXM": ("5", "1"),
+    "FDXS": ("1", "25"), "FESX": ("10", "1"),
 }  # fmt: skip
 
 
@@ -48,8 +64,23 @@ def test_a_tick_is_worth_what_the_exchange_says(root: str) -> None:
 
 
 @pytest.mark.parametrize("root", LEAN)
-def test_the_multipliers_are_those_of_a_public_table(root: str) -> None:
-    assert contracts()[root].multiplier == LEAN[root]
+def test_the_multipliers_and_ticks_are_those_of_a_public_table(root: str) -> None:
+    contract = contracts()[root]
+    multiplier, tick = map(Decimal, LEAN[root])
+    scale = 100 if "in cents" in contract.source else 1
+    assert contract.multiplier == multiplier / scale
+    assert contract.quote.startswith("cents") or scale == 1
+    if root == "FDXS":  # that table has the value of a DAX point where the tick of the micro belongs
+        assert (tick, contract.tick) == (Decimal(25), Decimal(1))
+    else:
+        assert contract.tick == tick * scale
+
+
+def test_a_source_claims_a_comparison_only_where_there_was_one() -> None:
+    assert {root for root, one in contracts().items() if "QuantConnect Lean" in one.source} == set(LEAN)
+    assert {one.source for root, one in contracts().items() if root not in LEAN} == {
+        "published specification of the contract, not compared"
+    }
 
 
 def test_every_contract_names_its_exchange_source_currency_and_quote_unit() -> None:

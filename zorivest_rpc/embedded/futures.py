@@ -62,7 +62,7 @@ def contracts() -> Mapping[str, FutureContract]:
     """Every contract of the table by its root."""
     data = resources.files("zorivest_rpc.embedded").joinpath("data", "futures.json").read_bytes()
     return {
-        one.root: msgspec.structs.replace(one, exchange=exchange.name, source=exchange.source)
+        one.root: msgspec.structs.replace(one, exchange=exchange.name, source=one.source or exchange.source)
         for exchange in msgspec.json.decode(data, type=_File).exchanges
         for one in exchange.contracts
     }

@@ -27,6 +27,7 @@ from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
 from .import_events import apply_events
 from .import_order import in_order
+from .import_profits import compare_profits
 from .imports import dedup
 from .imports.collect import outcome
 from .imports.dedup import SortedTrades
@@ -91,9 +92,10 @@ def store(
     )
     with roomy(conn, len(sorted_out.new)):
         trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
+    contradicted = compare_profits(conn, sorted_out.new)
     updated = _update_fees(conn, sorted_out, held, actor)
     applied, left_out = apply_events(conn, found, actor)
-    warnings = [*found.warnings, *sorted_out.warnings, *left_out]
+    warnings = [*found.warnings, *sorted_out.warnings, *contradicted, *left_out]
     if elsewhere:
         warnings.append(Note(code="held_elsewhere", message=_elsewhere(elsewhere, found.account_id)))
     if same_file(conn, found.account_id, found.file_sha256):

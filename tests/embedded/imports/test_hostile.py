@@ -459,9 +459,11 @@ class TestPdf:
         exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, expired=lambda: next(checks, True)))
         assert exc.code == "deadline_exceeded"
 
-    def test_a_pdf_that_would_fill_the_memory_is_stopped(self) -> None:
+    @pytest.mark.parametrize("megabytes", [60, 140, 160, 200])  # short already of the parser, in it, and late in it
+    def test_a_pdf_that_would_fill_the_memory_is_stopped(self, megabytes: int) -> None:
         page = b"BT /F1 8 Tf " + b"(xxxxxxxxxxxxxxxx) Tj " * 100_000 + b"ET"
-        exc = refusal(lambda: import_broker_pdf(pdf.document([page]), HINTS, limits=Limits(max_pdf_memory=200 << 20)))
+        limits = Limits(max_pdf_memory=megabytes << 20)
+        exc = refusal(lambda: import_broker_pdf(pdf.document([page]), HINTS, limits=limits))
         assert (exc.code, exc.what) == ("unsafe_pdf", "The PDF takes far more memory to read than a statement does.")
 
     def test_a_parser_does_not_outlive_the_process_that_started_it(self) -> None:

@@ -7,8 +7,8 @@ import pytest
 from zorivest_rpc.embedded.imports.broker import import_broker_file
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport
 
-# The header and the shape of the rows as in beancount/beangulp (tests of its scripts) and
-# redstreet/beancount_reds_importers (its TD Ameritrade importer): unsigned quantities, signed amounts, a last line.
+# The header is that of nicholasceliano/GnuCashImporter (TDAmeritradeRecord.ts) without its NET CASH BALANCE; the rows
+# of 2013 stand in a public sample of unnamed origin. The rows of 2023 and the last line are as described, not seen.
 TD = (
     "DATE,TRANSACTION ID,DESCRIPTION,QUANTITY,SYMBOL,PRICE,COMMISSION,AMOUNT,REG FEE,SHORT-TERM RDM FEE,"
     "FUND REDEMPTION FEE, DEFERRED SALES CHARGE\n"

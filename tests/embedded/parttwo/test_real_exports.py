@@ -1,10 +1,11 @@
 """Whole exports, imitated from public samples: preambles, footers, fees in odd places, and rows that are no trades.
 
-Samples seen: thinkorswim account statements in tests of public journals (section titles, `=\\"ref\\"`, Misc Fees);
-Robinhood activity reports (quoted, multi-line descriptions, a closing disclaimer, OEXP, OASGN, SPL); E*TRADE downloads
-("For Account:,####", blank lines, signed quantities, fees inside the amount); Fidelity history (blank lines first,
-"YOU SOLD OPENING TRANSACTION", ` -XLU260710P44.5`, SPAXX, a disclaimer and "Date downloaded"); TD Ameritrade
-transactions (beancount/beangulp); Schwab histories ("as of", "Transactions Total"); tastytrade ("Receive Deliver")."""
+Seen in named public repositories: Robinhood's columns (acarlson98/rhParser, henry-md/robinhood-visualizer), TD
+Ameritrade's (nicholasceliano/GnuCashImporter), an older tastytrade layout (AgileTrossDev/tasty_anaylzer). Seen in public
+code whose repository the index does not name: Robinhood's OEXP rows; Fidelity's "YOU SOLD OPENING TRANSACTION" and
+`-MU250201P100`; E*TRADE's columns behind a preamble; thinkorswim's sections, `=\\"ref\\"` and Misc Fees; tastytrade's
+"Receive Deliver" expirations. As described, sample not seen: Robinhood's SPL and closing disclaimer, Fidelity's sweeps
+and last lines, tastytrade's splits."""
 
 # ruff: noqa: E501  the samples keep the line lengths of real exports
 

@@ -265,6 +265,8 @@ def test_the_same_option_bought_back_is_washed_by_contract() -> None:
     )
     (new,) = by_buy(book, "new")
     assert (disallowed(book), new.total_basis, book.matches[0].matched_quantity) == (dec(200), dec(500), dec(1))
+    (row,) = report(book).wash_sales
+    assert row.adjustment_per_share == dec(2)  # 200 over the 100 shares behind the contract, as its price of 3 is
 
 
 def test_the_rest_of_the_purchase_sold_from_is_no_replacement() -> None:

@@ -29,6 +29,7 @@ _CHILD: Final = Path(__file__).with_name("pdf_child.py")
 _PASSED: Final = ("SYSTEMROOT", "LANG")
 _GLANCE: Final = 0.05  # seconds between two looks at the deadline while the child is silent
 _MOST_TEXT: Final = 128 * 1024 * 1024  # bytes of extracted text that are taken in all
+_TOO_MUCH_MEMORY: Final = "The PDF takes far more memory to read than a statement does."
 _ELSEWHERE: Final = "Print the statement to a new PDF, or export it as CSV."
 
 
@@ -151,15 +152,20 @@ def _refusal(answer: dict[str, Any]) -> ImportRefused:
             what = "A page unpacks to far more than a statement holds."
             return _unsafe(what, where=f"page {answer['page']}")
         case "memory":
-            return _unsafe("The PDF takes far more memory to read than a statement does.")
+            return _unsafe(_TOO_MUCH_MEMORY)
         case _:
             return _broken()
 
 
 def _died(code: int) -> ImportRefused:
-    """The child ended without a last word: it ran out of time, or the parser crashed the interpreter."""
+    """The child ended without a last word: it ran out of time, or the parser crashed the interpreter.
+
+    CPython aborts where memory ends while it handles a MemoryError ("Cannot recover from MemoryErrors"), or the stack
+    while it handles a RecursionError; which of them a limit meets depends on the allocation that happens to fail."""
     if code == -getattr(signal, "SIGXCPU", 0):
         return _unsafe("The PDF takes far longer to read than a statement does.")
+    if code == -signal.SIGABRT:
+        return _unsafe(_TOO_MUCH_MEMORY)
     return _broken()
 
 
