@@ -197,6 +197,27 @@ async def test_an_older_copy_does_not_open_a_guard_that_was_locked_since(tmp_pat
         assert status["is_locked"]
 
 
+async def test_a_copy_from_before_a_lock_is_older_even_if_the_backend_was_killed_at_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "data", "encrypted")
+    await journal.use(trade(1))
+    backend = Embedded.load(journal.directory)
+    try:
+        async with TestClient(TestServer(create_app(backend))) as client:
+            owner = await Caller(client).unlock(journal.key)
+            await backend.database().write(lambda conn: conn.exec_driver_sql("SELECT 1"))
+            before = shutil.copytree(journal.directory.root, tmp_path / "before")
+            await owner.expect(200, *LOCK)
+            killed = shutil.copytree(journal.directory.root, tmp_path / "killed")
+    finally:
+        await backend.close()
+    journal.directory = DataDir(killed)
+    for name in ("zorivest.db", "zorivest.db-wal", "zorivest.db-shm"):
+        (killed / name).unlink(missing_ok=True)
+        if (before / name).exists():
+            shutil.copyfile(before / name, killed / name)
+    assert (await journal.refused())["error"] == "database_older"
+
+
 async def test_every_state_that_was_left_behind_in_good_order_or_by_a_crash_opens(tmp_path: Path) -> None:
     """A copy of the directory at any moment is what a crash leaves; the mark is never ahead of it."""
     journal = Journal(tmp_path / "data", "encrypted")

@@ -217,6 +217,13 @@ class Embedded:
         self._keeper = keeper
         await self.apply_logging()
 
+    async def mark(self) -> None:
+        """Let the vault know how far the open database has come; what hinders that hinders nothing else."""
+        db = self._db
+        if db is not None:
+            with contextlib.suppress(Refusal, SQLAlchemyError):
+                await self._mark(db)
+
     async def _mark(self, db: Database) -> None:
         """Tell the vault how far the database has come, after that is on the disk; a full disk keeps no owner out.
 

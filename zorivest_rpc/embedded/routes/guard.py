@@ -46,6 +46,7 @@ async def lock(ask: Ask) -> web.StreamResponse:
     by = fields.choice("by", _PARTIES, TOOL)
     fields.done()
     await ask.backend.guard.lock(ask.db, ask.session.actor, reason, by)
+    await ask.backend.mark()  # a copy of the database from before the lock is older than the vault from here on
     return await status(ask)
 
 
