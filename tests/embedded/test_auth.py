@@ -193,7 +193,7 @@ async def test_a_damaged_database_is_reported_as_such(
     await admin.expect(200, "POST", "/auth/lock")
     directory.database.write_bytes(b"\x00" * 8192)
     refused = await anybody.expect(500, "POST", "/auth/unlock", {"api_key": api_key})
-    assert refused["error"] == "db_corrupt"
+    assert refused["error"] == "database_foreign"  # nothing in it says that it was this journal's
     assert (await anybody.get("/auth/status"))["locked"] is True
 
 

@@ -59,7 +59,7 @@ async def test_a_tool_error_tells_the_model_and_programs_what_to_do(connect: Hos
 
 async def test_an_id_comes_back_with_its_type(connect: Host) -> None:
     client = await connect()
-    for id in (7, "7", 0, -3, 2**53 + 1, 2**63, 10**30, "", 'ü\u2028\n"', "x" * 3000):
+    for id in (7, "7", 0, -3, 2**53 + 1, 2**63, 10**30, "", 'ü\u2028\n"', "x" * 1024):
         assert (await client.ask("tools/list", id=id))["id"] == id
     assert [type(answer["id"]) for answer in client.answers if str(answer["id"]) == "7"] in ([int, str], [str, int])
 

@@ -96,7 +96,7 @@ async def test_toolsets_that_are_loaded_at_once_are_told_once(connect: Connect) 
         ("claude-code", "2025-11-25", False),  # reads the structure
         ("Roo Code", "2025-11-25", True),  # never asks for a list again
         ("Roo Code", "2025-03-26", True),
-        ("opencode", "2025-11-25", False),
+        ("opencode", "2025-11-25", True),  # reads text alone, and its new list is a turn late
         ("opencode", "2026-07-28", True),  # reads text alone, and no list changes
         ("Visual Studio Code", "2026-07-28", False),
     ],
