@@ -14,7 +14,6 @@ import sys
 import threading
 from typing import Any
 
-
 _OUT_OF_MEMORY = b'{"stop": "memory"}\n'
 _BROKEN = b'{"stop": "broken"}\n'
 
