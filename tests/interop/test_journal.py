@@ -199,8 +199,8 @@ async def wrong_arguments(client: Hands) -> None:
 
 
 async def stop_everything(client: Hands) -> None:
-    """The user confirms the stop; until the guard is unlocked nothing guarded runs."""
-    await client.do("answer", [YES])
+    """The user confirms the stop and its release; until the guard is unlocked nothing guarded runs."""
+    await client.do("answer", [YES, YES])
     assert (await client.works("zorivest_emergency_stop", reason="tour"))["locked"] is True
     try:
         blocked = await client.call("list_trades")
