@@ -129,7 +129,8 @@ def test_a_lost_part_leads_to_the_backup_if_there_is_one(run: Run, quick: None, 
     told = {
         line["area"]: line for line in json.loads(run("doctor", "--json").out)["checks"] if line["status"] == "fail"
     }
-    assert told["vault"]["next"] == "zorivest-rpc backup restore latest"
+    (kept,) = backups.listed(directory)
+    assert told["vault"]["next"] == f"zorivest-rpc backup restore {kept.name}"
 
 
 def test_a_database_that_vanished_is_not_taken_for_a_beginning(directory: DataDir) -> None:
@@ -147,7 +148,8 @@ def test_a_damaged_vault_leads_to_the_backup(directory: DataDir) -> None:
     backup(directory)
     line, vault = journal.read_bootstrap(str(directory.root))
     assert line is not None
-    assert (line.next, vault) == ("zorivest-rpc backup restore latest", None)
+    (kept,) = backups.listed(directory)
+    assert (line.next, vault) == (f"zorivest-rpc backup restore {kept.name}", None)
 
 
 def test_the_age_of_the_newest_backup_is_told_and_an_old_one_is_a_warning(directory: DataDir) -> None:
