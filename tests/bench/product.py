@@ -52,6 +52,7 @@ def schemas_with_forward(directory: Path, guarded: bool) -> Path:
             "rich": " ".join(["Post the order to the backend over HTTP and return the backend's JSON."] * 3),
         },
         "inputSchema": {**ORDER_SCHEMA, "additionalProperties": False},
+        "outputSchema": {"type": "object"},
         "annotations": {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
         "rest": "POST /forward",
     }

@@ -47,7 +47,7 @@ def test_every_anchor_leads_to_a_heading() -> None:
 
 def test_the_layers_of_the_architecture_are_those_that_the_imports_keep() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    (drawn,) = re.findall(r"```\n(errors < .*?)```", page, re.DOTALL)
+    (drawn,) = re.findall(r"```\n(dumps, errors, proof < .*?)```", page, re.DOTALL)
     there = {path.stem for path in (ROOT / "zorivest_rpc").iterdir()}
     layers = [{name for name in layer if name in there} for layer in LAYERS if layer != ("__main__",)]
     assert [set(re.findall(r"\w+", layer)) for layer in drawn.split("<")] == [layer for layer in layers if layer]
@@ -84,7 +84,16 @@ def test_every_verb_with_a_help_of_its_own_is_in_the_reference() -> None:
 def test_every_option_that_the_docs_name_exists() -> None:
     known = {option.flag for option in OPTIONS}
     of_commands = {"--json", "--as", "--json-args", "--help", "--start", "--dry-run", "--name", "--http"}
-    of_keys_and_backend = {"--label", "--role", "--expires-in", "--store", "--idle-exit", "--passphrase", "--stop"}
+    of_keys_and_backend = {
+        "--label",
+        "--role",
+        "--expires-in",
+        "--store",
+        "--idle-exit",
+        "--passphrase",
+        "--stop",
+        "--reason",
+    }
     of_connect = {"--rate-limit", "--timeout", "--no-test", "--stdin-json"}
     of_connect |= {"--preset", "--host", "--port", "--security", "--username", "--from"}
     names = ("architecture.md", "rough-edges.md", "changelog.md", "index.md", "reference/errors.md")

@@ -35,7 +35,7 @@ PUBLISHED = {
     12: "873238defeb6e1da",
     13: "aae6d7aa83ea4edf",
     14: "5c9e343a419abf0e",
-    15: "ce9e320ea567d924",
+    15: "39ff271f38d1a53b",
 }
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

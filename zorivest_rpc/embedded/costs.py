@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, Connection, Float, func, literal_column, select
+from sqlalchemy import Connection, Float, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
@@ -93,11 +93,9 @@ def _foreign_trades(conn: Connection, scope: Scope, *more: Any) -> Sequence[Any]
     return conn.execute(select(*columns, trades.c.is_itemised).where(*wanted)).all()
 
 
-def _rated_trades(conn: Connection, scope: Scope, conversion: Conversion, *more: Any) -> list[tuple[Any, Decimal]]:
+def _rated_trades(conn: Connection, scope: Scope, conversion: Conversion) -> list[tuple[Any, Decimal]]:
     """Those of them that can be converted, with their rates."""
-    rated = [
-        (row, conversion.rate(row.currency, row.time, own_rate(row))) for row in _foreign_trades(conn, scope, *more)
-    ]
+    rated = [(row, conversion.rate(row.currency, row.time, own_rate(row))) for row in _foreign_trades(conn, scope)]
     return [(row, rate) for row, rate in rated if rate is not None]
 
 
@@ -182,7 +180,7 @@ def _periodic(conn: Connection, scope: Scope, conversion: Conversion) -> list[Ch
 def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
     """The estimate of what routing cost. Futures go to their one exchange: no wholesaler pays for their order flow."""
     brokers = _brokers(conn)
-    slipped_by, futures = _slipped(conn, scope), _volumes(conn, scope, _IS_FUTURE)
+    slipped_by, futures = _slipped(conn, scope), _volumes(conn, scope, only_futures=True)
     volumes = []
     for (account, broker), (every, value) in _volumes(conn, scope).items():
         some, some_value = futures.get((account, broker), (0, Decimal(0)))
@@ -199,18 +197,20 @@ def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
 
 
 def _volumes(
-    conn: Connection, scope: Scope, *more: ColumnElement[bool]
+    conn: Connection, scope: Scope, *, only_futures: bool = False
 ) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
     """By account and broker: how many fills, and their value. All of them and the futures have an index each, which a
     question for all but the futures would not have."""
     groups = (trades.c.account_id, trades.c.broker)
-    wanted = (trades.c.currency == scope.currency, *scope.executed(), *more)
+    wanted = (trades.c.currency == scope.currency, *scope.executed(), *([_IS_FUTURE] if only_futures else []))
     query = select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*wanted)
     sums = {
         (account, broker): (count, joined(whole, part))
         for account, broker, count, whole, part in conn.execute(query.group_by(*groups))
     }
-    for row, rate in _rated_trades(conn, scope, Conversion(conn, scope.currency), *more):
+    for row, rate in _rated_trades(conn, scope, Conversion(conn, scope.currency)):
+        if only_futures and row.asset_class != "FUTURE":  # here, because SQLite would walk the futures for it
+            continue
         count, value = sums.get((row.account_id, row.broker), (0, Decimal(0)))
         sums[row.account_id, row.broker] = (count + 1, value + row.notional * rate)
     return sums

@@ -274,6 +274,13 @@ trades = Table(
         postgresql_where=text("nbbo_bid IS NOT NULL"),
         info=_since(JOURNAL_SUMS),
     ),
+    Index(  # the same with the class, because the cost of order flow leaves futures out
+        "ix_trades_quoted_class",
+        *("account_id", "broker", "time", "action", "price", "nbbo_bid", "nbbo_ask", "asset_class"),
+        sqlite_where=text("nbbo_bid IS NOT NULL"),
+        postgresql_where=text("nbbo_bid IS NOT NULL"),
+        info=_since(JOURNAL_IDENTITY),
+    ),
     Index(
         "ix_trades_money",
         *("currency", "account_id", "broker", "is_itemised", "time", "commission", "fees", "notional"),

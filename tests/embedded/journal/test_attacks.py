@@ -114,7 +114,7 @@ async def test_a_guard_that_is_locked_stops_a_journal_call_before_it_acts(journa
     await journal.expect(200, "POST", "/mcp-guard/lock", {"reason": "test"})
     body = {"exec_id": "x", "instrument": "SPY", "action": "BOT", "quantity": 1, "price": 1, "account_id": "A1"}
     refused = await journal.refused(403, "POST", "/trades", body, headers={"X-MCP-Guard": "check"})
-    assert (refused["error"], refused["detail"]) == ("guard_blocked", {"reason": "test"})
+    assert (refused["error"], refused["detail"]) == ("guard_blocked", {"reason": "test", "locked_by": "tool"})
     assert (await journal.get("/trades"))["total"] == 0
 
 

@@ -19,7 +19,7 @@ from zorivest_rpc.embedded.tax.lot import Lot
 
 from .conftest import Books
 
-CALL, PUT = "SPY 250620 C 50", "SPY 250620 P 50"
+CALL, PUT = "SPY 350615 C 50", "SPY 350615 P 50"
 
 
 async def lots(books: Books, status: str = "open", **query: str) -> list[dict[str, Any]]:
