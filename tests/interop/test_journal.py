@@ -255,7 +255,8 @@ async def test_the_inspector_takes_the_tour(world: World, tmp_path: Path) -> Non
         assert refusal(await client.call("create_trade", **wanted)) == "confirmation_declined"
         await client.works("create_trade", **wanted)
         assert await recorded(client, wanted) is True
-        assert refusal(await client.call("list_trades", limit="many")) == "invalid_arguments"
+        # The Inspector turns words for numbers into null, and null counts as absent: a number out of range is refused.
+        assert refusal(await client.call("list_trades", limit=0)) == "invalid_arguments"
 
 
 EVERYTHING = [("mcp-2.3.0", MODERN, "demo"), ("mcp-1.30.0", LEGACY, "empty")]

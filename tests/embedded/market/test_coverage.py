@@ -28,7 +28,8 @@ async def test_missing_bars_are_fetched_once_and_then_known(market: Caller, upst
     await hold(market)
     upstream.answers[CHART] = shapes.CHART
     found = await market.expect(200, "POST", "/analytics/excursion/E-1", {"resolution": "1d"})
-    assert (found["mfe_dollars"], found["mae_dollars"]) == (35, 20)  # ten shares: 191.50 at best, 186.00 at worst
+    # Ten shares, bought at 188 and sold at 190 inside the second bar: its later high of 191.50 is not the trade's.
+    assert (found["mfe_dollars"], found["mae_dollars"]) == (20, 20)
     assert (found["data_source"], found["resolution"], found["holding_bars"]) == ("Yahoo Finance", "1d", 2)
     assert [asked.query["interval"] for asked in upstream.asked] == ["1d"]
     await market.expect(200, "POST", "/analytics/excursion/E-1", {"resolution": "1d"})
