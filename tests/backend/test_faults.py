@@ -341,6 +341,22 @@ def test_only_one_call_has_a_look_and_the_pause_grows(clock: Clock) -> None:
     assert breaker.wait() == 0
 
 
+def test_five_failures_in_a_row_open_it_for_half_a_second_at_first(clock: Clock) -> None:
+    breaker, pauses = Breaker(clock), []
+    for _ in range(12):
+        breaker.failed()
+        pauses.append(breaker.wait())
+        clock.now += pauses[-1]
+    assert pauses == [0, 0, 0, 0, 0.5, 1, 2, 4, 8, 15, 15, 15]
+
+
+def test_when_the_pause_is_over_to_the_moment_one_call_has_a_look_and_no_other(clock: Clock) -> None:
+    breaker = Breaker(clock, failures=1, pause=1.0)
+    breaker.failed()
+    clock.now += 1.0
+    assert (breaker.wait(), breaker.wait()) == (0.0, 1.0)
+
+
 async def test_an_answer_of_any_kind_means_that_the_backend_is_up(server: Misbehaving, make: Make) -> None:
     server.otherwise = answer({"detail": "x"}, 500)
     backend = make(server.url)

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from zorivest_rpc.backend import neighbour
-from zorivest_rpc.backend.neighbour import find_neighbour
+from zorivest_rpc.backend.neighbour import find_neighbour, is_zorivest
 
 HEALTH = {"status": "ok", "version": "1.0.0", "database": {"unlocked": True}}
 
@@ -89,3 +89,10 @@ async def test_the_log_the_diagnosis_and_the_doctor_tell(
     assert zorivest.url in str(line)
     assert list(_neighbour(zorivest.url)) == []
     await journal.close()
+
+
+@pytest.mark.parametrize("sign", ["database", "database_unlocked", "version", "scheduler"])
+def test_each_sign_of_a_zorivest_is_enough_beside_a_status(sign: str) -> None:
+    assert is_zorivest({"status": "ok", sign: None})
+    assert not is_zorivest({sign: None})
+    assert not is_zorivest({"status": "ok", sign.upper(): None})

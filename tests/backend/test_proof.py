@@ -17,7 +17,7 @@ from tests.backend.misbehaving import Behaviour, Misbehaving, Seen, Write, answe
 from zorivest_rpc.backend.http import HttpBackend, Limits
 from zorivest_rpc.backend.interface import Address
 from zorivest_rpc.errors import BackendUnreachable
-from zorivest_rpc.proof import is_challenge, new_secret, place_of, prove
+from zorivest_rpc.proof import is_challenge, is_proof, new_challenge, new_secret, place_of, prove
 
 KEY, SECRET = "zrv_sk_" + "k" * 32, new_secret()
 GRANT: dict[str, Any] = {"session_token": "tok_" + "a" * 32, "role": "admin", "expires_in": 3600, "inline_guard": True}
@@ -219,3 +219,37 @@ def test_both_wires_reach_a_port_and_a_socket_on_both_loops(
 def test_no_text_of_an_address_has_its_secret() -> None:
     for address in (Address("http://127.0.0.1:1", secret=SECRET), Address("http://localhost", "/d/b.sock", SECRET)):
         assert SECRET not in f"{address} {address!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("0f" * 32, True),
+        ("0f" * 31 + "0", False),
+        ("0f" * 32 + "0", False),
+        ("0f" * 33, False),
+        ("0F" * 32, False),
+        ("0g" * 32, False),
+        ("f" * 62 + " f", False),
+        ("", False),
+    ],
+)
+def test_a_challenge_is_sixty_four_hexadecimal_digits(text: str, is_one: bool) -> None:
+    assert is_challenge(text) is is_one
+    assert is_challenge(new_challenge())
+    assert len(new_secret()) == 64
+
+
+def test_a_proof_has_a_form_that_two_releases_share() -> None:
+    """The backend may be older or newer than the server that asks it."""
+    assert prove("s" * 64, "0f" * 32, place_of(8765)) == (
+        "4daf3233d8bba4f346637220c231fcb63476e714519e1a0ac4fcf2a9689e1af5"
+    )
+    assert prove("s" * 64, "0f" * 32, place_of(None)) != prove("s" * 64, "0f" * 32, place_of(8765))
+
+
+@pytest.mark.parametrize("answer", [None, True, 7, b"x", [], {}, "", "é", "\ud800"])
+def test_what_is_no_proof_is_none_whatever_its_type(answer: object) -> None:
+    secret, challenge = new_secret(), new_challenge()
+    assert is_proof(prove(secret, challenge, "socket"), secret, challenge, "socket")
+    assert not is_proof(answer, secret, challenge, "socket")

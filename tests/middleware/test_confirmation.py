@@ -76,7 +76,8 @@ async def test_a_token_comes_from_the_backend_with_action_and_summary() -> None:
         "instruction": "Pass this token as the confirmation_token parameter when calling zorivest_emergency_stop.",
     }
     (asked,) = gate.backend.asked
-    assert (asked.method, asked.path) == ("POST", "/confirmation-tokens")
+    # a token more than needed does no harm, so that a broken exchange is repeated
+    assert (asked.method, asked.path, asked.repeatable) == ("POST", "/confirmation-tokens", True)
     assert asked.body == {"action": "zorivest_emergency_stop", "params_summary": "Lock all tools due to suspected loop"}
     await gate.run("zorivest_emergency_stop", confirmation_token="ctk_test123")
     assert gate.ran.times == 1
@@ -99,6 +100,16 @@ async def test_a_backend_without_the_route_leaves_the_issue_to_us() -> None:
 async def test_any_other_failure_issues_nothing(failure: ToolError) -> None:
     with pytest.raises(type(failure)):
         await Gate(answers={ISSUE: failure}).token()
+
+
+@pytest.mark.parametrize("answer", [{"token": ""}, {"token": 7}, {"token": None}, {}, [], "ctk_1", None])
+async def test_an_answer_without_a_token_is_told_and_issues_nothing(answer: Any) -> None:
+    gate = Gate(answers={ISSUE: answer})
+    with pytest.raises(BackendError, match="issued no confirmation token") as refused:
+        await gate.token()
+    assert (refused.value.code, refused.value.status) == ("bad_answer", 200)
+    for token in ("", "7", "None", "ctk_1"):
+        await gate.refusal(**TRADE, confirmation_token=token)
 
 
 @pytest.mark.parametrize("action", ["list_trades", "no_such_tool", ""])
@@ -148,6 +159,15 @@ async def test_a_token_is_good_for_less_than_a_minute() -> None:
     token = await gate.token()
     gate.clock.now += 60
     assert (await gate.refusal(**TRADE, confirmation_token=token)).code == "confirmation_expired"
+
+
+@pytest.mark.parametrize(("later", "code"), [(599.9, "confirmation_expired"), (600.0, "confirmation_unknown")])
+async def test_an_old_token_is_called_expired_for_ten_minutes(later: float, code: str) -> None:
+    gate = Gate()
+    old = await gate.token()
+    gate.clock.now += later
+    await gate.token()
+    assert (await gate.refusal(**TRADE, confirmation_token=old)).code == code
 
 
 async def test_a_token_is_good_once() -> None:
@@ -279,10 +299,20 @@ async def test_a_user_who_can_be_asked_is_asked_what_exactly_will_be_done() -> N
     (ask,) = asked.value.asks.values()
     assert ask.method == "elicitation/create"
     assert all(words in ask.params["message"] for words in ("Create trade", "quantity: 25", "QQQ STK", "SLD"))
-    fields = ask.params["requestedSchema"]["properties"]
-    assert {name: field["type"] for name, field in fields.items()} == {"instrument": "string", "quantity": "number"}
+    assert ask.params["requestedSchema"]["properties"] == {
+        name: {"type": type, "title": title, "description": f"Type the {name} of this call to confirm it."}
+        for name, type, title in (("instrument", "string", "Instrument"), ("quantity", "number", "Quantity"))
+    }
     assert "type its instrument and quantity" in ask.params["message"]
     assert gate.ran.times == 0
+
+
+@pytest.mark.parametrize(("length", "shown"), [(200, "x" * 200), (201, "x" * 199 + "…"), (5_000, "x" * 199 + "…")])
+async def test_a_long_argument_is_shown_in_part(length: int, shown: str) -> None:
+    with pytest.raises(InputRequired) as asked:
+        await Gate().run(**TRADE, notes="x" * length, elicits=True)
+    (ask,) = asked.value.asks.values()
+    assert f"notes: {shown}) " in ask.params["message"]
 
 
 async def test_a_yes_lets_the_call_run() -> None:
@@ -310,6 +340,8 @@ async def test_anything_else_does_not(reply: dict[str, Any]) -> None:
     with pytest.raises(ConfirmationRequired) as refused:
         await answered(gate, reply, **TRADE)
     assert (refused.value.code, gate.ran.times) == ("confirmation_declined", 0)
+    typed = "typed another instrument or quantity than the call has" if "content" in reply else "did not confirm"
+    assert f"The user {typed}" in refused.value.text
 
 
 @pytest.mark.parametrize("typed", ["QQQ STK", "qqq stk", " QQQ ", "qqq  STK"])
@@ -328,7 +360,13 @@ async def test_where_nothing_is_to_be_typed_a_plain_yes_will_do(content: dict[st
     with pytest.raises(InputRequired) as asked:
         await gate.layer(call, gate.ran)
     (key,) = asked.value.asks
-    assert list(asked.value.asks[key].params["requestedSchema"]["properties"]) == ["confirm"]
+    assert asked.value.asks[key].params["requestedSchema"]["properties"] == {
+        "confirm": {
+            "type": "boolean",
+            "title": "Yes, do it",
+            "description": "Run zorivest_emergency_stop now.",
+        }
+    }
     call.answers = {key: {"action": "accept", "content": content}}
     if runs:
         await gate.layer(call, gate.ran)
@@ -429,3 +467,75 @@ def test_different_arguments_have_different_digests(one: Any, other: Any) -> Non
 def test_a_default_given_and_a_default_left_out_are_the_same() -> None:
     spec: ToolSpec = GATED["zorivest_emergency_stop"]
     assert digest(spec, {}) == digest(spec, {"reason": "agent_self_lock"})
+
+
+def test_a_whole_number_is_one_value_in_both_spellings_while_a_float_holds_it_exactly() -> None:
+    def of(quantity: Any) -> str:
+        return digest(GATED["create_trade"], {**TRADE, "quantity": quantity})
+
+    assert of(2.0**53 - 1) == of(2**53 - 1)
+    assert of(2.0**53) != of(2**53)
+    assert of(-(2.0**53)) != of(-(2**53))
+    assert of(25.5) != of(25)
+
+
+# --- calls that turn out to need it
+
+
+IMPORT = next(spec for spec in load().tools if spec.name == "import_broker_csv")
+FILE = {"account_id": "A", "file_sha256": "00ff"}
+
+
+class ImportGate(Gate):
+    """A gate that also confirms imports, whose handler finds out what they would write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Confirmation({**GATED, IMPORT.name: IMPORT}, lambda call: True, clock=self.clock)
+
+    def require(self, call: Call, bound: Mapping[str, Any] = FILE) -> None:
+        self.layer.require(call, IMPORT, bound, "Import 26 trades?")
+
+
+def make_import(**options: Any) -> Call:
+    return make_call(IMPORT.name, account_id="A", file_path="/x.csv", **options)
+
+
+def test_a_user_who_can_be_asked_confirms_an_import_in_the_words_of_its_handler() -> None:
+    gate = ImportGate()
+    call = make_import(elicits=True)
+    with pytest.raises(InputRequired) as asked:
+        gate.require(call)
+    ((key, ask),) = asked.value.asks.items()
+    assert ask.params["message"] == "Import 26 trades?"
+    call.answers = {key: {"action": "accept", "content": {"confirm": True}}}
+    with pytest.raises(InputRequired):
+        gate.require(call, {**FILE, "file_sha256": "other"})
+    gate.require(call)
+    with pytest.raises(ConfirmationRequired, match="has been used"):
+        gate.require(call)
+
+
+async def test_any_other_client_is_told_what_to_fetch_a_token_with() -> None:
+    gate = ImportGate()
+    with pytest.raises(ConfirmationRequired) as refused:
+        gate.require(make_import())
+    wanted = (
+        'get_confirmation_token with action "import_broker_csv" and arguments {"account_id":"A","file_sha256":"00ff"}'
+    )
+    assert f"call {wanted} and repeat" in refused.value.text
+    assert refused.value.next == f"Call {wanted} and repeat the call with its token."
+    # where the file lies says nothing about what is in it
+    token = await gate.token(IMPORT.name, arguments={**FILE, "file_path": "/elsewhere.csv"})
+    with pytest.raises(ConfirmationRequired, match="for other arguments"):
+        gate.require(make_import(confirmation_token=token), {**FILE, "file_sha256": "other"})
+    gate.require(make_import(confirmation_token=token))
+
+
+@pytest.mark.parametrize("arguments", [None, {}, [], "x", {"account_id": "A"}, {"file_sha256": 7}])
+async def test_a_token_for_a_file_needs_its_content(arguments: Any) -> None:
+    gate = ImportGate()
+    with pytest.raises(ConfirmationRequired, match="Call import_broker_csv and take the arguments") as refused:
+        await gate.token(IMPORT.name, **({} if arguments is None else {"arguments": arguments}))
+    assert refused.value.code == "confirmation_unbound"
+    assert gate.backend.asked == []

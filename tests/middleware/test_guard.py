@@ -157,7 +157,7 @@ class Rounds:
     """A guard, its layer around a handler that asks, and a backend that can be locked."""
 
     def __init__(self, spec: ToolSpec, status: Any = None, handler: Handler | None = None) -> None:
-        self.now = 0.0
+        self.now = 50_000.0
         self.backend = FakeBackend({f"GET {STATUS}": {"is_locked": False} if status is None else status})
         self.guard = Guard(lambda call: self.backend, clock=lambda: self.now)
         self._layer, self._handler, self._name = self.guard.layer(spec), handler or asking(), spec.name
@@ -268,7 +268,7 @@ async def test_a_call_that_becomes_a_task_is_counted_once(specs: Specs) -> None:
 async def test_after_an_hour_an_answer_is_a_new_call(specs: Specs, later: float, checks: int) -> None:
     rounds = Rounds(specs["create_trade"])
     await rounds.ask()
-    rounds.now = later
+    rounds.now += later
     await rounds.run({"confirm-1": YES})
     assert rounds.backend.count(CHECK) == checks
 
@@ -281,7 +281,9 @@ def test_what_is_remembered_of_open_questions_is_bounded(others: int, known: boo
     for number in range(others):
         rounds.remember(make_call("create_trade"), [f"q{number}"])
     assert rounds.take(first) is known
-    assert len(rounds) <= 10_000
+    for number in range(3):
+        rounds.remember(make_call("create_trade"), [f"r{number}"])
+    assert len(rounds) <= 10_001
 
 
 @pytest.mark.parametrize(
@@ -372,3 +374,84 @@ async def test_every_call_is_asked_for_anew(specs: Specs) -> None:
     with pytest.raises(GuardLocked):
         await run(backend, specs["list_trades"], ran)
     assert ran.times == 1
+
+
+# --- what others are told, and how the guard is asked
+
+
+class Witness:
+    """Keeps what a guard was found to be."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, bool]] = []
+
+    def __call__(self, call: Call, locked: bool) -> None:
+        self.found.append((call.name, locked))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found"),
+    [
+        ({"allowed": True}, [("list_trades", False)]),
+        ({"allowed": False, "reason": "manual"}, [("list_trades", True)]),
+        ({"allowed": None}, []),
+        (DOWN, []),
+        (BackendError(500, "It failed."), []),
+    ],
+)
+async def test_watchers_hear_what_the_guard_said_and_nothing_it_did_not_say(
+    specs: Specs, verdict: Any, found: list[tuple[str, bool]]
+) -> None:
+    witness, backend = Witness(), answering(verdict)
+    with suppress(GuardLocked):
+        await Guard(lambda call: backend, witness).layer(specs["list_trades"])(make_call("list_trades"), Ran())
+    assert witness.found == found
+
+
+async def test_watchers_hear_of_a_lock_that_was_found_by_looking(specs: Specs) -> None:
+    witness = Witness()
+    for locked in (False, True):
+        backend = FakeBackend({f"GET {STATUS}": {"is_locked": locked}})
+        with suppress(GuardLocked):
+            await Guard(lambda call, backend=backend: backend, witness).look(make_call("list_trades"))
+    assert witness.found == [("list_trades", True)]
+
+
+async def test_a_refusal_that_came_back_with_the_call_is_told_like_any_other(specs: Specs) -> None:
+    witness, plain = Witness(), Ran()
+    along = Ran(GuardLocked("night", locked_by="person"))
+    guard = Guard(lambda call: FakeBackend(inline=True), witness, desktop=False)
+    with pytest.raises(GuardLocked) as blocked:
+        await guard.innermost(specs["list_trades"], along)(make_call("list_trades"), plain)
+    assert blocked.value.text == (
+        '⛔ MCP guard blocked this call: night. Only a person can unlock it: "zorivest-rpc unlock" in a terminal.'
+    )
+    assert (witness.found, plain.times, along.times) == ([("list_trades", True)], 0, 1)
+
+
+async def test_a_guard_that_could_not_be_asked_along_the_way_is_told_as_that(specs: Specs) -> None:
+    witness, refusal = Witness(), GuardLocked.unasked("It failed.")
+    guard = Guard(lambda call: FakeBackend(inline=True), witness)
+    with pytest.raises(GuardLocked) as blocked:
+        await guard.innermost(specs["list_trades"], Ran(refusal))(make_call("list_trades"), Ran())
+    assert (blocked.value, witness.found) == (refusal, [])
+
+
+@pytest.mark.parametrize("ask", ["look", "check"])
+async def test_a_guard_that_is_away_refuses_whoever_does_not_say_otherwise(ask: str) -> None:
+    backend = FakeBackend({f"POST {CHECK}": DOWN, f"GET {STATUS}": DOWN})
+    guard = Guard(lambda call: backend)
+    with pytest.raises(GuardLocked, match="could not be asked"):
+        await getattr(guard, ask)(make_call("list_trades"))
+    await getattr(guard, ask)(make_call("list_trades"), runs_offline=True)
+
+
+async def test_the_question_is_repeated_after_a_break_and_not_waited_for_without_end() -> None:
+    backend = FakeBackend({f"GET {STATUS}": {"is_locked": False}})
+    guard = Guard(lambda call: backend)
+    await guard.check(make_call("list_trades"))
+    await guard.look(make_call("list_trades"))
+    assert [(asked.method, asked.path, asked.repeatable, asked.timeout) for asked in backend.asked] == [
+        ("POST", CHECK, True, 10.0),
+        ("GET", STATUS, None, 10.0),
+    ]

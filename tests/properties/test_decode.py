@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.generate import METHODS, ODD, Generator
 from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.protocol import jsonrpc
 from zorivest_rpc.protocol.jsonrpc import Batch, Message, decode, dumps, encode_id, error_frame
 from zorivest_rpc.protocol.types import STRUCTS, Params, decode_params
 
@@ -142,3 +144,48 @@ def test_of_duplicate_keys_of_a_response_the_last_counts() -> None:
         given = message.result if message.error is msgspec.UNSET else message.error
         assert isinstance(given, msgspec.Raw)
         assert (message.id, bytes(given), message.is_response) == ("zrv-1", last, True)
+
+
+def test_error_codes_are_those_of_the_specification() -> None:
+    codes = {name: value for name, value in vars(jsonrpc).items() if name in jsonrpc.__all__ and isinstance(value, int)}
+    assert codes == {
+        "HEADER_MISMATCH": -32020,
+        "INTERNAL_ERROR": -32603,
+        "INVALID_PARAMS": -32602,
+        "INVALID_REQUEST": -32600,
+        "METHOD_NOT_FOUND": -32601,
+        "MISSING_CAPABILITY": -32021,
+        "PARSE_ERROR": -32700,
+        "REQUEST_CANCELLED": -32800,
+        "RESOURCE_NOT_FOUND": -32002,
+        "SERVER_BUSY": -31000,
+        "UNSUPPORTED_VERSION": -32022,
+        "URL_ELICITATION_REQUIRED": -32042,
+    }
+
+
+@pytest.mark.parametrize("id", [7, "seven"])
+def test_a_message_of_too_many_values_is_refused_under_its_id(id: int | str) -> None:
+    head = b'{"jsonrpc":"2.0","id":%b,"method":"ping","params":{"a":[' % encode_id(id)
+    with pytest.raises(ProtocolError) as refusal:
+        decode(head + b"1," * 100_000 + b"1]}}")
+    assert (refusal.value.code, refusal.value.id) == (-32600, id)
+    with pytest.raises(ProtocolError) as refusal:
+        decode(head + b"[" * 300 + b"]" * 300 + b"]}}")
+    assert (refusal.value.code, refusal.value.id) == (-32700, None)
+    with pytest.raises(ProtocolError) as refusal:
+        decode(b'{"jsonrpc":"2.0","method":"ping","params":{"a":[' + b"1," * 100_000 + b"1]}}")
+    assert (refusal.value.code, refusal.value.id) == (-32600, None)
+
+
+@pytest.mark.parametrize("twice", [b"", b'"jsonrpc":"1.0",'])
+def test_an_id_has_a_longest_form(twice: bytes) -> None:
+    def message(id: str) -> bytes:
+        return b'{%b"jsonrpc":"2.0","method":"ping","id":"%b"}' % (twice, id.encode())
+
+    taken = decode(message("x" * 1_024))
+    assert isinstance(taken, Message)
+    assert taken.id == "x" * 1_024
+    with pytest.raises(ProtocolError, match='"id" has 1025 characters; at most 1024 are taken') as refusal:
+        decode(message("x" * 1_025))
+    assert (refusal.value.code, refusal.value.id) == (-32600, None)

@@ -108,10 +108,31 @@ SILENT: dict[str, bytes] = {
     "cancelled with a null id": b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":null}}',
     "cancelled of nothing known": b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}',
     "notification with a broken _meta": b'{"jsonrpc":"2.0","method":"notifications/initialized","params":{"_meta":5}}',
+    "notification with duplicate members": b'{"jsonrpc":"1.0","jsonrpc":"2.0","method":"no/such"}',
     "response to nobody": b'{"jsonrpc":"2.0","id":"zrv-0-1","result":{}}',
     "response with an integer id": b'{"jsonrpc":"2.0","id":5,"result":{}}',
     "error to nobody": b'{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}',
     "error of the wrong shape to nobody": b'{"jsonrpc":"2.0","id":"a","error":17}',
+}
+
+
+# what is said of some of them: the first thing that is wrong, in words that name it
+WORDS: dict[str, str] = {
+    "invalid UTF-8 in params": "not UTF-8: invalid byte at offset 55",
+    "words": "not JSON: ",
+    "empty array": "an empty batch is not a message",
+    "number": "a message is a JSON object, not a number",
+    "string": "a message is a JSON object, not a string",
+    "true": "a message is a JSON object, not a boolean",
+    "null": "a message is a JSON object, not null",
+    "jsonrpc 1.0": '"jsonrpc" must be "2.0"',
+    "id null": '"id" must be a string or an integer, not null',
+    "id an array": '"id" must be a string or an integer, not an array',
+    "id 1.5": '"id" must be a string or an integer, not a number',
+    "method an object": '"method" must be a string, not an object',
+    "an id alone": "neither a request, a notification nor a response",
+    "result and error": "neither a request, a notification nor a response",
+    "result without id": "neither a request, a notification nor a response",
 }
 
 
@@ -141,6 +162,7 @@ async def test_malformed_input_is_refused(memory: Host, name: str) -> None:
     await client.send(data)
     (answer,) = await alone(client)
     check_refusal(answer, code, id)
+    assert WORDS.get(name, "") in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("name", TAKEN)

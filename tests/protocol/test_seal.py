@@ -45,6 +45,7 @@ def test_a_seal_is_bound_to_purpose_binding_and_key() -> None:
     rows: list[tuple[Seal, str, str, Any]] = [
         (SEAL, "cursor", token, ["a", "b"]),
         (SEAL, "state", token, ["ab"]),
+        (SEAL, "state", token, ["a", "c"]),
         (SEAL, "state", token, None),
         (Seal(b"x" * 32), "state", token, ["a", "b"]),
         (SEAL, "state", token.upper(), ["a", "b"]),
@@ -64,7 +65,36 @@ def test_a_seal_expires_by_the_clock_it_is_given() -> None:
     assert SEAL.open("state", SEAL.close("state", 1), now=1e12) == 1
 
 
+def test_without_a_clock_nothing_has_expired() -> None:
+    assert SEAL.open("state", SEAL.close("state", 1, expires=0.5)) == 1
+
+
+def test_a_purpose_may_be_longer_than_the_sixteen_bytes_that_count() -> None:
+    token = SEAL.close("a purpose of many words", 1)
+    assert SEAL.open("a purpose of many words", token) == 1
+    with pytest.raises(BadSeal):
+        SEAL.open("a purpose", token)
+
+
+def test_seals_of_the_release_before_open() -> None:
+    """Session ids outlive an upgrade, so their form is kept."""
+    seal = Seal(bytes(range(32)))
+    session = "75c1194879e88cae1ea35a1364f52dac92cb41dad2748020000094aa323032352d31312d3235a17492c3c0c40101"
+    assert seal.open("session", session, bound_to="alice", now=1.8e9) == ["2025-11-25", "t", [True, None], b"\x01"]
+    assert seal.close("session", ["2025-11-25", "t", [True, None], b"\x01"], bound_to="alice", expires=1.8e9 + 0.5) == (
+        session
+    )
+    assert seal.close("cursor", 7) == "6f779037f343d9497cc1b831c2ccd017920007"
+    for other in ("alicf", "bob", None):
+        with pytest.raises(BadSeal):
+            seal.open("session", session, bound_to=other, now=1.8e9)
+
+
 def test_a_short_key_is_refused() -> None:
+    assert Seal(b"k" * 16).close("state", 1)
+    with pytest.raises(ValueError, match="16 bytes"):
+        Seal(b"k" * 15)
+
     with pytest.raises(ValueError, match="16 bytes"):
         Seal(b"short")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,23 +23,26 @@ ACCEPTS = {"action": "accept", "content": {"confirm": True}}
 RELEASES = {"action": "accept", "content": {"release": "UNLOCK"}}
 
 
-def emergency(backend: FakeBackend, *, asks: bool = True) -> Emergency:
-    return Emergency(kit(backend), consent=Confirmation({}, lambda call: True).answer_to, asks=asks)
+def emergency(backend: FakeBackend, *seen: Any, desktop: bool = True, **options: Any) -> Emergency:
+    consent = Confirmation({}, lambda call: True).answer_to
+    return Emergency(kit(backend, desktop=desktop), *seen, consent=consent, **options)
 
 
-async def stop(backend: FakeBackend, **arguments: Any) -> Outcome:
-    return await emergency(backend).stop(make_call("zorivest_emergency_stop", **arguments))
+async def stop(backend: FakeBackend, *, desktop: bool = True, **arguments: Any) -> Outcome:
+    return await emergency(backend, desktop=desktop).stop(make_call("zorivest_emergency_stop", **arguments))
 
 
-async def unlock(backend: FakeBackend) -> Outcome:
-    return await emergency(backend).unlock(make_call("zorivest_emergency_unlock", confirm="UNLOCK"))
+async def unlock(backend: FakeBackend, *, desktop: bool = True) -> Outcome:
+    call = make_call("zorivest_emergency_unlock", confirm="UNLOCK")
+    return await emergency(backend, desktop=desktop).unlock(call)
 
 
 async def test_a_stop_locks_the_guard_and_names_both_ways_back() -> None:
     backend = FakeBackend({LOCK: {"is_locked": True}})
     outcome = await stop(backend, reason="broker sync keeps repeating")
     found = payload(outcome)
-    assert found["reason"] == "broker sync keeps repeating"
+    assert (found["locked"], found["reason"]) == (True, "broker sync keeps repeating")
+    assert "A person" not in found["message"]
     assert "broker sync keeps repeating" in found["message"]
     assert "zorivest_emergency_unlock" in found["message"]
     assert "MCP Guard" in found["message"]
@@ -90,12 +94,29 @@ async def test_an_answer_that_does_not_say_is_no_success(answer: Any) -> None:
 
 async def test_a_guard_that_stays_as_it_was_is_an_error() -> None:
     backend = FakeBackend({LOCK: {"is_locked": False}, UNLOCK: {"is_locked": True}})
-    with pytest.raises(ToolError, match="NOT stopped") as failed:
-        await stop(backend)
-    assert failed.value.code == "still_unlocked"
-    with pytest.raises(ToolError, match="still locked") as failed:
-        await unlock(backend)
-    assert failed.value.code == "still_locked"
+    for desktop, lock, release in (
+        (True, "Stop the backend, or lock it in the desktop app", "Unlock it in the desktop app"),
+        (False, "Stop the backend.", "Try again; "),
+    ):
+        with pytest.raises(ToolError, match=f"NOT stopped. {lock}") as failed:
+            await stop(backend, desktop=desktop)
+        assert failed.value.code == "still_unlocked"
+        with pytest.raises(ToolError, match=f"still locked .* {release}") as failed:
+            await unlock(backend, desktop=desktop)
+        assert failed.value.code == "still_locked"
+
+
+async def test_watchers_hear_of_what_became_of_the_lock_and_of_nothing_that_did_not() -> None:
+    found: list[bool] = []
+    for answers in ({LOCK: {"is_locked": True}, UNLOCK: {"is_locked": False}}, {LOCK: {"is_locked": False}}, {}):
+        tool = emergency(FakeBackend(answers), lambda call, locked: found.append(locked))
+        for act, call in (
+            (tool.stop, make_call("zorivest_emergency_stop")),
+            (tool.unlock, make_call("zorivest_emergency_unlock", confirm="UNLOCK")),
+        ):
+            with suppress(ToolError):
+                await act(call)
+    assert found == [True, False]
 
 
 async def test_a_lost_answer_names_the_tool_to_check_with() -> None:
@@ -134,9 +155,13 @@ async def test_a_stop_says_whether_it_will_outlive_the_backend() -> None:
 
 
 async def test_a_stop_on_a_persons_stop_does_not_offer_the_tool_as_a_way_back() -> None:
-    message = payload(await stop(FakeBackend({LOCK: {"is_locked": True, "locked_by": "person"}})))["message"]
-    assert "zorivest_emergency_unlock" not in message
-    assert "zorivest-rpc unlock" in message
+    for desktop in (True, False):
+        backend = FakeBackend({LOCK: {"is_locked": True, "locked_by": "person"}})
+        message = payload(await stop(backend, desktop=desktop))["message"]
+        assert "zorivest_emergency_unlock" not in message
+        assert "zorivest-rpc unlock" in message
+        assert ("in the desktop app" in message) is desktop
+        assert message.endswith(" A person had locked it before, and only a person can release it.")
 
 
 # --- whose lock it is
@@ -145,10 +170,10 @@ async def test_a_stop_on_a_persons_stop_does_not_offer_the_tool_as_a_way_back() 
 class Locked:
     """A guard that is locked, and a client that may be able to show forms."""
 
-    def __init__(self, by: str | None, *, elicits: bool, asks: bool = True) -> None:
+    def __init__(self, by: str | None, *, elicits: bool, **options: bool) -> None:
         self.status = {"is_locked": True, "lock_reason": "why", "locked_by": by, "locked_at": "T1"}
         self.backend = FakeBackend({STATUS: self.status, UNLOCK: {"is_locked": False}})
-        self.tool = emergency(self.backend, asks=asks)
+        self.tool = emergency(self.backend, **options)
         self._elicits = elicits
         self.answers: dict[str, Any] = {}
 
@@ -189,7 +214,13 @@ async def test_a_person_releases_a_persons_stop_in_a_form_for_exactly_that_lock(
     shown = await locked.question()
     assert "A person locked" in shown["message"]
     assert "reason: why; since T1" in shown["message"]
-    assert list(shown["requestedSchema"]["properties"]) == ["release"]
+    assert shown["requestedSchema"]["properties"] == {
+        "release": {
+            "type": "string",
+            "title": "Release",
+            "description": "Type UNLOCK to let guarded tools run again.",
+        }
+    }
     locked.answers = {locked.key: RELEASES}
     assert payload(await locked.call())["locked"] is False
     assert locked.sent == [{"by": "person", "locked_at": "T1"}]
@@ -217,11 +248,14 @@ async def test_any_other_answer_leaves_a_persons_stop(answer: Any) -> None:
     assert (refused.value.code, locked.sent) == ("confirmation_declined", [])
 
 
-@pytest.mark.parametrize("by", ["tool", "rate", None])
-async def test_the_user_is_asked_for_any_other_lock_too_where_that_is_possible(by: str | None) -> None:
+@pytest.mark.parametrize(("by", "setter"), [("tool", "A tool"), ("rate", "The rate limit"), (None, "A tool")])
+async def test_the_user_is_asked_for_any_other_lock_too_where_that_is_possible(by: str | None, setter: str) -> None:
     locked = Locked(by, elicits=True)
     shown = await locked.question()
-    assert list(shown["requestedSchema"]["properties"]) == ["confirm"]
+    assert shown["message"].startswith(f"{setter} locked every guarded tool (reason: why; since T1).")
+    assert shown["requestedSchema"]["properties"] == {
+        "confirm": {"type": "boolean", "title": "Yes, unlock", "description": "Let guarded tools run again."}
+    }
     locked.answers = {locked.key: {"action": "accept", "content": {"confirm": False}}}
     with pytest.raises(ToolError, match="did not release"):
         await locked.call()
@@ -233,7 +267,9 @@ async def test_the_user_is_asked_for_any_other_lock_too_where_that_is_possible(b
 
 
 async def test_an_operator_who_wants_nobody_asked_still_leaves_a_persons_stop_to_a_person() -> None:
-    assert payload(await Locked("tool", elicits=True, asks=False).call())["locked"] is False
+    locked = Locked("tool", elicits=True, asks=False)
+    assert payload(await locked.call())["locked"] is False
+    assert locked.sent == [UNSET], "no person was asked, so none released it"
     await Locked("person", elicits=True, asks=False).question()
 
 

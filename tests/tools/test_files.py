@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,19 +103,62 @@ def test_a_link_in_circles_ends(root: Path) -> None:
     assert refused(ImportRoots([str(root)]), "a") in ("file_unreadable", "file_not_found")
 
 
-def test_what_is_exchanged_after_it_was_judged_is_not_read(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = root / "2026" / "q1.csv"
+@pytest.fixture(params=["linux", "linux without /proc", "darwin", "win32"])
+def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way in which a platform lets us learn what was really opened."""
+    monkeypatch.setattr("zorivest_rpc.tools.files.sys", SimpleNamespace(platform=request.param.partition(" ")[0]))
+    really_readlink = os.readlink
+
+    def readlink(path: str, **at: int) -> str:
+        if str(path).startswith("/proc/"):
+            assert request.param.startswith("linux"), "elsewhere /proc/self/fd may be anything"
+            if request.param != "linux":
+                raise FileNotFoundError(path)
+        return really_readlink(path, **at)
+
+    monkeypatch.setattr(os, "readlink", readlink)
+
+
+def do_around_opening(monkeypatch: pytest.MonkeyPatch, before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Do something between the judgement of a name and its opening, and something right after that."""
     really_open = os.open
 
-    def swap_then_open(path: str, flags: int) -> int:
-        target.unlink()
-        target.symlink_to(tmp_path / "secret.csv")
-        return really_open(path, flags)
+    def opening(path: str, flags: int) -> int:
+        before()
+        handle = really_open(path, flags)
+        after()
+        return handle
 
-    monkeypatch.setattr(os, "open", swap_then_open)
+    monkeypatch.setattr(os, "open", opening)
+
+
+@pytest.mark.usefixtures("platform")
+@pytest.mark.parametrize("is_put_back", [False, True])
+def test_what_is_exchanged_after_it_was_judged_is_not_read(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_put_back: bool
+) -> None:
+    inside, aside, outside = root / "2026", tmp_path / "aside", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "q1.csv").write_bytes(b"secret")
+
+    def exchange() -> None:
+        inside.rename(aside)
+        inside.symlink_to(outside)
+
+    def put_back() -> None:
+        if is_put_back:  # the name means the judged file again when it is looked at once more
+            inside.unlink()
+            aside.rename(inside)
+
+    do_around_opening(monkeypatch, exchange, put_back)
     assert refused(ImportRoots([str(root)]), "2026/q1.csv") == "file_outside_roots"
+
+
+@pytest.mark.usefixtures("platform")
+def test_an_allowed_file_is_read_on_every_platform(root: Path) -> None:
+    (root / "in.csv").symlink_to(root / "trades.csv")
+    for name in ("trades.csv", "in.csv", str(root / "trades.csv")):
+        assert ImportRoots([str(root)]).read(name).data == b"a,b\r\n"
 
 
 def test_a_directory_a_pipe_and_a_socket_are_no_files(root: Path) -> None:
@@ -144,6 +189,38 @@ def test_the_size_has_a_limit(root: Path) -> None:
     assert len(roots.read("fits").data) == 100
 
 
+def test_without_another_limit_fifty_mebibytes_are_taken(root: Path) -> None:
+    for name, size in (("fits", 50 * 1024 * 1024), ("big", 50 * 1024 * 1024 + 1)):
+        with (root / name).open("wb") as file:
+            file.truncate(size)
+    roots = ImportRoots([str(root)])
+    assert len(roots.read("fits").data) == 50 * 1024 * 1024
+    with pytest.raises(FileRefused, match="has 52428801 bytes, and at most 52428800 are taken"):
+        roots.read("big")
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "big").write_bytes(b"x" * 205)
+    with pytest.raises(FileRefused, match="has 205 bytes"):  # and not as many as were read
+        ImportRoots([str(root)], limit=100).read("big")
+
+
+@pytest.mark.parametrize("broken", ["open", "fdopen"])
+@pytest.mark.parametrize(("facts", "words"), [((5, "Input/output error"), "input/output error"), ((), "")])
+def test_a_disk_that_fails_is_told_in_its_own_words(
+    root: Path, monkeypatch: pytest.MonkeyPatch, broken: str, facts: tuple[object, ...], words: str
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(*facts)
+
+    monkeypatch.setattr(os, broken, fail)
+    with pytest.raises(FileRefused) as refused:
+        ImportRoots([str(root)]).read("trades.csv")
+    words = words or ("cannot be opened" if broken == "open" else "cannot be read")
+    assert f"cannot be read: {words}. " in refused.value.text
+    assert refused.value.code == "file_unreadable"
+
+
 def test_a_file_that_grows_while_it_is_read_is_not_sent_in_part(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = root / "grows"
     path.write_bytes(b"x" * 100)
@@ -156,6 +233,20 @@ def test_a_file_that_grows_while_it_is_read_is_not_sent_in_part(root: Path, monk
 
     monkeypatch.setattr(os, "fstat", stat_then_grow)
     assert refused(ImportRoots([str(root)], limit=100), "grows") == "file_too_large"
+
+
+def test_a_refusal_names_the_directories_that_may_be_read(root: Path, tmp_path: Path) -> None:
+    for roots, allowed in (([str(root), str(tmp_path / "b")], f"{root}, {tmp_path / 'b'}"), ([], "no directory")):
+        with pytest.raises(FileRefused, match=rf"Allowed: {allowed}\. Move the file there"):
+            ImportRoots(roots).read("/etc/passwd")
+
+
+def test_another_drive_is_outside(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(paths: object) -> str:
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr(os.path, "commonpath", fail)
+    assert refused(ImportRoots([str(root)]), str(root / "trades.csv")) == "file_outside_roots"
 
 
 def test_without_roots_nothing_is_read(root: Path) -> None:
@@ -191,6 +282,15 @@ def test_the_working_directory_counts_unless_it_is_too_wide(tmp_path: Path, here
     working = here.format(home=home)
     roots = default_roots(str(data_dir), working, str(home))
     assert roots == (str(data_dir / "imports"), *([working] if counts else []))
+
+
+def test_a_home_directory_that_is_apart_from_the_data_directory_is_too_wide(tmp_path: Path) -> None:
+    home, data_dir = tmp_path / "home", tmp_path / "var" / "journal"
+    for directory in (home / "trading", data_dir):
+        directory.mkdir(parents=True)
+    imports = str(data_dir / "imports")
+    assert default_roots(str(data_dir), str(home), str(home)) == (imports,)
+    assert default_roots(str(data_dir), str(home / "trading"), str(home)) == (imports, str(home / "trading"))
 
 
 def test_without_a_working_directory_only_the_imports_folder_is_read(tmp_path: Path) -> None:

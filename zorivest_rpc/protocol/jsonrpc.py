@@ -159,8 +159,6 @@ def _checked(value: dict[str, Json]) -> Message:
         raise ProtocolError(INVALID_REQUEST, "neither a request, a notification nor a response", id=known)
     try:  # every member is legal once the last of its duplicates is taken
         return _decode(msgspec.json.encode(value))
-    except RecursionError:
-        raise ProtocolError(PARSE_ERROR, "not JSON that can be read: nested too deeply") from None
     except _UNREADABLE as exc:
         raise ProtocolError(INVALID_REQUEST, f"not a JSON-RPC 2.0 message: {exc}", id=known) from None
 
