@@ -101,3 +101,157 @@ def test_what_the_judge_accepts_is_not_refused(monkeypatch: pytest.MonkeyPatch) 
     tool.check({"limit": 5})
     with pytest.raises(InvalidArguments):
         tool.check({"limit": "five"})
+
+
+# --- every word that a schema can be told in
+
+
+def told(schema: Any, value: Any) -> str:
+    """What is said of one argument `x` that its schema refuses."""
+    (problem,) = problems({"type": "object", "properties": {"x": schema}, "additionalProperties": False}, {"x": value})
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "wrong"),
+    [
+        ("string", "text", 1),
+        ("integer", "a whole number", 1.5),
+        ("number", "a number", "1"),
+        ("boolean", "true or false", 1),
+        ("object", "an object", []),
+        ("array", "a list", {}),
+        ("null", "null", 0),
+    ],
+)
+def test_every_kind_has_its_word(kind: str, words: str, wrong: Any) -> None:
+    assert f"; it must be {words}" in told({"type": kind}, wrong)
+    assert "; it must be text or null" in told({"type": ["string", "null"]}, [])
+
+
+@pytest.mark.parametrize(
+    ("keyword", "limit", "wrong", "words"),
+    [
+        ("minimum", 2, 1, "at least 2"),
+        ("exclusiveMinimum", 2, 2, "above 2"),
+        ("maximum", 2, 3, "at most 2"),
+        ("exclusiveMaximum", 2, 2, "below 2"),
+        ("multipleOf", 5, 7, "in steps of 5"),
+        ("minLength", 2, "a", "of at least 2 characters"),
+        ("minLength", 1, "", "of at least 1 character"),
+        ("maxLength", 2, "abc", "of at most 2 characters"),
+        ("maxLength", 1, "ab", "of at most 1 character"),
+        ("minItems", 2, [1], "with at least 2 entries"),
+        ("maxItems", 1, [1, 2], "with at most 1 entry"),
+        ("minProperties", 2, {"a": 1}, "with at least 2 members"),
+        ("maxProperties", 1, {"a": 1, "b": 2}, "with at most 1 member"),
+        ("pattern", "^a", "b", "that matches ^a"),
+    ],
+)
+def test_every_bound_has_its_words(keyword: str, limit: Any, wrong: Any, words: str) -> None:
+    assert told({keyword: limit}, wrong).endswith(f"; it must be of another form {words}")
+
+
+def test_a_form_is_named_beside_what_else_is_asked_for() -> None:
+    assert "text of at least 3 characters and in the form date" in told(
+        {"type": "string", "format": "date", "minLength": 3}, "x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "sample"),
+    [
+        ({"type": "integer"}, "100"),
+        ({"type": "integer", "maximum": 7}, "7"),
+        ({"type": "integer", "maximum": 700}, "100"),
+        ({"type": "integer", "minimum": 7}, "7"),
+        ({"type": "number", "exclusiveMinimum": 7}, "8"),
+        ({"type": "boolean"}, "true"),
+        ({"type": "array", "items": {"type": "integer"}}, "[100]"),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, "[100,100]"),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}, '{"a":"<a>"}'),
+        ({"type": "object"}, "{}"),
+        ({"type": "object", "minProperties": 1, "additionalProperties": {"type": "integer"}}, '{"<name>":100}'),
+        (
+            {"type": "object", "minProperties": 1, "required": ["a"], "properties": {"a": {"type": "boolean"}}},
+            '{"a":true}',
+        ),
+    ],
+)
+def test_a_sample_is_of_the_kind_that_is_asked_for(schema: Any, sample: str) -> None:
+    assert told(schema, "wrong").endswith(f", for example {sample}")
+    assert example({"type": "object", "required": ["x"], "properties": {"x": schema}}, {}) == f'{{"x":{sample}}}'
+
+
+def test_a_year_without_a_lower_bound_is_a_present_one() -> None:
+    def shown(name: str, schema: Any) -> str | None:
+        return example({"type": "object", "required": [name], "properties": {name: schema}}, {})
+
+    assert shown("tax_year", {"type": "integer"}) == '{"tax_year":2026}'
+    assert shown("tax_year", {"type": "integer", "minimum": 1990}) == '{"tax_year":1990}'
+    assert shown("years", {"type": "integer"}) == '{"years":100}'
+
+
+def test_the_arguments_as_a_whole_have_no_sample() -> None:
+    assert problems({"type": "object"}, []) == ["arguments is []; it must be an object"]
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_five_problems_are_told_and_more_are_counted_as_more(count: int) -> None:
+    found = problems({"type": "object", "additionalProperties": False}, {f"n{each}": each for each in range(count)})
+    assert found[:5] == [f"n{each} ({each}) is no argument; none is taken here" for each in range(5)]
+    assert found[5:] == (["and more"] if count > 5 else [])
+
+
+@pytest.mark.parametrize(("length", "shown"), [(58, '"' + "x" * 58 + '"'), (59, '"' + "x" * 58 + "…")])
+def test_a_value_is_shown_in_at_most_sixty_characters(length: int, shown: str) -> None:
+    assert told({"type": "integer"}, "x" * length) == f"x is {shown}; it must be a whole number, for example 100"
+
+
+def test_names_are_listed_where_none_is_near() -> None:
+    known = {f"name{number:03d}": {} for number in range(40)}
+    (problem,) = problems({"properties": known, "additionalProperties": False}, {"zzz": 1})
+    words = "zzz (1) is no argument; allowed are "
+    assert problem == words + ", ".join(known)[:239] + "…"
+
+
+def test_a_missing_argument_is_told_once_for_each_name() -> None:
+    schema = {"required": ["a", "b", "c"], "properties": {"a": {"type": "integer"}}}
+    assert problems(schema, {"b": 1}) == [
+        "a is missing; it must be a whole number, for example 100",
+        "c is missing; it must be of another form",
+    ]
+
+
+def test_a_schema_for_other_names_is_told_like_any_other() -> None:
+    (problem,) = problems({"additionalProperties": {"type": "integer"}}, {"a": "x"})
+    assert problem == 'a is "x"; it must be a whole number, for example 100'
+
+
+@pytest.mark.parametrize(
+    ("value", "is_shown_whole"),
+    [
+        ("x" * 1000, True),
+        ("x" * 1001, False),
+        ([1] * 100, True),
+        ([1] * 101, False),
+        ({str(n): n for n in range(100)}, True),
+        ({str(n): n for n in range(101)}, False),
+    ],
+)
+def test_the_judge_is_given_what_is_cheap_to_show(value: Any, is_shown_whole: bool) -> None:
+    """Its message repeats what it refuses, however long that is."""
+    from zorivest_rpc.catalog.explain import _lighten
+
+    light = _lighten(value)
+    assert light == value
+    assert (repr(light) == repr(value)) is is_shown_whole
+    assert len(repr([light])) < 1_100
+
+
+def test_an_example_that_would_be_too_long_leaves_out_what_is_not_required() -> None:
+    schema = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    most = 600 - len('{"a":"x","b":""}')
+    assert example(schema, {"a": "x", "b": "y" * most}) == f'{{"a":"x","b":"{"y" * most}"}}'
+    assert example(schema, {"a": "x", "b": "y" * (most + 1)}) == '{"a":"x"}'
+    assert example(schema, {"a": "x", "confirmation_token": "sesame"}) == '{"a":"x"}'
