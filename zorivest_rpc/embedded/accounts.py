@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from . import audit
-from .analytics.money import cents
 from .errors import Conflict, Forbidden, Invalid, NotFound
 from .exchange import Conversion, differs
+from .money import cents
 from .results import exact_sum, joined, read_foreign
 from .settings import read_value
 from .tables import accounts, balance_snapshots, round_trips, trades

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, select
 
-from .analytics.money import price
+from .money import price
 from .round_trip_store import execution_of
 from .tables import round_trip_legs, round_trips, trades, transaction_ledger
 

@@ -29,11 +29,11 @@ from sqlalchemy import (
 )
 
 from .analytics.moments import Moments, Streaks, moments_of, streaks_of
-from .analytics.money import divide
 from .analytics.r_multiples import Result, RUnit, r_moments
 from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
 from .columns import MONEY_PLACES
 from .exchange import DOLLAR, Conversion, differs, own_rate
+from .money import divide
 from .period import Period
 from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 

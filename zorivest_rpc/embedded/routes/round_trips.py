@@ -10,14 +10,14 @@ from aiohttp import web
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from .. import round_trip_views, trades
-from ..analytics.answers import to_json
-from ..analytics.money import cents
+from ..answers import to_json
 from ..errors import NotFound
 from ..exchange import Conversion, differs
 from ..expiry import settle_due
 from ..fields import Fields
 from ..given_times import GivenTimes
 from ..inputs import Page, instrument, page
+from ..money import cents
 from ..period import Period
 from ..results import exact_sum, joined, read_foreign
 from ..routing import READ, Ask, Route, reply
