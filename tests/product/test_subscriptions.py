@@ -16,6 +16,7 @@ import pytest
 from tests.places import ROOT
 from tests.product.conftest import Client, Connect
 from tests.product.http import serving
+from zorivest_rpc.backend.interface import Request
 
 GUARD = "zorivest://guard"
 UPDATED = "notifications/resources/updated"
@@ -89,7 +90,7 @@ async def test_the_rate_breaker_is_heard(connect: Connect, open_guard: Client) -
     client = await connect(revision="2026-07-28")
     await subscribe(client, GUARD)
     backend = open_guard.journal.backends().of("")
-    await backend.ask("PUT", "/mcp-guard/config", body={"is_enabled": True, "calls_per_minute_limit": 1})
+    await backend.ask(Request("PUT", "/mcp-guard/config", body={"is_enabled": True, "calls_per_minute_limit": 1}))
     try:
         await hears_of_the_guard(client)  # the switch and the limits are part of what it shows
         while not (await open_guard.call("get_settings")).get("isError"):
@@ -98,7 +99,7 @@ async def test_the_rate_breaker_is_heard(connect: Connect, open_guard: Client) -
         assert await is_locked(client) is True
     finally:
         calm = {"is_enabled": False, "calls_per_minute_limit": 60}
-        await backend.ask("PUT", "/mcp-guard/config", body=calm)
+        await backend.ask(Request("PUT", "/mcp-guard/config", body=calm))
 
 
 async def test_calls_that_are_only_counted_are_no_news(connect: Connect, open_guard: Client) -> None:
