@@ -16,8 +16,9 @@ from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
+from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.places import ROOT
 from tests.product.conftest import Client, Connect
 from tests.product.http import serving
 from zorivest_rpc.backend.interface import Request
@@ -57,7 +58,7 @@ async def open_guard(connect: Connect) -> AsyncIterator[Client]:
 
 def at_the_terminal(data_dir: Path, tool: str, *arguments: str) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
-    environ = {**kept, "HOME": str(data_dir), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ = {**kept, "HOME": str(data_dir), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "zorivest_rpc", "tools", "call", tool, *arguments]
     options = ["--data-dir", str(data_dir), "--confirm", "never"]
     subprocess.run([*command, *options], env=environ, check=True, capture_output=True, timeout=120)
