@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from zorivest_rpc.catalog.toolsets import LONGEST_COMPARED
+from zorivest_rpc.catalog.names import LONGEST_COMPARED
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 
 __all__ = ["MOST", "example", "problems"]
