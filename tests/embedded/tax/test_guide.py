@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 from tests.docs.shell import machine
+from tests.places import ROOT
 from zorivest_rpc.embedded.settings import REGISTRY
 from zorivest_rpc.embedded.tax.model import TaxProfile
 from zorivest_rpc.embedded.tax.tables import federal, federal_years
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "taxes.md"
+PAGE = ROOT / "docs" / "guide" / "taxes.md"
 
 
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
