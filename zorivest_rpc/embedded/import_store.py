@@ -404,9 +404,7 @@ def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, Held]
             continue
         changes = {"commission": draft.commission, "fees": draft.fees}
         trades.change(conn, exec_id, changes, None, actor=actor, auto_create=False)
-        charges = _draft(draft, "").charges
-        if charges:
-            trades.itemise(conn, exec_id, charges)
+        trades.itemise(conn, exec_id, _draft(draft, "").charges)
         updated += 1
     return updated
 
