@@ -1,7 +1,5 @@
 """What is made of all rows of a file: their order, their counts, and costs that only their amounts know."""
 
-# ruff: noqa: E501 - the lines of exports are as long as they are
-
 from __future__ import annotations
 
 from decimal import Decimal as D
