@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.places import ROOT
+
 __all__ = ["find_interpreters"]
 
-ROOT: Final = Path(__file__).parent.parent
 FIRST, NEWEST = 11, 14  # minor versions; later ones are looked for as well
 PLACE: Final = ROOT / ".cache" / "pythons"
 

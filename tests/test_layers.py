@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.places import ROOT
+
 PACKAGE = ROOT / "zorivest_rpc"
 LAYERS = (
     ("dumps", "errors", "proof"),

@@ -16,8 +16,9 @@ from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
+from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, toolset_names
 from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
@@ -312,11 +313,13 @@ class Journal:
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""
+        from zorivest_rpc.backend.interface import Request
+
         backend = self.backends().of(LOCAL)
-        status = (await backend.ask("GET", "/demo")).value
+        status = (await backend.ask(Request("GET", "/demo"))).value
         if status.get("loaded"):
             return f"loaded already ({status['trades']} trades)"
-        answer = (await backend.ask("POST", "/demo", timeout=120.0)).value
+        answer = (await backend.ask(Request("POST", "/demo", timeout=120.0))).value
         return f"loaded ({answer['trades']} trades)"
 
     async def authenticate(self, header: str | None) -> str | None:
@@ -350,14 +353,17 @@ class Journal:
 
     async def _look(self, principal: str) -> None:
         """At most once a minute. It is no reason to fail, except for a key that is none any more."""
+        from zorivest_rpc.backend.interface import Request
+
         looked = self._looked.get(principal)
         if looked is not None and time.monotonic() - looked < _FRESH:
             return
         _note(self._looked, principal, time.monotonic())
         backend = self.backends().of(principal)
         try:
-            await backend.ask("GET", "/service/status", timeout=2.0)  # the guard's state is open to all, this is not
-            status = (await backend.ask("GET", "/mcp-guard/status", timeout=2.0)).value
+            # the guard's state is open to all, this is not
+            await backend.ask(Request("GET", "/service/status", timeout=2.0))
+            status = (await backend.ask(Request("GET", "/mcp-guard/status", timeout=2.0))).value
         except BackendError as error:
             if error.reported in _ENDED_KEYS:
                 backend.lock()
@@ -380,11 +386,12 @@ class Journal:
 
     async def _guard_after(self, version: str | None) -> Json:
         """The guard of all callers is one, and its state is open to all: it is asked for without anybody's key."""
+        from zorivest_rpc.backend.interface import Request
         from zorivest_rpc.tools.guard_watch import WAIT
 
         query = {} if version is None else {"after": version, "wait": WAIT}
-        asking = self.backends().of(LOCAL).ask
-        return (await asking("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)).value
+        request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)
+        return (await self.backends().of(LOCAL).ask(request)).value
 
     def _guard_seen(self, call: Call, locked: bool) -> None:
         if self._guard_watch is not None:

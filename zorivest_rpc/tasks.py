@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from zorivest_rpc.call import Ask
-from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Id, Json
 from zorivest_rpc.protocol.results import Result
 from zorivest_rpc.protocol.seal import BadSeal, Seal
@@ -246,12 +246,3 @@ class TaskStore:
                 del self._records[record.id]
         if len(self._records) >= self._most:
             raise ProtocolError(SERVER_BUSY, f"{self._most} tasks are running already; wait for one to end")
-
-
-def outcome_of(record: TaskRecord) -> Result:
-    """What the request would have returned; raises what it would have raised."""
-    if record.error is not None:
-        raise ProtocolError(record.error.code, record.error.message, record.error.data)
-    if record.result is None:
-        raise ToolError("the task was cancelled", code="cancelled", next="Start it again if it is still wanted.")
-    return record.result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.backend.conftest import Clock, Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer
 from zorivest_rpc.backend.auth import Keyring, principal_of
 from zorivest_rpc.backend.http import HttpBackend
-from zorivest_rpc.backend.interface import NotInline
+from zorivest_rpc.backend.interface import NotInline, Request
 from zorivest_rpc.backend.pool import Backends
 from zorivest_rpc.errors import BackendError
 
@@ -48,14 +47,14 @@ async def test_a_key_is_exchanged_once_and_the_token_is_sent(server: Misbehaving
     Vault(server)
     backend = make(server.url, KEY)
     for _ in range(3):
-        assert (await backend.ask("GET", "/x")).value == {"token": "tok_91"}
+        assert (await backend.ask(Request("GET", "/x"))).value == {"token": "tok_91"}
     assert server.count("/auth/unlock") == 1
     assert server.seen[0].json == {"api_key": KEY}
 
 
 async def test_open_routes_carry_no_token_and_need_none(server: Misbehaving, make: Make) -> None:
     server.routes["/health"] = answer({"status": "ok"})
-    await make(server.url, KEY).ask("GET", "/health", auth="none")
+    await make(server.url, KEY).ask(Request("GET", "/health", auth="none"))
     assert "authorization" not in server.seen[0].headers
     assert len(server.seen) == 1
 
@@ -64,16 +63,16 @@ async def test_where_a_token_is_optional_it_is_sent_if_there_is_one(server: Misb
     Vault(server)
     server.routes["/mcp-guard/status"] = answer({})
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/mcp-guard/status", auth="if_any")
-    await backend.ask("GET", "/x")
-    await backend.ask("GET", "/mcp-guard/status", auth="if_any")
+    await backend.ask(Request("GET", "/mcp-guard/status", auth="if_any"))
+    await backend.ask(Request("GET", "/x"))
+    await backend.ask(Request("GET", "/mcp-guard/status", auth="if_any"))
     assert ["authorization" in seen.headers for seen in server.seen if "status" in seen.path] == [False, True]
 
 
 async def test_concurrent_calls_share_one_exchange(server: Misbehaving, make: Make) -> None:
     Vault(server)
     backend = make(server.url, KEY)
-    await asyncio.gather(*(backend.ask("GET", "/x") for _ in range(30)))
+    await asyncio.gather(*(backend.ask(Request("GET", "/x")) for _ in range(30)))
     assert server.count("/auth/unlock") == 1
 
 
@@ -87,7 +86,7 @@ async def test_a_caller_that_leaves_does_not_take_the_exchange_along(server: Mis
 
     server.routes["/auth/unlock"] = slowly
     backend = make(server.url, KEY)
-    first, second = (asyncio.create_task(backend.ask("GET", "/x")) for _ in range(2))
+    first, second = (asyncio.create_task(backend.ask(Request("GET", "/x"))) for _ in range(2))
     async with asyncio.timeout(5):
         await server.arrived.wait()
         first.cancel()
@@ -99,22 +98,22 @@ async def test_a_caller_that_leaves_does_not_take_the_exchange_along(server: Mis
 async def test_a_token_is_renewed_before_it_ends(server: Misbehaving, make: Make, clock: Clock) -> None:
     Vault(server)
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/x")
+    await backend.ask(Request("GET", "/x"))
     clock.now += 3569
-    assert (await backend.ask("GET", "/x")).value == {"token": "tok_91"}
+    assert (await backend.ask(Request("GET", "/x"))).value == {"token": "tok_91"}
     clock.now += 2
-    assert (await backend.ask("GET", "/x")).value == {"token": "tok_92"}
+    assert (await backend.ask(Request("GET", "/x"))).value == {"token": "tok_92"}
 
 
 async def test_a_token_with_a_short_life_is_used_for_half_of_it(server: Misbehaving, make: Make, clock: Clock) -> None:
     vault = Vault(server, expires_in=10)
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/x")
+    await backend.ask(Request("GET", "/x"))
     clock.now += 4
-    await backend.ask("GET", "/x")
+    await backend.ask(Request("GET", "/x"))
     assert vault.given == 1
     clock.now += 2
-    await backend.ask("GET", "/x")
+    await backend.ask(Request("GET", "/x"))
     assert vault.given == 2
 
 
@@ -122,9 +121,9 @@ async def test_a_token_with_a_short_life_is_used_for_half_of_it(server: Misbehav
 async def test_an_unexpected_401_leads_to_one_silent_unlock(server: Misbehaving, make: Make, method: str) -> None:
     vault = Vault(server)
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/warm")
+    await backend.ask(Request("GET", "/warm"))
     vault.good = set()
-    assert (await backend.ask(method, "/x")).value == {"token": "tok_92"}
+    assert (await backend.ask(Request(method, "/x"))).value == {"token": "tok_92"}
     assert (server.count("/x"), vault.given) == (2, 2)
 
 
@@ -134,14 +133,14 @@ async def test_a_restarted_backend_that_knows_no_session_is_unlocked_again(
 ) -> None:
     Vault(server)
     server.script = [answer({"error": code, "detail": "unlock first"}, 403)]
-    assert (await make(server.url, KEY).ask("POST", "/x")).value == {"token": "tok_92"}
+    assert (await make(server.url, KEY).ask(Request("POST", "/x"))).value == {"token": "tok_92"}
 
 
 async def test_a_403_about_the_role_does_not_unlock_again(server: Misbehaving, make: Make) -> None:
     Vault(server)
     server.script = [answer({"error": "role_too_low", "detail": "read-only key"}, 403)]
     with pytest.raises(BackendError, match="read-only key"):
-        await make(server.url, KEY).ask("POST", "/x")
+        await make(server.url, KEY).ask(Request("POST", "/x"))
     assert server.count("/auth/unlock") == 1
 
 
@@ -149,7 +148,7 @@ async def test_a_storm_of_401_ends_and_costs_each_call_one_unlock_at_most(server
     vault = Vault(server)
     vault.refuse_all = True
     backend = make(server.url, KEY)
-    results = await asyncio.gather(*(backend.ask("POST", "/x") for _ in range(10)), return_exceptions=True)
+    results = await asyncio.gather(*(backend.ask(Request("POST", "/x")) for _ in range(10)), return_exceptions=True)
     assert {(type(result), getattr(result, "status", 0)) for result in results} == {(BackendError, 401)}
     assert server.count("/x") == 20
     assert vault.given <= 11
@@ -158,9 +157,9 @@ async def test_a_storm_of_401_ends_and_costs_each_call_one_unlock_at_most(server
 async def test_many_calls_that_meet_an_ended_session_renew_it_together(server: Misbehaving, make: Make) -> None:
     vault = Vault(server)
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/warm")
+    await backend.ask(Request("GET", "/warm"))
     vault.good = set()
-    await asyncio.gather(*(backend.ask("GET", "/x") for _ in range(20)))
+    await asyncio.gather(*(backend.ask(Request("GET", "/x")) for _ in range(20)))
     assert vault.given == 2
 
 
@@ -180,7 +179,7 @@ async def test_a_refused_key_is_told_in_one_form(
     kind = "text/plain" if isinstance(answered, bytes) else "application/json"
     server.routes["/auth/unlock"] = answer(answered, status, kind)
     with pytest.raises(BackendError) as refused:
-        await make(server.url, KEY).ask("GET", "/x")
+        await make(server.url, KEY).ask(Request("GET", "/x"))
     assert refused.value.text.startswith(text)
     assert (refused.value.status, refused.value.code) == (status, "auth_failed")
     assert server.count("/x") == 0
@@ -193,18 +192,18 @@ async def test_a_key_that_ended_during_its_session_is_told_as_such_and_its_succe
     Vault(server)
     keys = [KEY]
     backend = make(server.url, lambda: keys[-1])
-    await backend.ask("GET", "/warm")
+    await backend.ask(Request("GET", "/warm"))
     ended = answer({"error": why, "detail": "The key has ended."}, 403)
     server.routes["/x"] = server.routes["/auth/unlock"] = ended
     with pytest.raises(BackendError) as refused:
-        await backend.ask("GET", "/x")
+        await backend.ask(Request("GET", "/x"))
     assert refused.value.text.startswith("Auth failed (403): The key has ended. ")
     assert "create another one" in refused.value.text
     assert (server.count("/x"), server.count("/auth/unlock")) == (1, 2)
     del server.routes["/x"]
     Vault(server)
     keys.append("zrv_sk_" + "n" * 32)
-    assert (await backend.ask("GET", "/x")).status == 200, "a new key is tried at once"
+    assert (await backend.ask(Request("GET", "/x"))).status == 200, "a new key is tried at once"
 
 
 async def test_a_refused_key_is_not_tried_again_at_once(server: Misbehaving, make: Make, clock: Clock) -> None:
@@ -212,23 +211,23 @@ async def test_a_refused_key_is_not_tried_again_at_once(server: Misbehaving, mak
     backend = make(server.url, KEY)
     for _ in range(5):
         with pytest.raises(BackendError, match="Auth failed"):
-            await backend.ask("GET", "/x")
+            await backend.ask(Request("GET", "/x"))
     assert server.count("/auth/unlock") == 1
     clock.now += 3
     Vault(server)
-    assert (await backend.ask("GET", "/x")).status == 200
+    assert (await backend.ask(Request("GET", "/x"))).status == 200
 
 
 @pytest.mark.parametrize("answered", [{}, {"session_token": ""}, {"session_token": "a\r\nX: y"}, [], "tok"])
 async def test_an_exchange_without_a_usable_token_is_refused(server: Misbehaving, make: Make, answered: object) -> None:
     server.routes["/auth/unlock"] = answer(answered)
     with pytest.raises(BackendError, match="no session_token"):
-        await make(server.url, KEY).ask("GET", "/x")
+        await make(server.url, KEY).ask(Request("GET", "/x"))
 
 
 async def test_without_a_key_nothing_is_asked(server: Misbehaving, make: Make) -> None:
     with pytest.raises(BackendError, match="ZORIVEST_API_KEY") as refused:
-        await make(server.url, "").ask("GET", "/x")
+        await make(server.url, "").ask(Request("GET", "/x"))
     assert refused.value.code == "no_api_key"
     assert server.seen == []
 
@@ -240,7 +239,7 @@ async def test_forgetting_the_session_unlocks_before_the_next_call(server: Misbe
     assert grant is not None
     assert grant.role == "read-write"
     backend.lock()
-    await backend.ask("GET", "/x")
+    await backend.ask(Request("GET", "/x"))
     assert vault.given == 2
 
 
@@ -248,7 +247,7 @@ async def test_a_backend_that_takes_the_guards_question_along_is_remembered(serv
     Vault(server, inline_guard=True)
     backend = make(server.url, KEY)
     assert not backend.inline_guard
-    await backend.ask("GET", "/x", guard=True)
+    await backend.ask(Request("GET", "/x", guard=True))
     assert backend.inline_guard
     assert server.seen[-1].headers["x-mcp-guard"] == "check"
 
@@ -256,18 +255,18 @@ async def test_a_backend_that_takes_the_guards_question_along_is_remembered(serv
 async def test_a_question_that_cannot_travel_is_not_lost_on_the_way(server: Misbehaving, make: Make) -> None:
     Vault(server)
     with pytest.raises(NotInline):
-        await make(server.url, KEY).ask("POST", "/x", guard=True)
+        await make(server.url, KEY).ask(Request("POST", "/x", guard=True))
     assert server.count("/x") == 0
 
 
 async def test_an_offer_that_ends_with_the_session_is_not_relied_on(server: Misbehaving, make: Make) -> None:
     vault = Vault(server, inline_guard=True)
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/warm", guard=True)
+    await backend.ask(Request("GET", "/warm", guard=True))
     vault.answers = {}
     vault.good = set()
     with pytest.raises(NotInline):
-        await backend.ask("POST", "/x", guard=True)
+        await backend.ask(Request("POST", "/x", guard=True))
     assert server.count("/x") == 1  # refused with 401, so not done
 
 
@@ -284,7 +283,7 @@ async def test_keys_share_neither_token_nor_connection(server: Misbehaving, cloc
             assert a != b
             assert backends.of(a) is backends.of(a)
             for principal, token in ((a, "tok_a1"), (b, "tok_b2"), (a, "tok_a1"), (b, "tok_b2")):
-                assert (await backends.of(principal).ask("GET", "/x")).value == {"token": token}
+                assert (await backends.of(principal).ask(Request("GET", "/x"))).value == {"token": token}
         assert server.open == 2
     finally:
         await backends.close()
@@ -297,14 +296,14 @@ async def test_a_key_is_held_only_while_a_request_runs(server: Misbehaving, cloc
     backend = HttpBackend(server.url, lambda: ring.key_of(principal), clock=clock)
     try:
         with ring.holding(KEY), ring.holding(KEY):
-            await backend.ask("GET", "/x")
+            await backend.ask(Request("GET", "/x"))
         assert ring.key_of(principal) is None
-        await backend.ask("GET", "/x")  # the token is still good without the key
+        await backend.ask(Request("GET", "/x"))  # the token is still good without the key
         clock.now += 4000
         with pytest.raises(BackendError, match="API key"):
-            await backend.ask("GET", "/x")
+            await backend.ask(Request("GET", "/x"))
         with ring.holding(KEY):
-            await backend.ask("GET", "/x")
+            await backend.ask(Request("GET", "/x"))
         assert vault.given == 2
         assert KEY not in principal
     finally:
@@ -321,12 +320,12 @@ async def test_the_pools_are_bounded_and_busy_ones_stay(server: Misbehaving, clo
     server.routes["/slow"] = wait
     backends = Backends(lambda principal: HttpBackend(server.url, clock=clock), most=2)
     try:
-        busy = asyncio.create_task(_ask(backends.of("a").ask))
+        busy = asyncio.create_task(_wait_for_slow(backends.of("a")))
         async with asyncio.timeout(5):
             await server.arrived.wait()
             first = backends.of("a")
             for name in "bcdef":
-                await backends.of(name).ask("GET", "/x")
+                await backends.of(name).ask(Request("GET", "/x"))
             assert len(backends) == 2
             assert backends.of("a") is first
             gate.set()
@@ -338,7 +337,7 @@ async def test_the_pools_are_bounded_and_busy_ones_stay(server: Misbehaving, clo
 async def test_a_stranger_leaves_no_pool_behind(server: Misbehaving, clock: Clock) -> None:
     backends = Backends(lambda principal: HttpBackend(server.url, clock=clock))
     try:
-        await backends.of("a").ask("GET", "/x")
+        await backends.of("a").ask(Request("GET", "/x"))
         backends.drop("a")
         backends.drop("never seen")
         assert len(backends) == 0
@@ -348,18 +347,18 @@ async def test_a_stranger_leaves_no_pool_behind(server: Misbehaving, clock: Cloc
         await server.all_gone.wait()
 
 
-async def _ask(ask: Callable[[str, str], Awaitable[object]]) -> None:
-    await ask("GET", "/slow")
+async def _wait_for_slow(backend: HttpBackend) -> None:
+    await backend.ask(Request("GET", "/slow"))
 
 
 async def test_no_secret_is_written_to_a_log(server: Misbehaving, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     vault = Vault(server)
     backend = make(server.url, KEY)
-    await backend.ask("GET", "/x")
+    await backend.ask(Request("GET", "/x"))
     vault.refuse_all = True
     with pytest.raises(BackendError) as refused:
-        await backend.ask("GET", "/x")
+        await backend.ask(Request("GET", "/x"))
     grant = await backend.unlock()
     told = caplog.text + refused.value.text + repr(refused.value) + repr(grant) + repr(backend)
     assert "planted" not in told

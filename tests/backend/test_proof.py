@@ -15,7 +15,7 @@ import uvloop
 from tests.backend.conftest import Make
 from tests.backend.misbehaving import Behaviour, Misbehaving, Seen, Write, answer, endless, hang_up, raw
 from zorivest_rpc.backend.http import HttpBackend, Limits
-from zorivest_rpc.backend.interface import Address
+from zorivest_rpc.backend.interface import Address, Request
 from zorivest_rpc.errors import BackendUnreachable
 from zorivest_rpc.proof import is_challenge, is_proof, new_challenge, new_secret, place_of, prove
 
@@ -68,11 +68,11 @@ async def test_every_connection_is_proven_once_and_then_used_like_any_other(serv
     prepare(server)
     backend = make(at(server), key=KEY)
     for _ in range(5):
-        assert (await backend.ask("POST", "/x", body={"a": 1})).value == {"ok": True}
+        assert (await backend.ask(Request("POST", "/x", body={"a": 1}))).value == {"ok": True}
     assert (server.count("/auth/proof"), server.count("/x"), server.accepted) == (1, 5, 1)
     server.otherwise = answer({"ok": True}, Connection="close")
     for _ in range(3):
-        await backend.ask("POST", "/x")
+        await backend.ask(Request("POST", "/x"))
     assert server.count("/auth/proof") == server.accepted == 3
     challenges = [seen.path for seen in server.seen if "challenge" in seen.path]
     assert len(set(challenges)) == 3  # an answer that was overheard is worth nothing
@@ -105,7 +105,7 @@ async def test_a_listener_that_cannot_prove_itself_gets_no_key(
     backend = make(at(server), key=KEY)
     for method in ("GET", "POST"):
         with pytest.raises(BackendUnreachable, match=r"another program answers there.*nothing was sent"):
-            await backend.ask(method, "/x", body={"a": 1})
+            await backend.ask(Request(method, "/x", body={"a": 1}))
     assert server.seen
     assert not leaked(server)
 
@@ -125,7 +125,7 @@ async def test_a_proof_that_is_relayed_from_the_true_port_is_none(
 
     server.routes["/auth/proof"] = relay
     with pytest.raises(BackendUnreachable, match="another program"):
-        await make(at(server), key=KEY).ask("GET", "/x")
+        await make(at(server), key=KEY).ask(Request("GET", "/x"))
     assert relayed.count("/auth/proof") >= 1
     assert not leaked(server)
 
@@ -142,7 +142,7 @@ async def test_a_listener_that_says_nothing_costs_the_time_of_a_connection_and_n
     server.routes["/auth/proof"] = wait
     backend = make(at(server), key=KEY, limits=Limits(total=10.0, connect=0.1))
     with pytest.raises(BackendUnreachable, match="timed out"):
-        await backend.ask("POST", "/x")
+        await backend.ask(Request("POST", "/x"))
     stay.set()
     assert not leaked(server)
 
@@ -152,14 +152,14 @@ async def test_a_port_that_another_program_took_between_two_calls_gets_no_token(
     await first.start()
     prepare(first)
     backend = make(at(first), key=KEY)
-    assert (await backend.ask("POST", "/x")).value == {"ok": True}
+    assert (await backend.ask(Request("POST", "/x"))).value == {"ok": True}
     port = port_of(first)
     await first.stop()
     thief = Misbehaving()
     thief._server = await asyncio.start_server(thief._accept, "127.0.0.1", port)
     try:
         with pytest.raises(BackendUnreachable, match="nothing was sent"):
-            await backend.ask("POST", "/x", body={"a": 1})
+            await backend.ask(Request("POST", "/x", body={"a": 1}))
         assert thief.accepted
         assert not leaked(thief)
     finally:
@@ -178,10 +178,10 @@ async def test_a_backend_that_moved_from_a_port_to_a_socket_is_followed(
         return places.pop(0)
 
     backend = make(where)
-    assert (await backend.ask("GET", "/x")).value == {"ok": True}
+    assert (await backend.ask(Request("GET", "/x"))).value == {"ok": True}
     assert backend.base_url == server.url + "/api/v1"
     await server.stop()
-    assert (await backend.ask("GET", "/x")).value == {"ok": True}
+    assert (await backend.ask(Request("GET", "/x"))).value == {"ok": True}
     assert backend.base_url == f"unix:{tmp_path}/b.sock"
     assert later.count("/x") == 1
     await later.stop()
@@ -198,8 +198,8 @@ async def _both_ways(plain: bool, tmp_path: Path) -> None:
         backend = HttpBackend(where, lambda: KEY, plain=plain)
         try:
             large = {"text": "x" * 200_000}
-            assert (await backend.ask("POST", "/x", body=large)).value == {"ok": True}
-            answers = await asyncio.gather(*(backend.ask("GET", f"/y{number}") for number in range(50)))
+            assert (await backend.ask(Request("POST", "/x", body=large))).value == {"ok": True}
+            answers = await asyncio.gather(*(backend.ask(Request("GET", f"/y{number}")) for number in range(50)))
             assert [reply.value for reply in answers] == [{"ok": True}] * 50
         finally:
             await backend.close()

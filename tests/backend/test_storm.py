@@ -12,7 +12,7 @@ from tests.backend.conftest import Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer, endless, hang_up, never, reset_mid_body
 from zorivest_rpc.backend.breaker import Breaker
 from zorivest_rpc.backend.http import Limits
-from zorivest_rpc.backend.interface import Reply
+from zorivest_rpc.backend.interface import Reply, Request
 from zorivest_rpc.errors import BackendError, OutcomeUnknown, ToolError
 
 FAULTS = [
@@ -49,7 +49,7 @@ async def test_a_storm_of_every_fault_ends_and_doubles_nothing(server: Misbehavi
     limits = Limits(total=0.5, connections=8, body=100_000)
     backend = make(server.url, "zrv_sk_a", limits=limits, breaker=Breaker(failures=1_000_000))
     methods = ["GET", "POST", "PUT", "DELETE"]
-    asks = [backend.ask(random.choice(methods), f"/thing/{number}", body={}) for number in range(60)]
+    asks = [backend.ask(Request(random.choice(methods), f"/thing/{number}", body={})) for number in range(60)]
     async with asyncio.timeout(20):
         results = await asyncio.gather(*asks, return_exceptions=True)
     assert all(isinstance(result, (Reply, ToolError)) for result in results)
@@ -70,12 +70,12 @@ async def test_calls_that_are_cancelled_at_any_moment_leave_a_working_pool(
     server.otherwise = answer({"ok": True})
     backend = make(server.url, "zrv_sk_a", limits=Limits(connections=2))
     for _ in range(30):
-        task = asyncio.create_task(backend.ask("GET", "/x"))
+        task = asyncio.create_task(backend.ask(Request("GET", "/x")))
         for _ in range(random.randrange(12)):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-    assert (await backend.ask("GET", "/x")).value == {"ok": True}
+    assert (await backend.ask(Request("GET", "/x"))).value == {"ok": True}
     assert backend.in_flight == 0
     await backend.close()
     async with asyncio.timeout(5):

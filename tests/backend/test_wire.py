@@ -29,6 +29,7 @@ from yarl import URL
 from tests.backend.conftest import Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer, endless, never, raw
 from zorivest_rpc.backend.http import HttpBackend, Limits
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
 from zorivest_rpc.errors import BackendUnreachable, OutcomeUnknown
 
@@ -50,7 +51,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def test_a_connection_serves_one_request_after_the_other(server: Misbehaving, make: Make) -> None:
     backend = make(server.where)
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-        assert (await backend.ask(method, "/x", body={"a": 1})).value == {"ok": True}
+        assert (await backend.ask(Request(method, "/x", body={"a": 1}))).value == {"ok": True}
     assert (len(server.seen), server.accepted) == (5, 1)
 
 
@@ -71,12 +72,12 @@ async def test_an_answer_nobody_asked_for_is_not_the_answer_to_the_next_request(
 
     server.script = [twice]
     backend = make(server.where)
-    assert (await backend.ask("POST", "/x")).value == {"ok": True}
+    assert (await backend.ask(Request("POST", "/x"))).value == {"ok": True}
     async with asyncio.timeout(5):
         await sent.wait()
     for _ in range(20):
         await asyncio.sleep(0)
-    assert (await backend.ask("POST", "/y")).value == {"ok": True}
+    assert (await backend.ask(Request("POST", "/y"))).value == {"ok": True}
     assert (server.count("/y"), server.accepted) == (1, 2)
 
 
@@ -84,18 +85,18 @@ async def test_a_server_that_closes_after_an_answer_is_met_anew(server: Misbehav
     server.otherwise = answer({"ok": True}, Connection="close")
     backend = make(server.where)
     for _ in range(3):
-        assert (await backend.ask("POST", "/x")).value == {"ok": True}
+        assert (await backend.ask(Request("POST", "/x"))).value == {"ok": True}
     assert (len(server.seen), server.accepted) == (3, 3)
 
 
 async def test_who_finds_no_free_connection_in_time_has_sent_nothing(server: Misbehaving, make: Make) -> None:
     server.routes["/slow"] = never
     backend = make(server.where, limits=Limits(connections=1, connect=0.1))
-    first = asyncio.create_task(backend.ask("POST", "/slow"))
+    first = asyncio.create_task(backend.ask(Request("POST", "/slow")))
     async with asyncio.timeout(5):
         await server.arrived.wait()
     with pytest.raises(BackendUnreachable, match=r"timed out.*nothing was sent"):
-        await backend.ask("POST", "/x")
+        await backend.ask(Request("POST", "/x"))
     first.cancel()
     await asyncio.wait([first])
     assert server.count("/x") == 0
@@ -104,7 +105,7 @@ async def test_who_finds_no_free_connection_in_time_has_sent_nothing(server: Mis
 async def test_a_body_that_never_ends_ends_with_the_time(server: Misbehaving, make: Make) -> None:
     server.otherwise = endless
     with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
-        await make(server.where, limits=Limits(total=0.2, body=1 << 40)).ask("POST", "/x")
+        await make(server.where, limits=Limits(total=0.2, body=1 << 40)).ask(Request("POST", "/x"))
     async with asyncio.timeout(5):
         await server.all_gone.wait()
 
@@ -118,9 +119,9 @@ async def test_a_body_without_a_length_that_stops_is_no_answer(server: Misbehavi
     server.otherwise = stalls
     backend = make(server.where, limits=Limits(total=0.2))
     with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
-        await backend.ask("POST", "/x")
+        await backend.ask(Request("POST", "/x"))
     with pytest.raises(BackendUnreachable, match=r"within 0\.2 s"):
-        await backend.ask("GET", "/x")
+        await backend.ask(Request("GET", "/x"))
 
 
 @pytest.mark.parametrize("server", ["port"], indirect=True)  # a Unix socket knows an end and no reset
@@ -137,7 +138,7 @@ async def test_a_body_without_a_length_that_breaks_is_no_answer(server: Misbehav
 
     server.otherwise = breaks
     backend = make(server.where)
-    asking = asyncio.create_task(backend.ask("POST", "/x"))
+    asking = asyncio.create_task(backend.ask(Request("POST", "/x")))
     async with asyncio.timeout(5):
         await server.arrived.wait()
         await _until(lambda: _bodies(backend))
@@ -154,7 +155,7 @@ async def test_who_waits_for_a_body_when_all_ends_is_told(server: Misbehaving, m
 
     server.otherwise = half
     backend = make(server.where)
-    asking = asyncio.create_task(backend.ask("POST", "/x"))
+    asking = asyncio.create_task(backend.ask(Request("POST", "/x")))
     async with asyncio.timeout(5):
         await _until(lambda: _bodies(backend))
         await backend.close()
@@ -185,7 +186,7 @@ async def test_a_body_that_turns_into_nonsense_is_given_up_at_once(server: Misbe
     backend = make(server.where, limits=Limits(total=3600.0))
     async with asyncio.timeout(20):
         with pytest.raises(OutcomeUnknown, match="not HTTP"):
-            await backend.ask("POST", "/x")
+            await backend.ask(Request("POST", "/x"))
         await server.all_gone.wait()
 
 
@@ -239,7 +240,7 @@ async def test_an_upload_nobody_takes_leaves_no_connection(wire: str) -> None:
 async def test_large_and_small_bodies_arrive_whole(server: Misbehaving, make: Make) -> None:
     backend = make(server.where)
     for size in (0, 1, 65_000, 65_536, 65_537, 3_000_000):
-        await backend.ask("POST", "/x", body="x" * size)
+        await backend.ask(Request("POST", "/x", body="x" * size))
         assert server.seen[-1].json == "x" * size
 
 
@@ -270,7 +271,7 @@ _NO_TYPE = "application/octet-stream"
 )
 async def test_nothing_breaks_out_of_its_line(server: Misbehaving, make: Make, path: str, key: str | None) -> None:
     with pytest.raises(ValueError, match=r"encode|control character"):
-        await make(server.where).ask("POST", path, key=key)
+        await make(server.where).ask(Request("POST", path, key=key))
     assert not server.seen
 
 
@@ -281,8 +282,8 @@ async def test_answers_before_the_answer_are_passed_over(server: Misbehaving, ma
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
     server.script = [raw(b"HTTP/1.1 100 Continue\r\n\r\n", early, OK, stays=True)]
     backend = make(server.where)
-    assert (await backend.ask("POST", "/x")).value == {"ok": True}
-    assert (await backend.ask("GET", "/y")).value == {"ok": True}
+    assert (await backend.ask(Request("POST", "/x"))).value == {"ok": True}
+    assert (await backend.ask(Request("GET", "/y"))).value == {"ok": True}
 
 
 @pytest.mark.parametrize(
@@ -291,9 +292,9 @@ async def test_answers_before_the_answer_are_passed_over(server: Misbehaving, ma
 async def test_what_is_not_http_is_called_so(server: Misbehaving, make: Make, words: bytes) -> None:
     server.otherwise = raw(words)
     with pytest.raises(OutcomeUnknown, match="not HTTP"):
-        await make(server.where).ask("POST", "/x")
+        await make(server.where).ask(Request("POST", "/x"))
     with pytest.raises(BackendUnreachable, match="not HTTP"):
-        await make(server.where).ask("GET", "/x")
+        await make(server.where).ask(Request("GET", "/x"))
     async with asyncio.timeout(5):
         await server.all_gone.wait()
 
@@ -435,10 +436,11 @@ def _certificate(directory: Path) -> Path:
 _ASK = """
 import asyncio, sys
 from zorivest_rpc.backend.http import HttpBackend
+from zorivest_rpc.backend.interface import Request
 
 async def ask(url, plain):
     backend = HttpBackend(url, plain=plain)
-    answers = [(await backend.ask("POST", "/x", body=number)).value for number in range(3)]
+    answers = [(await backend.ask(Request("POST", "/x", body=number))).value for number in range(3)]
     await backend.close()
     print(answers)
 
@@ -453,7 +455,7 @@ async def test_a_backend_behind_tls(make: Make, tmp_path: Path, wire: str) -> No
     server = Misbehaving()
     await server.start(context)
     with pytest.raises(BackendUnreachable, match=r"TLS failed.*nothing was sent"):
-        await make(server.where).ask("POST", "/x")  # nobody vouches for the certificate
+        await make(server.where).ask(Request("POST", "/x"))  # nobody vouches for the certificate
     assert not server.seen
     trusting = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -30,6 +30,7 @@ from sqlalchemy import Connection, Engine, event
 
 from tests.crash.lives import Life, Nursery
 from tests.embedded.conftest import CHEAP, Caller
+from tests.places import ROOT
 from zorivest_rpc.embedded import accounts, journal, trades
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
@@ -40,7 +41,7 @@ from zorivest_rpc.embedded.symbols import parse_instrument
 from zorivest_rpc.embedded.vault import Vault
 
 BEGIN, END = "<!-- scale:begin -->", "<!-- scale:end -->"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
 POSITIONS = 100
 CYCLE = (("BOT", 10), ("SLD", 4), ("BOT", 4), ("SLD", 5), ("SLD", 5))  # one round trip, flat again at its end
 REPORTED = 200  # one trade in so many has a report with tags

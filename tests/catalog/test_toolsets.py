@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode
 from zorivest_rpc.catalog.toolsets import (
     choose,
@@ -13,7 +14,6 @@ from zorivest_rpc.catalog.toolsets import (
     first_list,
     is_eager,
     members,
-    nearest,
     survives_read_only,
 )
 from zorivest_rpc.errors import ConfigError

@@ -23,12 +23,12 @@ import pytest
 
 from tests.cli.conftest import Ran
 from tests.embedded.upstream import Upstream, addresses, start, status
+from tests.places import ROOT
 from zorivest_rpc.__main__ import main
 from zorivest_rpc.embedded.brokers.registry import BROKERS
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.market.providers import PROVIDERS
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY, SECRET, PASSWORD = "planted-key-8d1f", "planted-secret-77c2", "planted pass word"
 PLANTED = (KEY, SECRET, PASSWORD)
 

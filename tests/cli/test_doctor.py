@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Run
+from tests.places import ROOT
 from zorivest_rpc import __version__
 from zorivest_rpc.catalog.load import schemas_dir
 from zorivest_rpc.cli.checks import backend, clients, journal, machine, web
@@ -33,7 +34,6 @@ from zorivest_rpc.clients.places import locate
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = "zrv_sk_" + "k" * 32
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.places import ROOT
 from zorivest_rpc.clients import jsonc
 from zorivest_rpc.clients.command import own_command
 from zorivest_rpc.clients.entries import CLIENTS, find_client
 from zorivest_rpc.clients.places import locate, places
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "connect-a-client.md").read_text()
 SAMPLES = re.findall(r"```(json|toml) ([a-z-]+)\n(.*?)```", GUIDE, re.DOTALL)
 PREAMBLE = f"""

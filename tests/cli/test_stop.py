@@ -16,10 +16,9 @@ import psutil
 import pytest
 
 from tests.embedded.test_passphrase import type_at
+from tests.places import ROOT
 from zorivest_rpc.cli.admin import Admin, Refused
 from zorivest_rpc.embedded.locate import find
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Journal:

@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
+REPOSITORY = ROOT
 CACHE = REPOSITORY / ".cache"
 
 

@@ -12,14 +12,13 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.paths import DataDir
 
 __all__ = ["Life", "Nursery"]
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
 NURSERY = """
 import os, sys

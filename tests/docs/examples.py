@@ -16,13 +16,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, TypedDict
 
+from tests.places import ROOT
 from tests.product.everything import every_tool
 from tests.product.plain import plain_client
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("examples.json")
 LONGEST = 320
 MARK = "…"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.docs.__main__ import ROOT
+from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

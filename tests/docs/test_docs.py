@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.docs.__main__ import CONFIG, ROOT, VARIABLES, help_of, stale, verbs_of
+from tests.docs.__main__ import CONFIG, VARIABLES, help_of, stale, verbs_of
+from tests.places import ROOT
 from tests.test_layers import LAYERS
 from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.catalog.load import load

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docs.__main__ import ROOT
 from tests.docs.shell import blocks
+from tests.places import ROOT
 from zorivest_rpc import errors
 from zorivest_rpc.call import fail
 from zorivest_rpc.protocol import jsonrpc

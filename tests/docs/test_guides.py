@@ -16,8 +16,8 @@ from typing import cast
 
 import pytest
 
-from tests.docs.__main__ import ROOT
 from tests.docs.shell import Machine, blocks, machine
+from tests.places import ROOT
 from zorivest_rpc.call import Call
 from zorivest_rpc.embedded.brokers.sync import ADDRESSES
 from zorivest_rpc.embedded.market.providers import PROVIDERS

@@ -22,6 +22,7 @@ import psutil
 import pytest
 from sqlalchemy import text
 
+from tests.places import ROOT
 from zorivest_rpc.cli import backup as command
 from zorivest_rpc.embedded import backups, migrate
 from zorivest_rpc.embedded.backend import Embedded
@@ -38,7 +39,6 @@ from zorivest_rpc.embedded.vault import Vault
 
 from .conftest import CHEAP, Caller
 
-ROOT = Path(__file__).resolve().parents[2]
 SECRET = "the meeting with the lender is on thursday"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 

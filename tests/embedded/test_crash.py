@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sqlalchemy import select, text
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.db import Database, cipher_driver
 from zorivest_rpc.embedded.tables import audit_log, settings
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = b"k" * 32
 WRITER = """
 import asyncio, sys

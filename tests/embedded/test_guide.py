@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide" / "embedded-backend.md"
 PREAMBLE = f"""
 set -euo pipefail

@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from tests.embedded.asking import ask
-from tests.embedded.test_process import ENVIRON, PATIENCE, ROOT, backends_of, start, wait_gone
+from tests.embedded.test_process import ENVIRON, PATIENCE, backends_of, start, wait_gone
+from tests.places import ROOT
 from zorivest_rpc import __version__
 from zorivest_rpc.cli import backup, keys
 from zorivest_rpc.cli.admin import Admin

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.test_process import ENVIRON, PATIENCE, ROOT, backends_of, wait_gone
+from tests.embedded.test_process import ENVIRON, PATIENCE, backends_of, wait_gone
+from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.paths import DataDir
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.errors import Unauthorized
 from zorivest_rpc.embedded.locate import find
@@ -24,7 +25,6 @@ from zorivest_rpc.embedded.vault import Vault
 
 from .conftest import Caller, Clock
 
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = "correct horse battery staple"
 
 

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from tests.embedded.asking import ask
+from tests.places import ROOT
 from zorivest_rpc import __version__
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli import keys
@@ -32,7 +33,6 @@ from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.vault import Vault
 from zorivest_rpc.errors import BackendError
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
 ENVIRON["ZORIVEST_KEYRING"] = "off"  # the tests do not touch the keyring of whoever runs them

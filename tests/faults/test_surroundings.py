@@ -18,9 +18,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find, find_or_start
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120
 HELLO = {
     "jsonrpc": "2.0",

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import UNSET
-
-from zorivest_rpc.backend.interface import Auth, Form, NotInline, Reply
+from zorivest_rpc.backend.interface import NotInline, Reply, Request
 from zorivest_rpc.call import Call, Outcome, say
 from zorivest_rpc.protocol.capabilities import Capabilities
 from zorivest_rpc.protocol.jsonrpc import Id, dumps
 from zorivest_rpc.protocol.session import Phase, Session
-
-
-class Asked(NamedTuple):
-    """One question as the backend got it."""
-
-    method: str
-    path: str
-    query: Mapping[str, Any] | None
-    body: Any
-    form: Any
-    guard: bool
-    repeatable: bool | None
-    timeout: float | None
-    key: str | None
 
 
 class FakeBackend:
@@ -36,28 +20,13 @@ class FakeBackend:
     def __init__(self, answers: Mapping[str, Any] | None = None, *, inline: bool = False) -> None:
         self.answers: dict[str, Any] = {"POST /mcp-guard/check": {"allowed": True, "reason": "ok"}, **(answers or {})}
         self.inline = self.inline_guard = inline
-        self.asked: list[Asked] = []
+        self.asked: list[Request] = []
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: Any = UNSET,
-        form: Form | None = None,
-        raw: bool = False,
-        auth: Auth = "needed",
-        guard: bool = False,
-        repeatable: bool | None = None,
-        timeout: float | None = None,
-        key: str | None = None,
-        urgent: bool = False,
-    ) -> Reply:
-        if guard and not self.inline:
+    async def ask(self, request: Request) -> Reply:
+        if request.guard and not self.inline:
             raise NotInline
-        self.asked.append(Asked(method, path, query, body, form, guard, repeatable, timeout, key))
-        found = self.answers.get(f"{method} {path}", {"ok": True})
+        self.asked.append(request)
+        found = self.answers.get(f"{request.method} {request.path}", {"ok": True})
         if isinstance(found, Callable):  # type: ignore[arg-type]
             found = found()
         if isinstance(found, Exception):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.middleware.fake import FakeBackend, Ran, make_call
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
@@ -125,7 +126,7 @@ async def test_an_offer_that_vanishes_on_the_way_does_not_open_a_gap(specs: Spec
     plain = Ran()
 
     async def along(call: Call) -> Outcome:
-        await backend.ask("GET", "/trades", guard=True)
+        await backend.ask(Request("GET", "/trades", guard=True))
         return say("slipped through")
 
     layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.backend.interface import NotInline, Reply
+from zorivest_rpc.backend.interface import NotInline, Reply, Request
 from zorivest_rpc.call import Handler, InputRequired
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.catalog.tool import Tool
@@ -45,7 +45,8 @@ class LockingBackend(FakeBackend):
         self.locked = False
         self.done: list[tuple[str, bool]] = []
 
-    async def ask(self, method: str, path: str, *, guard: bool = False, **rest: Any) -> Reply:
+    async def ask(self, request: Request) -> Reply:
+        path, guard = request.path, request.guard
         if guard and not self.inline:
             raise NotInline
         if path == STATUS:
@@ -54,7 +55,7 @@ class LockingBackend(FakeBackend):
             self.answers[f"POST {CHECK}"] = {"allowed": not self.locked, "reason": "manual" if self.locked else "ok"}
         if guard and self.locked:
             raise GuardLocked("manual")
-        reply = await super().ask(method, path, guard=guard, **rest)
+        reply = await super().ask(request)
         if path not in (STATUS, CHECK, ISSUE):
             self.done.append((path, self.locked))
         await asyncio.sleep(0)

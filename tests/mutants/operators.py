@@ -189,8 +189,11 @@ class _Walk:
 
 
 def _is_annotation(parent: ast.AST, child: ast.AST) -> bool:
-    """Types are mypy's business: no test can notice a changed one."""
+    """Types are mypy's business: no test can notice a changed one. So are the options of a struct that say who may
+    write to it and how it is made; whether it is seen by the garbage collector is a matter of speed."""
     match parent:
+        case ast.ClassDef() if isinstance(child, ast.keyword):
+            return child.arg in {"frozen", "kw_only", "gc"}
         case ast.AnnAssign() | ast.arg():
             return child is parent.annotation
         case ast.FunctionDef() | ast.AsyncFunctionDef():

@@ -41,6 +41,7 @@ def test_each_operator_makes_the_changes_it_is_for(line: str, expected: set[str]
         "x: tuple[int, 2]",
         "f'{a}' + b",
         "__all__ = ['A', 'B']",
+        "class A(Struct, frozen=True, kw_only=True, gc=False): ...",
     ],
 )
 def test_words_and_types_are_left_alone(line: str) -> None:

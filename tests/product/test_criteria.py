@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
 from tests.product.conftest import Connect, text_of
 
-ROOT = Path(__file__).parents[2]
 LISTS, SAFETY, WHOLE = "tests/product/test_lists.py", "tests/product/test_safety.py", "tests/product/test_whole.py"
 GUARD, METRICS = "tests/middleware/test_guard.py", "tests/middleware/test_metrics.py"
 TOOLS = "tests/tools/test_"

@@ -14,6 +14,7 @@ import pytest
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
 from zorivest_rpc.backend.http import HttpBackend
+from zorivest_rpc.backend.interface import Reply, Request
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find
 
@@ -172,12 +173,10 @@ async def test_an_answer_that_does_not_fit_is_shown_with_what_is_wrong(
     odd = {"toolset": "of another kind", "exec_id": 7, "lots": "none", "summary": {"total": 3}}
     plain = HttpBackend.ask
 
-    async def ask(self: HttpBackend, method: str, path: str, **options: Any) -> Any:
-        if path in ("/tax/lots", "/trades"):
-            from zorivest_rpc.backend.interface import Reply
-
+    async def ask(self: HttpBackend, request: Request) -> Any:
+        if request.path in ("/tax/lots", "/trades"):
             return Reply(200, odd, json.dumps(odd).encode(), "application/json", "r-1")
-        return await plain(self, method, path, **options)
+        return await plain(self, request)
 
     monkeypatch.setattr(HttpBackend, "ask", ask)
     read = await client.call("get_tax_lots", account_id="X")

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
 from tests.product.conftest import Client, refusal_of, text_of
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 
-SCHEMAS = Path(__file__).parents[2] / "schemas"
+SCHEMAS = ROOT / "schemas"
 TOOL = {
     "name": "read_one_setting",
     "title": "Read one setting",

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
 from tests.product.test_new_tool import TOOL
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).parents[2]
 PARTS = ("Makefile", "pyproject.toml", "zorivest_rpc", "schemas", "docs", "tests")
 NAME = "read_one_setting"
 

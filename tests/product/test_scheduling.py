@@ -20,12 +20,12 @@ import pytest
 
 from tests.embedded.asking import ask_raw
 from tests.embedded.scheduling.mailbox import Mailbox, serve
+from tests.places import ROOT
 from tests.product.conftest import Connect, refusal_of, text_of
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import routes
 from zorivest_rpc.embedded.locate import Located, find, find_or_start, stored_key
 
-ROOT = Path(__file__).resolve().parents[2]
 WEEKLY = {
     "name": "Weekly review",
     "metadata": {"description": "What the week brought, as a page and a PDF."},

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.places import ROOT
 from tests.product.conftest import Client, Connect
 from tests.product.http import serving
+from zorivest_rpc.backend.interface import Request
 
 GUARD = "zorivest://guard"
 UPDATED = "notifications/resources/updated"
@@ -56,7 +58,7 @@ async def open_guard(connect: Connect) -> AsyncIterator[Client]:
 
 def at_the_terminal(data_dir: Path, tool: str, *arguments: str) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
-    environ = {**kept, "HOME": str(data_dir), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ = {**kept, "HOME": str(data_dir), "ZORIVEST_KEYRING": "off", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "zorivest_rpc", "tools", "call", tool, *arguments]
     options = ["--data-dir", str(data_dir), "--confirm", "never"]
     subprocess.run([*command, *options], env=environ, check=True, capture_output=True, timeout=120)
@@ -88,7 +90,7 @@ async def test_the_rate_breaker_is_heard(connect: Connect, open_guard: Client) -
     client = await connect(revision="2026-07-28")
     await subscribe(client, GUARD)
     backend = open_guard.journal.backends().of("")
-    await backend.ask("PUT", "/mcp-guard/config", body={"is_enabled": True, "calls_per_minute_limit": 1})
+    await backend.ask(Request("PUT", "/mcp-guard/config", body={"is_enabled": True, "calls_per_minute_limit": 1}))
     try:
         await hears_of_the_guard(client)  # the switch and the limits are part of what it shows
         while not (await open_guard.call("get_settings")).get("isError"):
@@ -97,7 +99,7 @@ async def test_the_rate_breaker_is_heard(connect: Connect, open_guard: Client) -
         assert await is_locked(client) is True
     finally:
         calm = {"is_enabled": False, "calls_per_minute_limit": 60}
-        await backend.ask("PUT", "/mcp-guard/config", body=calm)
+        await backend.ask(Request("PUT", "/mcp-guard/config", body=calm))
 
 
 async def test_calls_that_are_only_counted_are_no_news(connect: Connect, open_guard: Client) -> None:

@@ -14,12 +14,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.docs.examples import chosen, stale_in, stored
+from tests.places import ROOT
 from tests.product.everything import Caller, every_tool
 from tests.product.plain import plain_client
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).parents[2]
 SPECS = {spec.name: spec for spec in load().tools}
 COMMAND = [sys.executable, "-m", "zorivest_rpc"]
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find, find_or_start
 
 
@@ -53,7 +54,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "HOME": str(home),
         "ZORIVEST_DATA_DIR": str(home / "data"),
         "ZORIVEST_KEYRING": "off",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": str(ROOT),
         **more,
     }
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.places import ROOT
 from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 90
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.places import ROOT
 from zorivest_rpc.clients.entries import CLIENTS
 from zorivest_rpc.embedded.locate import find
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
 
 

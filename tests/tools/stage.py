@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-from msgspec import UNSET
+from typing import Any
 
 from zorivest_rpc.audience import Audience, Policy
-from zorivest_rpc.backend.interface import Auth, Backend, Form, Reply
+from zorivest_rpc.backend.interface import Backend, Reply, Request
 from zorivest_rpc.call import Call, Handler, Middleware, Outcome, chain
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import Definitions
@@ -49,20 +47,6 @@ def refused(status: int, text: str = "Refused.", code: str = "backend_error", **
     return BackendError(status, text, code=code, **extra)
 
 
-class Asked(NamedTuple):
-    """One question."""
-
-    method: str
-    path: str
-    query: Mapping[str, Any] | None
-    body: Any
-    auth: Auth
-    repeatable: bool | None
-    timeout: float | None
-    key: str | None
-    urgent: bool
-
-
 class FakeBackend:
     """`answers` maps "METHOD /path" to a value, a Reply, an exception, a list of them for one question after the
     other, or an async function of the question. What is not in the table goes to `otherwise`."""
@@ -73,39 +57,23 @@ class FakeBackend:
     def __init__(self, answers: Mapping[str, Any] | None = None, otherwise: Any = DOWN) -> None:
         self.answers = dict(answers or {})
         self.otherwise = otherwise
-        self.asked: list[Asked] = []
+        self.asked: list[Request] = []
         self.running = 0
         self.most_running = 0
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: Any = UNSET,
-        form: Form | None = None,
-        raw: bool = False,
-        auth: Auth = "needed",
-        guard: bool = False,
-        repeatable: bool | None = None,
-        timeout: float | None = None,
-        key: str | None = None,
-        urgent: bool = False,
-    ) -> Reply:
-        question = Asked(method, path, query, body, auth, repeatable, timeout, key, urgent)
-        self.asked.append(question)
+    async def ask(self, request: Request) -> Reply:
+        self.asked.append(request)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
             await asyncio.sleep(0)
-            found = self.answers.get(f"{method} {path}", self.otherwise)
+            found = self.answers.get(f"{request.method} {request.path}", self.otherwise)
             if isinstance(found, list) and found and isinstance(found[0], Reply | Exception | Turn):
                 found = found.pop(0)
             if isinstance(found, Turn):
                 found = found.value
             if callable(found):
-                found = await found(question)
+                found = await found(request)
             if isinstance(found, Exception):
                 raise found
             return found if isinstance(found, Reply) else Reply(200, found, dumps(found), "application/json", "r-1")
@@ -123,7 +91,7 @@ class Turn:
         self.value = value
 
 
-async def never(question: Asked) -> Reply:
+async def never(request: Request) -> Reply:
     await asyncio.Event().wait()
     raise AssertionError
 

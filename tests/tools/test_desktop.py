@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.places import ROOT
 from tests.tools.stage import FakeBackend, Stage, Starts, bare_machine, fits, kit, make_call, payload
 from zorivest_rpc.call import Outcome
 from zorivest_rpc.errors import ToolError
@@ -347,7 +348,7 @@ def serve(gui: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-c", PARENT, gui],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from tests.middleware.fake import Asked, FakeBackend, make_call
-from zorivest_rpc.backend.interface import Reply
+from tests.middleware.fake import FakeBackend, make_call
+from zorivest_rpc.backend.interface import Reply, Request
 from zorivest_rpc.call import Outcome
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec, routes
@@ -43,7 +43,7 @@ async def run(name: str | ToolSpec, arguments: dict[str, Any], backend: FakeBack
     return await handler(make_call(spec.name, **arguments))
 
 
-def seen(asked: Asked) -> dict[str, Any]:
+def seen(asked: Request) -> dict[str, Any]:
     """A request in the form of the table."""
     found: dict[str, Any] = {"method": asked.method, "path": asked.path}
     if asked.query:
@@ -277,7 +277,9 @@ async def test_a_read_without_an_answer_may_simply_be_repeated() -> None:
 async def test_base64_may_be_broken_into_lines_or_be_a_data_url(spelled: str) -> None:
     backend = FakeBackend()
     await run("attach_screenshot", {"trade_id": "T", "image_base64": spelled}, backend)
-    assert backend.asked[0].form.upload.data == b64decode("iVBORw0KGgo=")
+    form = backend.asked[0].form
+    assert form is not None
+    assert form.upload.data == b64decode("iVBORw0KGgo=")
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,9 @@ async def test_what_is_no_image_is_refused_before_anything_is_sent(given: str, w
 async def test_a_media_type_cannot_make_a_strange_file_name(kind: str, name: str) -> None:
     backend = FakeBackend()
     await run("attach_screenshot", {"trade_id": "T", "image_base64": "AAAA", "mime_type": kind}, backend)
-    assert backend.asked[0].form.upload.filename == name
+    form = backend.asked[0].form
+    assert form is not None
+    assert form.upload.filename == name
 
 
 async def test_without_import_roots_no_file_is_read() -> None:

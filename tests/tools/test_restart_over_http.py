@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from tests.tools.stage import Clock, kit, make_call, payload
 from zorivest_rpc.backend.http import HttpBackend
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.tools.diagnostics import Diagnostics
 from zorivest_rpc.tools.service import Service
 
@@ -65,7 +66,7 @@ async def test_after_a_restart_the_backend_is_unlocked_again() -> None:
             assert (found["status"], found["pid"]) == ("restarted", 2)
             assert clock.slept == [2.0, 2.0]
             assert process.unlocked == 2
-            assert (await backend.ask("GET", "/service/status")).value["pid"] == 2
+            assert (await backend.ask(Request("GET", "/service/status"))).value["pid"] == 2
             assert process.unlocked == 2
         finally:
             await backend.close()

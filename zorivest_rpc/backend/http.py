@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import count
 from os import urandom
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -34,7 +34,7 @@ from zorivest_rpc.backend.failures import (
     too_large,
     unreachable,
 )
-from zorivest_rpc.backend.interface import Address, Auth, Form, NotInline, Reply
+from zorivest_rpc.backend.interface import Address, Auth, NotInline, Reply, Request
 from zorivest_rpc.backend.limits import Limits
 from zorivest_rpc.backend.refusals import is_ours, redacted, refusal, session_is_gone
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
@@ -160,38 +160,24 @@ class HttpBackend:
         if wire is not None:
             await wire.close()
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Json] | None = None,
-        body: Json = UNSET,
-        form: Form | None = None,
-        raw: bool = False,
-        auth: Auth = "needed",
-        guard: bool = False,
-        repeatable: bool | None = None,
-        timeout: float | None = None,
-        key: str | None = None,
-        urgent: bool = False,
-    ) -> Reply:
-        if query:
-            path = f"{path}?{encode_query(query)}"
+    async def ask(self, request: Request) -> Reply:
+        method, path, auth = request.method, request.path, request.auth
+        if request.query:
+            path = f"{path}?{encode_query(request.query)}"
         request_id = f"{self._name}-{next(self._ids)}"
         headers = {"X-Request-ID": request_id}
         data: bytes | None = None
-        if form is not None:
-            data, headers["Content-Type"] = encode_form(form)
-        elif body is not UNSET:
-            data, headers["Content-Type"] = dumps(body), "application/json"
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        if guard:
+        if request.form is not None:
+            data, headers["Content-Type"] = encode_form(request.form)
+        elif request.body is not UNSET:
+            data, headers["Content-Type"] = dumps(request.body), "application/json"
+        if request.key is not None:
+            headers["Idempotency-Key"] = request.key
+        if request.guard:
             headers["X-MCP-Guard"] = "check"
-        attempts = self._limits.attempts if (method == "GET" if repeatable is None else repeatable) else 1
-        seconds = self._limits.total if timeout is None else timeout
-        if urgent:
+        attempts = self._limits.attempts if request.may_repeat else 1
+        seconds = self._limits.total if request.timeout is None else request.timeout
+        if request.urgent:
             self._breaker.hurry()
         self.in_flight += 1
         try:
@@ -199,15 +185,15 @@ class HttpBackend:
             grant = sessions.at_hand() if sessions is not None and auth == "needed" and self._base else None
             if grant is None:
                 grant = await self._grant(auth)
-            _sign(headers, grant, guard)
+            _sign(headers, grant, request.guard)
             try:
-                return await self._try(method, path, headers, data, raw, attempts, seconds)
+                return await self._try(method, path, headers, data, request.raw, attempts, seconds)
             except BackendError as error:
                 if grant is None or auth != "needed" or not session_is_gone(error):
                     raise
             self._forget(grant)
-            _sign(headers, await self._grant(auth), guard)
-            return await self._try(method, path, headers, data, raw, attempts, seconds)
+            _sign(headers, await self._grant(auth), request.guard)
+            return await self._try(method, path, headers, data, request.raw, attempts, seconds)
         finally:
             self.in_flight -= 1
 

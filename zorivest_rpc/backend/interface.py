@@ -1,6 +1,6 @@
 """What every backend offers, be it across HTTP, in another form, or a fake: one question, one reply.
 
-Whoever asks knows REST paths and values. Tokens, connections, retries and the texts of failures are the backend's."""
+A caller knows REST paths and values. Tokens, connections, retries and the texts of failures are the backend's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.protocol.jsonrpc import Json
 
-__all__ = ["Address", "Auth", "Backend", "Form", "NotInline", "Reply", "Upload"]
+__all__ = ["Address", "Auth", "Backend", "Form", "NotInline", "Reply", "Request", "Upload"]
 
 Auth: TypeAlias = Literal["needed", "if_any", "none"]
 """Whether a request carries the session token: always, only if there happens to be one, or never."""
@@ -48,6 +48,32 @@ class Address(msgspec.Struct, frozen=True):
         return f"Address({self.socket or self.url})"
 
 
+class Request(msgspec.Struct, frozen=True):
+    """One request; `path` is percent-encoded and relative to the API's root.
+
+    `guard` puts the guard's question into the request; a backend that does not take it raises NotInline.
+    `repeatable` says that asking twice changes nothing more than asking once; by default only GET is so.
+    `key` names a write, so that both sides can tell a repetition from a second write.
+    `urgent` goes out even where the backend is taken to be down; it may be back."""
+
+    method: str
+    path: str
+    query: Mapping[str, Json] | None = None
+    body: Json = UNSET
+    form: Form | None = None
+    raw: bool = False
+    auth: Auth = "needed"
+    guard: bool = False
+    repeatable: bool | None = None
+    timeout: float | None = None
+    key: str | None = None
+    urgent: bool = False
+
+    @property
+    def may_repeat(self) -> bool:
+        return self.method == "GET" if self.repeatable is None else self.repeatable
+
+
 class Reply(msgspec.Struct, frozen=True):
     """A successful answer. `value` is its JSON, None where it was empty or asked for as raw bytes."""
 
@@ -75,27 +101,6 @@ class Backend(Protocol):
         """Whether a request may carry the guard's question along, as far as is known now."""
         ...
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Json] | None = None,
-        body: Json = UNSET,
-        form: Form | None = None,
-        raw: bool = False,
-        auth: Auth = "needed",
-        guard: bool = False,
-        repeatable: bool | None = None,
-        timeout: float | None = None,
-        key: str | None = None,
-        urgent: bool = False,
-    ) -> Reply:
-        """The reply to one request; `path` is percent-encoded and relative to the API's root.
-
-        `guard` puts the guard's question into the request and raises NotInline where that is not possible.
-        `repeatable` says that asking twice changes nothing more than asking once; by default only GET is so.
-        `key` names a write, so that both sides can tell a repetition from a second write.
-        `urgent` goes out even where the backend is taken to be down; it may be back.
-        Raises BackendError, BackendUnreachable, OutcomeUnknown or GuardLocked."""
+    async def ask(self, request: Request) -> Reply:
+        """Raises BackendError, BackendUnreachable, OutcomeUnknown, GuardLocked or NotInline."""
         ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from zorivest_rpc.backend.http import DEFAULT_URL, HttpBackend
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
 
@@ -23,7 +24,7 @@ async def find_neighbour(own: str, usual: str = USUAL) -> str | None:
         return None
     backend = HttpBackend(usual)
     try:
-        health = (await backend.ask("GET", "/health", auth="none", timeout=_SECONDS)).value
+        health = (await backend.ask(Request("GET", "/health", auth="none", timeout=_SECONDS))).value
     except (ToolError, TimeoutError):
         return None
     finally:

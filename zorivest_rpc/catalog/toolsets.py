@@ -6,15 +6,15 @@ Choosing is not limiting: a toolset that was not chosen can still be found and c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec
 from zorivest_rpc.errors import ConfigError
 
 __all__ = [
-    "LONGEST_COMPARED",
     "Selection",
     "ToolsetConfig",
     "always_loaded",
@@ -23,13 +23,11 @@ __all__ = [
     "first_list",
     "is_eager",
     "members",
-    "nearest",
     "survives_read_only",
     "toolset_names",
 ]
 
 # Harmless in a session that may not write: loading a list, the dispatcher (it refuses what writes), the brake.
-LONGEST_COMPARED = 64  # characters of a name that is compared with the known ones
 _READ_ONLY_EXCEPTIONS = frozenset(("enable_toolset", "call_tool", "zorivest_emergency_stop"))
 
 
@@ -145,18 +143,6 @@ def first_list(definitions: Definitions, selection: Selection, *, lists_all: boo
     return tuple(
         tool for tool in definitions.tools if tool.name in selection.tools or not chosen.isdisjoint(tool.toolsets)
     )
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name most like a mistyped one, if any is near; a long one is mistyped in no way worth a search."""
-    from difflib import get_close_matches
-
-    if len(name) > LONGEST_COMPARED:
-        return None
-
-    folded = {known.lower().replace("_", "-"): known for known in names}
-    found = get_close_matches(name.lower().replace("_", "-"), list(folded), n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
 
 
 def _split(text: str | None) -> tuple[str, ...] | None:

@@ -28,7 +28,7 @@ class View:
 
     def nearest(self, name: str) -> str | None:
         """The name most like one that is not found, if any is near."""
-        from zorivest_rpc.catalog.toolsets import nearest
+        from zorivest_rpc.catalog.names import nearest
 
         return nearest(name, self._found)
 

@@ -22,7 +22,6 @@ from zorivest_rpc.proof import new_secret
 
 from . import audit, identity
 from .attempts import Attempts
-from .confirmations import Confirmations
 from .crypto import FieldCipher, Kdf
 from .db import Database, cipher_driver
 from .errors import Busy, Corrupt, Forbidden, Refusal
@@ -74,7 +73,6 @@ class Embedded:
         self.stop_requested = asyncio.Event()
         self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
         self.sessions = Sessions(clock)
-        self.confirmations = Confirmations(clock)
         self.attempts = Attempts(clock)
         self.guard = Guard(clock, GuardMark(directory.root))
         self.logs = Logs(directory.logs)
@@ -245,7 +243,6 @@ class Embedded:
             if db is None:
                 return
             self.sessions.clear()
-            self.confirmations.clear()
             self._openers.clear()
             self.tax_years.clear()
             keeper, self._keeper = self._keeper, None

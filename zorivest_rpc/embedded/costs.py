@@ -20,9 +20,11 @@ from . import trades as trade_store
 from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, estimate_regulatory, fee_breakdown
 from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
 from .brokers.registry import find_broker
+from .exact_sums import exact_sum, joined, scaled
 from .exchange import DOLLAR, Conversion, differs, own_rate
+from .foreign_trips import read_foreign
 from .inputs import Page
-from .results import Scope, exact_sum, gross_pnl, joined, quote_is_usable, read_foreign, scaled, slipped
+from .results import Scope, gross_pnl, quote_is_usable, slipped
 from .tables import accounts, periodic_fees, trades, transaction_ledger
 
 __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing", "tell_currencies"]

@@ -5,19 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, RowMapping, select
 
-from .analytics.money import price
-from .round_trip_store import execution_of
+from .money import price
 from .tables import round_trip_legs, round_trips, trades, transaction_ledger
 
 __all__ = ["prepare"]
 
-_THEN = (
-    "exec_id", "account_id", "symbol", "time", "action", "quantity", "price", "multiplier", "commission", "fees",
-    "nbbo_bid", "nbbo_ask",
-)  # fmt: skip
-"""The columns of `trades` that this version of the schema has; later ones are not there yet."""
+_THEN = ("action", "price", "multiplier", "nbbo_bid", "nbbo_ask")
+"""The columns of `trades` that are read here; later ones are not there yet when this version is applied."""
 
 
 def prepare(conn: Connection, now: datetime) -> None:
@@ -28,16 +24,26 @@ def prepare(conn: Connection, now: datetime) -> None:
         for column in (trades.c.account_id, trades.c.time, trades.c.broker)
     )
     conn.execute(transaction_ledger.update().values(dict(zip(("account_id", "time", "broker"), of_trade, strict=True))))
-    listed = select(ledger.trade_exec_id)
-    conn.execute(trades.update().where(trades.c.exec_id.in_(listed)).values(is_itemised=True))
+    itemised = select(ledger.trade_exec_id)
+    conn.execute(trades.update().where(trades.c.exec_id.in_(itemised)).values(is_itemised=True))
     lost: dict[str, Decimal] = {}
     quoted = select(*(trades.c[name] for name in _THEN), legs.round_trip_id, legs.quantity.label("filled")).join(
         round_trip_legs, legs.exec_id == trades.c.exec_id
     )
     for row in conn.execute(quoted.where(trades.c.nbbo_bid.is_not(None))).mappings():
-        fill = execution_of({**row, "currency": "USD"})  # its money is not looked at here
-        if fill.slip is not None:
-            part = price(fill.slip * row["filled"] * fill.multiplier)
+        slip = _slip(row)
+        if slip is not None:
+            part = price(slip * row["filled"] * row["multiplier"])
             lost[row["round_trip_id"]] = lost.get(row["round_trip_id"], Decimal(0)) + part
     for trip, slippage in lost.items():
         conn.execute(round_trips.update().where(round_trips.c.id == trip).values(slippage=slippage))
+
+
+def _slip(row: RowMapping) -> Decimal | None:
+    """How much worse than the quote a unit was, as this version defined it: a published migration does not follow
+    later definitions. None with an empty or crossed quote."""
+    bid, ask, paid = row["nbbo_bid"], row["nbbo_ask"], row["price"]
+    if ask is None or not 0 < bid <= ask or not paid:
+        return None
+    slip: Decimal = paid - ask if row["action"] == "BOT" else bid - paid
+    return slip

@@ -11,14 +11,15 @@ from .import_store import date_range, listed_errors, new_batch_id, record_batch,
 from .imports.collect import outcome
 from .imports.rates_csv import RatesImport
 from .imports.source import sha256
-from .routing import Upload
 
 __all__ = ["store"]
 
 
-def store(conn: Connection, found: RatesImport, file: Upload, account_id: str, actor: str) -> dict[str, Any]:
+def store(
+    conn: Connection, found: RatesImport, data: bytes, filename: str, account_id: str, actor: str
+) -> dict[str, Any]:
     """Keep the rates of a file; the answer has the shape of every import."""
-    digest = sha256(file.data)
+    digest = sha256(data)
     counts = add_rates(conn, (Rate(one.day, one.base, one.quote, one.rate) for one in found.rates), found.layout, actor)
     days = [one.day for one in found.rates]
     parsed = found.total_rows - found.error_rows
@@ -51,7 +52,7 @@ def store(conn: Connection, found: RatesImport, file: Upload, account_id: str, a
         conn,
         answer,
         kind="rates",
-        file_name=file.filename,
+        file_name=filename,
         file_sha256=digest,
         duplicates=counts["unchanged"],
         updated=counts["changed"],

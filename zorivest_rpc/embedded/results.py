@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     CompoundSelect,
     Connection,
@@ -25,15 +23,16 @@ from sqlalchemy import (
     cast,
     func,
     select,
-    type_coerce,
 )
 
 from .analytics.moments import Moments, Streaks, moments_of, streaks_of
-from .analytics.money import divide
 from .analytics.r_multiples import Result, RUnit, r_moments
 from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
 from .columns import MONEY_PLACES
-from .exchange import DOLLAR, Conversion, differs, own_rate
+from .exact_sums import SCALE, exact_sum, joined, scaled
+from .exchange import DOLLAR, Conversion, differs
+from .foreign_trips import ForeignTrip, read_foreign
+from .money import divide
 from .period import Period
 from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 
@@ -41,25 +40,20 @@ __all__ = [
     "Scope",
     "average_slippage",
     "by_strategy",
-    "exact_sum",
     "foreign_trips",
     "gross_pnl",
-    "joined",
     "moments",
     "of_strategy",
     "planned_risk",
     "plans",
     "quote_is_usable",
-    "read_foreign",
     "results",
     "risk_moments",
-    "scaled",
     "slipped",
     "streaks",
     "tell_currencies",
 ]
 
-_UNIT = 10**MONEY_PLACES
 _trips = round_trips.c
 
 
@@ -100,56 +94,6 @@ class Scope(NamedTuple):
         return wanted
 
 
-class ForeignTrip(NamedTuple):
-    """A round trip in another currency than its scope's; `rate` turns its money into the scope's, where it is known.
-
-    The rate is that of the execution that came last, which is when the result was made."""
-
-    id: str
-    closed_at: datetime
-    currency: str
-    pnl: Decimal
-    fees: Decimal
-    slippage: Decimal | None
-    rate: Decimal | None
-
-    @property
-    def converted(self) -> Decimal:
-        """The result in the scope's currency."""
-        return self.at_rate(self.pnl)
-
-    def at_rate(self, amount: Decimal) -> Decimal:
-        assert self.rate is not None  # only trips with a rate are converted
-        with localcontext(prec=60):
-            return amount * self.rate
-
-
-_RATED = ("currency", "fx_rate", "fx_base", "asset_class", "symbol", "price")
-
-
-def read_foreign(
-    conn: Connection, wanted: Sequence[ColumnElement[bool]], conversion: Conversion, kind: str = "results"
-) -> list[ForeignTrip]:
-    """Round trips in other currencies than the conversion's, with their rates where known, in the order of closing."""
-    rows = conn.execute(
-        select(
-            _trips.id, _trips.last_at, _trips.realized_pnl, _trips.matched_fees, _trips.slippage,
-            *(trades.c[name] for name in _RATED),
-        )
-        .join(trades, trades.c.exec_id == _trips.last_by)
-        .where(*wanted, _trips.realized_pnl.is_not(None))
-        .order_by(_trips.last_at, _trips.id)
-    )  # fmt: skip
-    found = []
-    for row in rows:
-        rate = conversion.rate(row.currency, row.last_at, own_rate(row))
-        conversion.note(kind, row.currency, row.last_at, rate, row.realized_pnl)
-        found.append(
-            ForeignTrip(row.id, row.last_at, row.currency, row.realized_pnl, row.matched_fees, row.slippage, rate)
-        )
-    return found
-
-
 def foreign_trips(conn: Connection, scope: Scope) -> list[ForeignTrip]:
     """The scope's round trips in other currencies that can be converted, in the order of closing."""
     known = read_foreign(conn, scope.foreign(), Conversion(conn, scope.currency))
@@ -163,26 +107,6 @@ def tell_currencies(conn: Connection, scope: Scope) -> dict[str, Any]:
     return conversion.answer()
 
 
-def scaled(column: ColumnElement[Any]) -> ColumnElement[int]:
-    """The integer that a decimal column really holds."""
-    return type_coerce(column, BigInteger)
-
-
-def exact_sum(column: ColumnElement[Any], when: ColumnElement[bool] | None = None) -> list[ColumnElement[Any]]:
-    """Two expressions whose values `joined` makes into one sum; apart, neither can leave 64 bits."""
-    number = scaled(column)
-    parts: list[ColumnElement[Any]] = [number // _UNIT, number % _UNIT]
-    if when is not None:
-        parts = [case((when, part), else_=0) for part in parts]
-    return [func.coalesce(func.sum(part), 0) for part in parts]
-
-
-def joined(whole: Any, part: Any, places: int = MONEY_PLACES) -> Decimal:
-    """The sum that `exact_sum` took apart, as a decimal."""
-    with localcontext(prec=60):
-        return Decimal(int(whole) * _UNIT + int(part)).scaleb(-places)
-
-
 def moments(conn: Connection, scope: Scope) -> Moments:
     """Counts and sums of the scope's results: those in its currency in one query, and the converted ones."""
     own = _moments(conn, scope.closed())
@@ -192,7 +116,7 @@ def moments(conn: Connection, scope: Scope) -> Moments:
 def _moments(conn: Connection, wanted: Sequence[ColumnElement[bool]]) -> Moments:
     pnl = _trips.realized_pnl
     won, lost = scaled(pnl) > 0, scaled(pnl) < 0
-    dollars = cast(scaled(pnl), Float) / _UNIT
+    dollars = cast(scaled(pnl), Float) / SCALE
     row = conn.execute(
         select(
             func.count(),

@@ -107,7 +107,6 @@ REGISTRY: dict[str, Spec] = {
     "display.percent_mode": _choice("daily", "daily", "total"),
     "backup.auto_interval_seconds": Spec("int", "300", _between(60, 86_400)),
     "backup.auto_change_threshold": Spec("int", "100", _between(1, 10_000)),
-    "backup.compression_enabled": _ON,
     "backup.max_age_days": Spec("int", "90", _between(1, 3650)),
     "backup.keep_count": Spec("int", "14", _between(1, 1000)),
     "ui.theme": _choice("dark", "light", "dark"),
@@ -121,9 +120,7 @@ REGISTRY: dict[str, Spec] = {
     "journal.currency": Spec("str", "USD", _currency),
     FUTURE_MULTIPLIERS: Spec("str", "", _multipliers),
     "accounts.auto_create": _ON,
-    "ai.engine": _choice("rules", "rules", "llm", "sampling"),
     "market.offline": _OFF,
-    "tax.conflict_resolution": _choice("flag", "flag", "auto_resolve", "block"),
     # the tax profile of the current year, for callers that have no other way to set it
     "tax.filing_status": _choice("SINGLE", "SINGLE", "MARRIED_JOINT", "MARRIED_SEPARATE", "HEAD_OF_HOUSEHOLD"),
     "tax.federal_bracket": _SHARE,

@@ -18,26 +18,20 @@ from .tax.washes import ChainEnds
 
 __all__ = [
     "CLOSED",
-    "EDITED",
     "OPEN",
     "chain_ends",
     "closed_lots",
     "closings_by_year",
-    "held_back",
     "load",
     "loss_lots",
     "open_lots",
     "open_tickers",
     "parts",
-    "statuses",
     "wash_sales",
 ]
 
 # Written as the partial indexes are: SQLite uses one only for the very words it was made with.
 CLOSED, OPEN = text("tax_lots.is_closed"), text("NOT tax_lots.is_closed")
-EDITED = text("tax_lots.is_user_modified")
-_CHAINED = text("tax_lots.is_chained")
-_UNUSUAL = text("tax_lots.sync_status <> 'synced'")
 _AT_ONCE = 500
 _PERMANENT = '"is_permanent":true'  # as the stored match says it
 _lots = tax_lots.c
@@ -104,12 +98,6 @@ def open_tickers(conn: Connection, end: date) -> list[str]:
     return list(conn.execute(select(_lots.ticker).where(OPEN, _lots.open_date <= end).distinct()).scalars())
 
 
-def statuses(conn: Connection) -> dict[str, str]:
-    """The lots that are not simply what the trades say."""
-    query = select(_lots.lot_id, _lots.sync_status).where(_UNUSUAL)
-    return {row.lot_id: row.sync_status for row in conn.execute(query)}
-
-
 def wash_sales(conn: Connection, *, start: date, end: date) -> list[WashMatch]:
     """Wash sales whose loss was taken from one day to another."""
     return _ordered(conn, select(_matches.id, _matches.match).where(_matches.loss_date.between(start, end)))
@@ -130,21 +118,6 @@ def chain_ends(conn: Connection, matches: Iterable[WashMatch]) -> ChainEnds:
         lost |= set(conn.execute(query.distinct()).scalars())
     waiting = {name for lot in open_lots(conn) for name in lot.chain_ids}
     return ChainEnds(frozenset(waiting), frozenset(lost))
-
-
-def held_back(conn: Connection) -> tuple[list[WashMatch], dict[str, Lot]]:
-    """The chains that lead to open lots, whole, and every lot they went through."""
-    names = dict.fromkeys(name for lot in open_lots(conn) for name in lot.chain_ids)
-    links = [link for part in parts(names) for link in _ordered(conn, _LINKS.where(_matches.chain_id.in_(part)))]
-    lots = loss_lots(conn, links)
-    groups = {parse_instrument(link.ticker).underlying for link in links}
-    for part in parts(groups):
-        carriers = load(conn, select(_lots.lot).where(_lots.underlying.in_(part), _CHAINED))
-        lots |= {lot.lot_id: lot for lot in carriers if not names.keys().isdisjoint(lot.chain_ids)}
-    return links, lots
-
-
-_LINKS = select(_matches.id, _matches.match)
 
 
 def _ordered(conn: Connection, query: Select[Any]) -> list[WashMatch]:

@@ -2,8 +2,7 @@
 
 Rule 1: lots are worked out per underlying over all accounts, because a wash sale looks across accounts and options.
 Rule 2: trades later than everything the lots have seen are added to them; a trade from the past, a changed or deleted
-one, a corporate action, or other rules (accounts, methods, elections) make the lots of that underlying anew.
-Rule 3: a lot that a person changed is never overwritten silently; the setting `tax.conflict_resolution` decides."""
+one, a corporate action, or other rules (accounts, methods, elections) make the lots of that underlying anew."""
 
 from __future__ import annotations
 
@@ -23,12 +22,11 @@ from .tax.book import LotBook
 from .tax.dates import trade_date
 from .tax.lot import Lot
 from .tax.model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
-from .tax.sync import ConflictStrategy
 from .tax.wash import WINDOW
 from .tax_money import Translation, has_foreign
 from .tax_profiles import Profiles
-from .tax_reading import CLOSED, EDITED, OPEN, parts
-from .tax_writing import Counts, Making, Writing
+from .tax_reading import CLOSED, OPEN, parts
+from .tax_writing import Making, Writing
 
 __all__ = ["Rules", "is_due", "is_empty", "rules_of", "sync"]
 
@@ -143,48 +141,35 @@ def is_due(conn: Connection, rules: Rules) -> bool:
     return bool(waiting) or (_made_under(conn) != rules.digest and not is_empty(conn))
 
 
-def sync(
-    conn: Connection,
-    rules: Rules,
-    now: datetime,
-    strategy: ConflictStrategy = ConflictStrategy.FLAG,
-    *,
-    account_id: str | None = None,
-    everything: bool = False,
-) -> dict[str, Any]:
-    """Bring the lots in step and say what changed; `everything` makes those of all (or one account's) trades anew."""
+def sync(conn: Connection, rules: Rules, now: datetime) -> None:
+    """Bring the lots in step with the trades and the rules."""
     stale = set(conn.execute(select(tax_stale.c.underlying)).scalars())
-    if everything or _made_under(conn) != rules.digest:
-        limited = everything and account_id is not None and _made_under(conn) == rules.digest
-        stale |= _underlyings(conn, account_id if limited else None)
+    if _made_under(conn) != rules.digest:
+        stale |= _underlyings(conn)
     pending = set(conn.execute(select(tax_pending.c.underlying).distinct()).scalars())
     for part in parts(sorted(pending)):
         stale |= has_foreign(conn, part)  # a fill without a rate keeps a position apart that had lots until now
-    total = Counts()
     is_first = conn.execute(select(_lots.lot_id).limit(1)).first() is None
     if is_first:
         stale |= pending
-    stale.update(_advance(conn, rules, pending - stale, Writing(conn, now), total))
-    _rebuild(conn, rules, stale, Writing(conn, now, strategy, is_first=is_first), total)
+    stale.update(_advance(conn, rules, pending - stale, Writing(conn, now)))
+    _rebuild(conn, rules, stale, Writing(conn, now, is_first=is_first))
     conn.execute(tax_pending.delete())
     conn.execute(tax_stale.delete())
     conn.execute(tax_state.delete())
     conn.execute(tax_state.insert().values(id=1, rules=rules.digest, synced_at=now))
-    return total.answer()
 
 
 def _made_under(conn: Connection) -> str | None:
     return conn.execute(select(tax_state.c.rules)).scalar()
 
 
-def _underlyings(conn: Connection, account_id: str | None) -> set[str]:
-    traded, held = select(_trades.underlying).distinct(), select(_lots.underlying).distinct()
-    if account_id is not None:
-        traded, held = traded.where(_trades.account_id == account_id), held.where(_lots.account_id == account_id)
+def _underlyings(conn: Connection) -> set[str]:
+    traded, held = (select(column).distinct() for column in (_trades.underlying, _lots.underlying))
     return {*conn.execute(traded).scalars(), *conn.execute(held).scalars()}
 
 
-def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing, total: Counts) -> None:
+def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing) -> None:
     """Make the lots of underlyings from their whole history."""
     for portion in tax_events.portions(tax_events.sizes(conn, groups)):
         conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying.in_(portion)))
@@ -195,11 +180,9 @@ def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: W
             writing.follow(made[-1], events)
         writing.flush()
         writing.abandon(made)
-        for making in made:
-            total.merge(making.counts)
 
 
-def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing, total: Counts) -> list[str]:
+def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing) -> list[str]:
     """Add the pending trades of underlyings to their lots; those that need their whole history are returned."""
     refused: list[str] = []
     for portion in tax_events.portions(_waiting(conn, groups)):
@@ -223,11 +206,7 @@ def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: W
             made.append(Making(group, book, frozenset(lot.lot_id for lot in lots)))
             writing.follow(made[-1], events)
         writing.flush()
-        for making in made:
-            if making.is_taken:
-                refused.append(making.group)
-            else:
-                total.merge(making.counts)
+        refused += [making.group for making in made if making.is_taken]
     return refused
 
 
@@ -263,13 +242,12 @@ def _firsts(conn: Connection, portion: Sequence[str]) -> dict[str, tax_events.Pl
 
 
 def _overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion: Sequence[str]) -> set[str]:
-    """Underlyings whose lots were changed by a person or have already seen a trade that comes after a pending one."""
+    """Underlyings whose lots have already seen a trade that comes after a pending one."""
     first = _ranked(portion).c
     later = and_(_trades.time >= first.time, or_(_trades.time > first.time, _trades.exec_id > first.exec_id))
     seen = ~exists().where(_pending.exec_id == _trades.exec_id)
     overtaken = select(_trades.underlying).where(first.place == 1, _trades.underlying == first.underlying, later, seen)
-    edited = select(_lots.underlying).where(_lots.underlying.in_(portion), EDITED)
-    return {*conn.execute(overtaken.distinct()).scalars(), *conn.execute(edited.distinct()).scalars()} & firsts.keys()
+    return firsts.keys() & conn.execute(overtaken.distinct()).scalars()
 
 
 def _known(conn: Connection, firsts: Mapping[str, tax_events.Place]) -> dict[str, list[Lot]]:

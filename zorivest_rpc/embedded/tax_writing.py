@@ -1,7 +1,7 @@
 """Computed tax lots and wash sales on their way into the tables, those of many small underlyings in one statement.
 
-What is stored under the same ids is looked up, compared and replaced for a whole portion at a time; each underlying
-keeps its own counts, because one that turns out to need its whole history is made anew and counted once."""
+What is stored under the same ids is looked up, compared and replaced for a whole portion at a time; a lot that is
+stored as it is stays untouched, because the time of its writing tells readers of past years that nothing changed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from .columns import money
 from .tax.book import Event, LotBook
 from .tax.dates import trade_date
 from .tax.lot import Lot
-from .tax.sync import ConflictStrategy, StoredLot, SyncPlan, reconcile
 from .tax.wash import WINDOW, WashMatch
 from .tax_reading import parts
 
-__all__ = ["Counts", "Making", "Writing"]
+__all__ = ["Making", "Writing"]
 
 _ROWS = 2_000  # lots written at a time
 _IN_MEMORY = 4_000  # lots of one underlying that a book may hold before it gives away what nothing can change
@@ -37,27 +36,6 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Lot).decode
 
 
-class Counts:
-    """What a sync did, added up over underlyings."""
-
-    def __init__(self) -> None:
-        self.numbers = dict.fromkeys(("created", "updated", "skipped", "conflicts", "orphaned", "closed"), 0)
-        self.details: list[dict[str, Any]] = []
-
-    def add(self, plan: SyncPlan) -> None:
-        for name in self.numbers:
-            self.numbers[name] += getattr(plan, name)
-        self.details += [msgspec.structs.asdict(detail) for detail in plan.conflict_details]
-
-    def merge(self, other: Counts) -> None:
-        for name, number in other.numbers.items():
-            self.numbers[name] += number
-        self.details += other.details
-
-    def answer(self) -> dict[str, Any]:
-        return {**self.numbers, "conflict_details": self.details}
-
-
 class Making:
     """One underlying whose lots are being made.
 
@@ -69,24 +47,15 @@ class Making:
         self.book = book
         self.known = known
         self.is_taken = False
-        self.counts = Counts()
 
 
 class Writing:
-    """Puts the lots of underlyings into the table as they become final, in portions, and counts what that changed.
+    """Puts the lots of underlyings into the table as they become final, in portions.
 
     `is_first` where no lot of anything is stored, so that none has to be looked for."""
 
-    def __init__(
-        self,
-        conn: Connection,
-        now: datetime,
-        strategy: ConflictStrategy = ConflictStrategy.FLAG,
-        *,
-        is_first: bool = False,
-    ) -> None:
+    def __init__(self, conn: Connection, now: datetime, *, is_first: bool = False) -> None:
         self._conn = conn
-        self._strategy = strategy
         self._now = now
         self._is_first = is_first
         self._waiting: list[tuple[Making, list[Lot], list[WashMatch]]] = []
@@ -120,71 +89,47 @@ class Writing:
     def flush(self) -> None:
         """Write what was put so far."""
         waiting, self._waiting, self._size = self._waiting, [], 0
-        stored: dict[str, StoredLot] = {}
+        stored: dict[str, Lot] = {}
         if not self._is_first:
             stored = self._stored([lot.lot_id for _, lots, _ in waiting for lot in lots])
         write: list[tuple[str, Lot]] = []
         washed: list[tuple[str, WashMatch]] = []
-        conflicted: list[str] = []
         for making, lots, matches in waiting:
-            same = [stored[lot.lot_id] for lot in lots if lot.lot_id in stored] if stored else []
-            if making.known is not None and any(entry.lot.lot_id not in making.known for entry in same):
+            if making.known is not None and any(
+                lot.lot_id in stored and lot.lot_id not in making.known for lot in lots
+            ):
                 making.is_taken = True
             if making.is_taken:
                 continue
-            plan = reconcile(same, lots, self._strategy)
-            making.counts.add(plan)
-            conflicted += plan.conflicted
-            write += [(making.group, lot) for lot in plan.write]
+            write += [(making.group, lot) for lot in lots if stored.get(lot.lot_id) != lot]
             washed += [(making.group, match) for match in matches]
-        self._mark(conflicted, "conflict")
         self._drop([lot.lot_id for _, lot in write if lot.lot_id in stored])
         for at in range(0, len(write), _ROWS):
             self._add_lots(self._conn, (_lot_row(group, lot, self._now) for group, lot in write[at : at + _ROWS]))
         self._add_matches(self._conn, (_match_row(group, match) for group, match in washed))
 
     def abandon(self, made: Sequence[Making]) -> None:
-        """What is stored of underlyings and was not made any more: dropped, or kept with a mark where a person
-        changed it."""
+        """Drop what is stored of underlyings and was not made any more."""
         if self._is_first:
             return
         books = {making.group: making.book for making in made}
-        left: dict[str, str] = {}
+        left: list[str] = []
         for part in parts(books):
             query = select(_lots.lot_id, _lots.underlying).where(_lots.underlying.in_(part))
-            left |= {name: group for name, group in self._conn.execute(query) if not books[group].has_made(name)}
-        left = {name: group for name, group in left.items() if not any(book.has_made(name) for book in books.values())}
-        stored = self._stored(list(left))
-        by_group: dict[str, list[StoredLot]] = {}
-        for name, group in left.items():
-            by_group.setdefault(group, []).append(stored[name])
-        dropped: list[str] = []
-        kept: list[str] = []
-        for making in made:
-            entries = by_group.get(making.group, [])
-            making.counts.add(reconcile(entries, (), self._strategy))
-            for entry in entries:
-                is_kept = entry.is_user_modified and self._strategy is not ConflictStrategy.AUTO_RESOLVE
-                (kept if is_kept else dropped).append(entry.lot.lot_id)
-        self._drop(dropped)
-        self._mark(kept, "orphaned")
+            left += [name for name, group in self._conn.execute(query) if not books[group].has_made(name)]
+        self._drop([name for name in left if not any(book.has_made(name) for book in books.values())])
 
-    def _stored(self, names: Sequence[str]) -> dict[str, StoredLot]:
-        query = select(_lots.lot, _lots.is_user_modified)
-        found = (
-            StoredLot(_decode(row.lot), row.is_user_modified)
+    def _stored(self, names: Sequence[str]) -> dict[str, Lot]:
+        lots = (
+            _decode(text)
             for part in parts(names)
-            for row in self._conn.execute(query.where(_lots.lot_id.in_(part)))
+            for text in self._conn.execute(select(_lots.lot).where(_lots.lot_id.in_(part))).scalars()
         )
-        return {entry.lot.lot_id: entry for entry in found}
+        return {lot.lot_id: lot for lot in lots}
 
     def _drop(self, names: Iterable[str]) -> None:
         for part in parts(names):
             self._conn.execute(tax_lots.delete().where(_lots.lot_id.in_(part)))
-
-    def _mark(self, names: Iterable[str], status: str) -> None:
-        for part in parts(names):
-            self._conn.execute(tax_lots.update().where(_lots.lot_id.in_(part)).values(sync_status=status))
 
 
 def _lot_row(group: str, lot: Lot, now: datetime) -> list[Any]:

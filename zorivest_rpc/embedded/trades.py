@@ -18,12 +18,12 @@ from sqlalchemy.exc import StatementError
 
 from . import accounts as account_store
 from . import audit, round_trip_store
-from .analytics.money import cents
 from .columns import money
 from .currencies import currency_of, fixed_currency
 from .errors import Conflict, Invalid, NotFound
 from .given_times import given_time
 from .inputs import Page
+from .money import cents
 from .period import Period
 from .symbols import Instrument
 from .tables import (
@@ -172,9 +172,7 @@ def fingerprint(symbol: str, action: str, quantity: Decimal, price: Decimal, acc
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
 
 
-def insert(
-    conn: Connection, draft: Draft, *, actor: str, auto_create: bool, synthesised: bool = False
-) -> tuple[dict[str, Any], str | None]:
+def insert(conn: Connection, draft: Draft, *, actor: str, auto_create: bool) -> tuple[dict[str, Any], str | None]:
     """Record a trade and bring its round trips in step; the trade as shown, and the id of one that looks the same."""
     existing = conn.execute(_BY_ID, {"name": draft.exec_id}).mappings().first()
     if existing is not None:
@@ -183,8 +181,6 @@ def insert(
     placed = draft._replace(sequence=_sequence(conn, draft.account_id, draft.time, draft.exec_id))
     row = _row(placed, account_store.require(conn, draft.account_id)["currency"])
     twin = conn.execute(_BY_LOOKS, {"looks": row["dedup_hash"]}).mappings().first()
-    if twin is not None and synthesised:
-        raise _duplicate(draft.exec_id, "fingerprint", twin)
     try:
         conn.execute(trades.insert(), row)
         if draft.charges:

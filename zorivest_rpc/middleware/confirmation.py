@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.backend.interface import Backend, Request
 from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
 from zorivest_rpc.catalog.intended import intended
 from zorivest_rpc.catalog.spec import ToolSpec, defaults, routes, spellings
@@ -200,7 +200,7 @@ class Confirmation:
         asked = self._clock()  # the minute begins when the backend's does, not when its answer arrives
         try:
             # a token more than needed does no harm
-            answer = (await backend.ask("POST", "/confirmation-tokens", body=body, repeatable=True)).value
+            answer = (await backend.ask(Request("POST", "/confirmation-tokens", body=body, repeatable=True))).value
         except BackendError as error:
             if error.status != 404:
                 raise

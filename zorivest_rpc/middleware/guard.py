@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from zorivest_rpc.backend.interface import Backend, NotInline
+from zorivest_rpc.backend.interface import Backend, NotInline, Request
 from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Middleware, Outcome
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown, ToolError
@@ -89,7 +89,7 @@ class Guard:
     async def look(self, call: Call, *, runs_offline: bool = False) -> None:
         """Raise GuardLocked unless the guard is open, without counting; a guard that cannot be looked at is asked."""
         try:
-            status = (await self._backend_for(call).ask("GET", "/mcp-guard/status", timeout=_SECONDS)).value
+            status = (await self._backend_for(call).ask(Request("GET", "/mcp-guard/status", timeout=_SECONDS))).value
         except BackendError as error:
             if error.status == 404:
                 await self.check(call, runs_offline=runs_offline)
@@ -109,10 +109,12 @@ class Guard:
         """Ask by itself, which counts the call, and raise GuardLocked unless the answer is yes."""
         try:
             reply = await self._backend_for(call).ask(
-                "POST",
-                "/mcp-guard/check",
-                repeatable=True,
-                timeout=_SECONDS,  # asking twice counts twice, no more
+                Request(
+                    "POST",
+                    "/mcp-guard/check",
+                    repeatable=True,
+                    timeout=_SECONDS,  # asking twice counts twice, no more
+                )
             )
         except (BackendUnreachable, OutcomeUnknown) as error:
             if runs_offline:

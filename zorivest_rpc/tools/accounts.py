@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.backend.interface import Backend, Request
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -94,7 +94,7 @@ class AccountReview:
 
 async def _listed(backend: Backend, path: str) -> list[dict[str, Json]] | ToolError:
     try:
-        reply = await backend.ask("GET", path)
+        reply = await backend.ask(Request("GET", path))
     except ToolError as error:
         return error
     if not isinstance(reply.value, list) and not (isinstance(reply.value, dict) and "items" in reply.value):

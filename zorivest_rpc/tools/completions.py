@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.backend.interface import Backend, Request
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.offer import Completion
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -94,7 +94,7 @@ class Completions:
 
     async def _value(self, backend: Backend, path: str, **query: Json) -> Json:
         try:
-            return (await backend.ask("GET", path, query=query or None, timeout=self._seconds)).value
+            return (await backend.ask(Request("GET", path, query=query or None, timeout=self._seconds))).value
         except ToolError:
             return None
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from zorivest_rpc.backend.interface import Auth, Backend
+from zorivest_rpc.backend.interface import Auth, Backend, Request
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, ToolError
 from zorivest_rpc.modes.detect import Profile
@@ -117,7 +117,7 @@ class Diagnostics:
         """The value in a tuple, as it may be anything, or why there is none."""
         try:
             async with asyncio.timeout(self._seconds * 1.2):  # whatever a backend makes of its own limit
-                return ((await backend.ask("GET", path, auth=auth, timeout=self._seconds, urgent=True)).value,)
+                return ((await backend.ask(Request("GET", path, auth=auth, timeout=self._seconds, urgent=True))).value,)
         except ToolError as error:
             return error
         except TimeoutError:

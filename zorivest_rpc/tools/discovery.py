@@ -10,10 +10,11 @@ from typing import Final
 
 from zorivest_rpc.audience import Audience, sizes
 from zorivest_rpc.call import Call, Handler, Outcome, give
+from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec
 from zorivest_rpc.catalog.tool import FORBIDDEN
-from zorivest_rpc.catalog.toolsets import always_loaded, members, nearest, toolset_names
+from zorivest_rpc.catalog.toolsets import always_loaded, members, toolset_names
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.modes.detect import Profile
 from zorivest_rpc.protocol.content import text

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -107,7 +108,7 @@ class Emergency:
     async def _status(self, call: Call) -> Mapping[str, Json]:
         """What the guard says of its lock; nothing where it cannot be learnt, and then the backend's answer decides."""
         try:
-            status = (await self._kit.backend_for(call).ask("GET", _STATUS, urgent=True)).value
+            status = (await self._kit.backend_for(call).ask(Request("GET", _STATUS, urgent=True))).value
         except ToolError:
             return {}
         return status if isinstance(status, dict) else {}

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from msgspec import UNSET
 
-from zorivest_rpc.backend.interface import Reply
+from zorivest_rpc.backend.interface import Reply, Request
 from zorivest_rpc.call import Call, Outcome, fail, give
 from zorivest_rpc.catalog.spec import ToolSpec, defaults
 from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown, ToolError
@@ -72,7 +72,7 @@ class Kit:
         """One request that changes something."""
         spec, backend, key = self.spec(call), self.backend_for(call), uuid4().hex
         try:
-            reply = await backend.ask(method, path, body=body, repeatable=repeatable, key=key, urgent=urgent)
+            reply = await backend.ask(Request(method, path, body=body, repeatable=repeatable, key=key, urgent=urgent))
         except OutcomeUnknown as error:
             raise lost(spec, error) from None
         tenant = "" if self._tenant is None else self._tenant(call)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final, Protocol
 
-from zorivest_rpc.backend.interface import Backend, Form
+from zorivest_rpc.backend.interface import Backend, Form, Request
 from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call
 from zorivest_rpc.catalog.spec import DRY_RUN, RouteFile, ToolSpec
@@ -87,7 +87,9 @@ class Preview:
     async def _fetch(self) -> dict[str, Json] | None:
         """The backend's preview; None where it has no such route."""
         try:
-            reply = await self._backend.ask("POST", self._path, form=self._form, repeatable=True, timeout=_SECONDS)
+            reply = await self._backend.ask(
+                Request("POST", self._path, form=self._form, repeatable=True, timeout=_SECONDS)
+            )
         except BackendError as error:
             if error.status in (404, 405) and unknown_route(error):
                 return None

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, ProtocolError, ToolError
 from zorivest_rpc.offer import Resource, ResourceShelf, Template
@@ -130,7 +131,7 @@ class Shelf(ResourceShelf):
     async def _from_backend(self, call: Call, path: str, kind: type) -> list[Block]:
         with _server_side():
             await self._permit(call)
-            reply = await self._backend_for(call).ask("GET", path)
+            reply = await self._backend_for(call).ask(Request("GET", path))
             if not isinstance(reply.value, kind):
                 raise bad_answer(path, reply, "an object" if kind is dict else "a list")
         return _json(call, reply.value)
@@ -150,7 +151,9 @@ class Shelf(ResourceShelf):
         """Readable in every state, as the state is the point."""
         answer: Json = None
         try:
-            reply = await self._backend_for(call).ask("GET", "/mcp-guard/status", auth="if_any", timeout=_GUARD_SECONDS)
+            reply = await self._backend_for(call).ask(
+                Request("GET", "/mcp-guard/status", auth="if_any", timeout=_GUARD_SECONDS)
+            )
             answer = reply.value
         except ToolError:
             pass

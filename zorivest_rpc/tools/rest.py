@@ -18,7 +18,7 @@ from uuid import uuid4
 from msgspec import UNSET
 
 from zorivest_rpc.backend.encode import as_text
-from zorivest_rpc.backend.interface import Backend, Form, Reply, Upload
+from zorivest_rpc.backend.interface import Backend, Form, Reply, Request, Upload
 from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome, give
 from zorivest_rpc.catalog.spec import DRY_RUN, Route, RouteFile, ToolSpec, defaults, pick, routes
@@ -91,15 +91,17 @@ def rest_handler(
                 await preview.confirm(call, confirms)
         key = uuid4().hex if writes or spec.progress is not None else None
         asking = backend.ask(
-            plan.route.method,
-            path,
-            query=plan.query(arguments),
-            body=plan.body(arguments),
-            form=form,
-            guard=guard,
-            repeatable=repeatable,
-            timeout=timeout,
-            key=key,
+            Request(
+                plan.route.method,
+                path,
+                query=plan.query(arguments),
+                body=plan.body(arguments),
+                form=form,
+                guard=guard,
+                repeatable=repeatable,
+                timeout=timeout,
+                key=key,
+            )
         )
         try:
             watched = _IMPORTS if form is not None else spec.progress
@@ -148,7 +150,7 @@ async def _watch(call: Call, backend: Backend, where: str) -> None:
     while True:
         await asyncio.sleep(_GLANCE)
         try:
-            state = (await backend.ask("GET", where, timeout=_GLANCE * 10)).value
+            state = (await backend.ask(Request("GET", where, timeout=_GLANCE * 10))).value
         except ToolError:
             continue
         if isinstance(state, dict) and isinstance(state.get("done"), int) and isinstance(state.get("total"), int):
@@ -164,7 +166,7 @@ async def _withdrawn(backend: Backend, where: str, asking: Coroutine[Any, Any, R
         return await asking
     except asyncio.CancelledError:
         with suppress(ToolError):  # nobody is left to hear about it; the run's own history says how it ended
-            await backend.ask("POST", f"{where}/cancel", timeout=_LAST_WORD)
+            await backend.ask(Request("POST", f"{where}/cancel", timeout=_LAST_WORD))
         raise
 
 

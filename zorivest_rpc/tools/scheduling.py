@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, InvalidArguments
@@ -50,7 +51,7 @@ class Schedules:
 
     async def _document(self, call: Call, path: str, policy_id: str) -> dict[str, Json]:
         try:
-            reply = await self._kit.backend_for(call).ask("GET", path)
+            reply = await self._kit.backend_for(call).ask(Request("GET", path))
         except BackendError as error:
             if error.status != 404 or unknown_route(error):
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zorivest_rpc.backend.interface import Backend
+from zorivest_rpc.backend.interface import Backend, Request
 from zorivest_rpc.backend.refusals import unknown_route
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError
@@ -32,7 +32,7 @@ class Picture(msgspec.Struct, frozen=True):
 async def fetch(backend: Backend, image_id: int) -> Picture:
     """The image with this id; BackendError 404 `not_found` if there is none, and then nothing more is asked."""
     try:
-        about = await backend.ask("GET", f"/images/{image_id}")
+        about = await backend.ask(Request("GET", f"/images/{image_id}"))
     except BackendError as error:
         if error.status != 404 or unknown_route(error):
             raise
@@ -50,7 +50,7 @@ async def fetch(backend: Backend, image_id: int) -> Picture:
     mime_type = found.get("mime_type")
     if not isinstance(mime_type, str) or not mime_type.startswith("image/"):
         raise bad_answer(f"/images/{image_id}", about, "the image's media type")
-    full = await backend.ask("GET", f"/images/{image_id}/full", raw=True)
+    full = await backend.ask(Request("GET", f"/images/{image_id}/full", raw=True))
     if not full.body:
         raise bad_answer(f"/images/{image_id}/full", full, "the bytes of the image")
     caption = found.get("caption")

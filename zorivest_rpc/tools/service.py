@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from zorivest_rpc.backend.interface import Auth, Backend, Reply
+from zorivest_rpc.backend.interface import Auth, Backend, Reply, Request
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
 from zorivest_rpc.protocol.jsonrpc import Json
@@ -148,7 +148,7 @@ def _started(health: dict[str, Json]) -> str | None:
 async def _asked(backend: Backend, path: str, *, open_to_all: bool = False) -> Reply | ToolError:
     auth: Auth = "none" if open_to_all else "needed"
     try:
-        return await backend.ask("GET", path, auth=auth, timeout=_HEALTH_SECONDS, urgent=True)
+        return await backend.ask(Request("GET", path, auth=auth, timeout=_HEALTH_SECONDS, urgent=True))
     except ToolError as error:
         return error
 

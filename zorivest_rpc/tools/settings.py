@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.tools.kit import Kit, bad_answer
@@ -23,7 +24,7 @@ class LogSettings:
     async def read(self, call: Call) -> Outcome:
         """A caller's prefix narrows the namespace and never leaves it."""
         prefix = self._kit.arguments(call)["prefix"]
-        reply = await self._kit.backend_for(call).ask("GET", "/settings")
+        reply = await self._kit.backend_for(call).ask(Request("GET", "/settings"))
         if not isinstance(reply.value, dict):
             raise bad_answer("/settings", reply, "an object of settings")
         return self._kit.give(

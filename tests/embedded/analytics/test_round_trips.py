@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.expiration import settle_expired
 from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Lot, Side, Split
 from zorivest_rpc.embedded.analytics.round_trips import (
@@ -25,6 +24,7 @@ from zorivest_rpc.embedded.analytics.round_trips import (
     resume_point,
     round_trip,
 )
+from zorivest_rpc.embedded.answers import to_json
 from zorivest_rpc.embedded.symbols import Contract
 
 START = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
@@ -172,6 +172,19 @@ def test_an_execution_of_the_past_is_refused_by_advance() -> None:
     (episode,) = (history := match([fill(5, 1, "10", "5")])).episodes
     with pytest.raises(ValueError, match="resume_point"):
         advance(episode, history.lots[episode.id], fill(4, -1, "10", "5"))
+    with pytest.raises(ValueError, match="resume_point"):
+        advance(episode, history.lots[episode.id], fill(5, -1, "10", "5"))  # the last execution once more
+
+
+def test_slippage_is_money_and_counts_the_shares_behind_a_contract() -> None:
+    # Two contracts of 100 shares, 0.05 a share worse on the way in (10) and 0.02 better on the way out of one (-2).
+    history = [
+        msgspec.structs.replace(fill(1, 1, "2", "5", multiplier="100"), slip=D("0.05")),
+        msgspec.structs.replace(fill(2, -1, "1", "6", multiplier="100"), slip=D("-0.02")),
+        fill(3, -1, "1", "6", multiplier="100"),  # without a quote
+    ]
+    assert [match(history[:count]).episodes[0].slippage for count in (1, 2, 3)] == [D(10), D(8), D(8)]
+    assert match([fill(1, 1, "2", "5")]).episodes[0].slippage is None
 
 
 def test_an_execution_of_another_position_is_refused() -> None:

@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 from tests.embedded.imports import pdf, writers
 from tests.embedded.imports.writers import Contract, Fill, Line
+from tests.places import ROOT
 from zorivest_rpc.embedded.imports.bank import import_bank_file
 from zorivest_rpc.embedded.imports.broker import import_broker_file
 from zorivest_rpc.embedded.imports.broker_pdf import import_broker_pdf
 from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused, Limits, Status
 
-ROOT = Path(__file__).resolve().parents[3]
 HINTS = BrokerHints(account_id="A1")
 BANK = BankHints(account_id="C1")
 AT = dt.datetime(2024, 3, 15, 10, 31, 5, tzinfo=writers.NEW_YORK)

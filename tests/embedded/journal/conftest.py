@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -14,8 +13,9 @@ import pytest
 from PIL import Image
 
 from tests.embedded.conftest import Caller
+from tests.places import ROOT
 
-SCHEMAS = Path(__file__).resolve().parents[3] / "schemas" / "tools"
+SCHEMAS = ROOT / "schemas" / "tools"
 START = datetime(2026, 3, 2, 15, 0, tzinfo=UTC)  # a Monday, New York is open
 
 

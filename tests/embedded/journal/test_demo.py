@@ -188,7 +188,6 @@ async def test_what_was_derived_from_the_demo_goes_with_it(
     await journal.expect(201, "POST", "/demo")
     story = tell(date.fromisoformat((await journal.get("/health"))["started_at"][:10]))
     await journal.get("/tax/lots", params={"status": "all"})
-    await journal.expect(200, "POST", "/tax/wash-sales/scan")
     await journal.expect(200, "POST", "/analytics/options-strategy", {"leg_exec_ids": list(story.condor)})
     await journal.expect(200, "POST", f"/analytics/excursion/{story.drafts[3].exec_id}")
     await journal.expect(200, "POST", "/analytics/ai-review", {"trade_exec_id": story.drafts[3].exec_id})

@@ -98,7 +98,7 @@ WRITES: tuple[tuple[str, str, Any], ...] = (
     ("PUT", "/settings", {"ui.theme": "dark", "accounts.auto_create": "false"}),
     ("PUT", "/tax/profiles/2024", {"filing_status": "single", "agi_estimate": 90000, "state_tax_rate": "0.05"}),
     ("POST", "/tax/quarterly/payment", {"tax_year": 2024, "quarter": "Q4", "payment_amount": 1200, "confirm": True}),
-    ("POST", "/tax/sync-lots", {}),
+    ("POST", "/tax/wash-sales", {}),  # makes the lots
     ("PUT", "/auth/passphrase", {"passphrase": PASSPHRASE}),
     (
         "PUT",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,8 +12,9 @@ import pytest
 from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
 from tests.embedded.upstream import Upstream
+from tests.places import ROOT
 
-TOOLS = Path(__file__).parents[3] / "schemas" / "tools"
+TOOLS = ROOT / "schemas" / "tools"
 CALLS: dict[str, tuple[str, str]] = {
     "market-data/get_stock_quote": ("GET", "/market-data/quote?ticker=AAPL"),
     "market-data/get_market_news": ("GET", "/market-data/news?ticker=AAPL"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,8 +11,9 @@ import pytest
 from aiohttp import FormData
 
 from tests.embedded.conftest import Caller
+from tests.places import ROOT
 
-SCHEMAS = Path(__file__).resolve().parents[3] / "schemas" / "tools"
+SCHEMAS = ROOT / "schemas" / "tools"
 
 
 def form(data: bytes | None, filename: str = "export.csv", **fields: str) -> FormData:

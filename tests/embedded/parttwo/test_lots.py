@@ -1,4 +1,4 @@
-"""Stored lots against lots made anew, whatever happened to the trades; and lots that a person changed."""
+"""Stored lots against lots made anew, whatever happened to the trades."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from sqlalchemy import Connection, create_engine, event, select, text
 
 from zorivest_rpc.embedded import tax_profiles, tax_store, trades
-from zorivest_rpc.embedded.book_tables import tax_lots, tax_pending, tax_stale, tax_wash_matches
+from zorivest_rpc.embedded.book_tables import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
 from zorivest_rpc.embedded.migrate import migrate
 from zorivest_rpc.embedded.symbols import parse_instrument
 from zorivest_rpc.embedded.tables import accounts
 from zorivest_rpc.embedded.tables import trades as trade_table
-from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import TaxError
-from zorivest_rpc.embedded.tax.sync import ConflictStrategy
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 START = datetime(2025, 1, 6, 15, tzinfo=UTC)
@@ -85,9 +81,14 @@ def before_lots(conn: Connection, name: str) -> None:
     )
 
 
-def sync(conn: Connection, strategy: ConflictStrategy = ConflictStrategy.FLAG, **more: Any) -> dict[str, Any]:
-    rules = tax_store.rules_of(conn, tax_profiles.load(conn, NOW))
-    return tax_store.sync(conn, rules, NOW, strategy, **more)
+def sync(conn: Connection, now: datetime = NOW) -> None:
+    tax_store.sync(conn, tax_store.rules_of(conn, tax_profiles.load(conn, NOW)), now)
+
+
+def written(conn: Connection) -> dict[str, tuple[Any, datetime]]:
+    """Each stored lot with its quantity and when it was written."""
+    query = select(tax_lots.c.lot_id, tax_lots.c.quantity, tax_lots.c.materialized_at).order_by(tax_lots.c.lot_id)
+    return {name: (quantity, at) for name, quantity, at in conn.execute(query)}
 
 
 def is_due(conn: Connection) -> bool:
@@ -145,7 +146,8 @@ def test_lots_kept_in_step_are_the_lots_made_anew(conn: Connection, seed: int) -
     kept = stored(conn)
     conn.execute(tax_lots.delete())
     conn.execute(tax_wash_matches.delete())
-    sync(conn, everything=True)
+    conn.execute(tax_state.delete())  # as after other rules: every lot is made from its whole history
+    sync(conn)
     assert stored(conn) == kept
     assert kept[0]
 
@@ -153,14 +155,30 @@ def test_lots_kept_in_step_are_the_lots_made_anew(conn: Connection, seed: int) -
 def test_only_new_trades_of_what_was_traded_are_looked_at(conn: Connection) -> None:
     record(conn, "a", "BOT", 10, 50, 0)
     record(conn, "b", "BOT", 10, 50, 0, symbol="QQQ")
-    assert sync(conn)["created"] == 2
+    sync(conn)
+    assert written(conn) == {"lot-a": (10, NOW), "lot-b": (10, NOW)}
     record(conn, "c", "SLD", 4, 55, 1)
     assert is_due(conn)
-    counts = sync(conn)
+    later = NOW + timedelta(hours=1)
+    sync(conn, later)
     # ten became six that stay open and four that were sold
-    assert (counts["created"], counts["updated"], counts["closed"]) == (1, 1, 1)
+    assert written(conn) == {"lot-a": (6, later), "lot-a-1": (4, later), "lot-b": (10, NOW)}
     record(conn, "d", "SLD", 1, 55, 0.5)  # from before the last one: the underlying is made anew
-    assert sync(conn)["updated"] > 0
+    last = later + timedelta(hours=1)
+    sync(conn, last)
+    assert written(conn)["lot-a"] == (5, last)
+    assert written(conn)["lot-b"] == (10, NOW)
+
+
+def test_lots_made_anew_are_written_where_they_changed_and_dropped_where_no_trade_backs_them(conn: Connection) -> None:
+    for name, symbol in (("a", "SPY"), ("b", "SPY"), ("c", "QQQ")):
+        record(conn, name, "BOT", 10, 50, 0, symbol=symbol)
+    sync(conn)
+    trades.change(conn, "a", {"price": Decimal(60)}, None, actor="t", auto_create=True)
+    trades.delete(conn, "c", "t")
+    later = NOW + timedelta(hours=1)
+    sync(conn, later)
+    assert written(conn) == {"lot-a": (10, later), "lot-b": (10, NOW)}
 
 
 def test_a_change_that_no_tax_depends_on_leaves_the_lots_alone(conn: Connection) -> None:
@@ -193,52 +211,6 @@ def test_ids_that_look_like_pieces_of_other_lots_do_not_meet(conn: Connection) -
     assert sorted(quantities.values()) == [4, 5, 6]
 
 
-def edit(conn: Connection, lot_id: str) -> None:
-    (found,) = conn.execute(select(tax_lots.c.lot).where(tax_lots.c.lot_id == lot_id)).scalars()
-    lot = msgspec.structs.replace(msgspec.json.decode(found, type=Lot), cost=Decimal(1))
-    values = {"lot": msgspec.json.encode(lot).decode(), "is_user_modified": True}
-    conn.execute(tax_lots.update().where(tax_lots.c.lot_id == lot_id).values(**values))
-
-
-def cost(conn: Connection, lot_id: str) -> tuple[Any, str]:
-    row = conn.execute(select(tax_lots).where(tax_lots.c.lot_id == lot_id)).one()
-    return msgspec.json.decode(row.lot, type=Lot).cost, row.sync_status
-
-
-@pytest.mark.parametrize("strategy", list(ConflictStrategy))
-def test_a_lot_that_a_person_changed_is_never_overwritten_silently(
-    conn: Connection, strategy: ConflictStrategy
-) -> None:
-    record(conn, "a", "BOT", 10, 50, 0)
-    sync(conn)
-    edit(conn, "lot-a")
-    trades.change(conn, "a", {"price": Decimal(60)}, None, actor="t", auto_create=True)
-    if strategy is ConflictStrategy.BLOCK:
-        with pytest.raises(TaxError, match="lot-a"), conn.begin_nested():
-            sync(conn, strategy)
-        assert is_due(conn)
-        assert cost(conn, "lot-a") == (1, "synced")
-        return
-    counts = sync(conn, strategy)
-    if strategy is ConflictStrategy.FLAG:
-        assert (counts["conflicts"], counts["conflict_details"][0]["lot_id"]) == (1, "lot-a")
-        assert cost(conn, "lot-a") == (1, "conflict")
-    else:
-        assert counts["updated"] == 1
-        assert cost(conn, "lot-a") == (600, "synced")
-
-
-def test_a_changed_lot_without_its_trade_is_kept_as_orphaned(conn: Connection) -> None:
-    record(conn, "a", "BOT", 10, 50, 0)
-    sync(conn)
-    edit(conn, "lot-a")
-    trades.delete(conn, "a", "t")
-    assert sync(conn)["orphaned"] == 1
-    assert cost(conn, "lot-a") == (1, "orphaned")
-    sync(conn, ConflictStrategy.AUTO_RESOLVE, everything=True)
-    assert conn.execute(select(tax_lots.c.lot_id)).all() == []
-
-
 def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
     with engine.begin() as conn:
@@ -247,6 +219,7 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
         migrate(conn)
         assert conn.execute(select(tax_pending.c.exec_id, tax_pending.c.underlying)).all() == [("a", "SPY")]
         assert conn.execute(select(tax_stale.c.underlying)).all() == []
-        assert sync(conn)["created"] == 1
+        sync(conn)
+        assert list(written(conn)) == ["lot-a"]
         assert conn.execute(text("PRAGMA integrity_check")).scalar() == "ok"
     engine.dispose()

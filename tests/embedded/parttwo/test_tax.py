@@ -136,8 +136,6 @@ async def test_a_replacement_within_thirty_days_moves_the_loss_into_its_basis(
     assert (summary["total_realized"], summary["wash_sale_adjustments"]) == (-400, 600)
     for other in ({"ticker": "QQQ"}, {"account_id": "A2"}, {"date_range_end": "2025-03-09"}):
         assert (await books.expect(200, "POST", "/tax/wash-sales", {**wanted, **other}))["wash_sales"] == []
-    scan = await books.expect(200, "POST", "/tax/wash-sales/scan", {})
-    assert (len(scan["active_chains"]), scan["trapped_amount"]) == (1, 600)
 
 
 async def test_a_purchase_in_an_ira_destroys_the_loss(books: Books) -> None:
@@ -192,9 +190,9 @@ async def test_lots_kept_up_trade_by_trade_are_those_made_anew(books: Books) -> 
     span = {"date_range_start": "2025-01-01", "date_range_end": "2025-12-31"}
     kept = (await lots(books, "all"), await books.expect(200, "POST", "/tax/wash-sales", span))
     assert kept[1]["wash_sales"]
-    counts = await books.expect(200, "POST", "/tax/sync-lots", {})
-    assert (counts["created"], counts["updated"], counts["orphaned"]) == (0, 0, 0)
-    assert counts["skipped"] == len(kept[0])
+    await books.expect(
+        200, "PUT", "/settings", {"tax.include_drip_wash_detection": "false"}
+    )  # other rules: all is made anew
     assert (await lots(books, "all"), await books.expect(200, "POST", "/tax/wash-sales", span)) == kept
 
 
@@ -419,7 +417,6 @@ async def test_a_payment_must_be_confirmed(books: Books, confirm: dict[str, Any]
         ("POST", "/tax/wash-sales", {"date_range_start": "2025-02-01", "date_range_end": "2025-01-01"}),
         ("POST", "/tax/lots", {"status": "lost"}),
         ("POST", "/tax/lots", {"sort_by": "luck"}),
-        ("POST", "/tax/sync-lots", {"conflict_strategy": "pray"}),
         ("POST", "/tax/quarterly/payment", {"quarter": "Q5", "payment_amount": 1, "confirm": True}),
         ("POST", "/tax/quarterly/payment", {"quarter": "Q1", "payment_amount": 0, "confirm": True}),
         ("PUT", "/tax/profiles/2025", {"state_tax_rate": 7}),
@@ -487,7 +484,6 @@ async def test_who_may_do_what(with_role: Callable[[str], Awaitable[Caller]], an
     await reader.expect(200, "POST", "/tax/estimate", {})
     pay = {"quarter": "Q1", "payment_amount": 1, "confirm": True}
     await reader.expect(403, "POST", "/tax/quarterly/payment", pay)
-    await reader.expect(403, "POST", "/tax/sync-lots", {})
     await writer.expect(200, "POST", "/tax/quarterly/payment", pay)
     await writer.expect(403, "PUT", "/tax/profiles/2025", {"agi_estimate": 1})
 

@@ -11,8 +11,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.docs.__main__ import ROOT
 from tests.docs.shell import SECONDS, blocks, machine
+from tests.places import ROOT
 
 GUIDE = ROOT / "docs" / "guide" / "scheduling.md"
 PASSWORD = "an-app-password"

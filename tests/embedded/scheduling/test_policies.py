@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from tests.embedded.conftest import Caller
+from tests.places import ROOT
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling.document import content_hash, normal_form, policy_schema
@@ -18,7 +18,7 @@ from zorivest_rpc.embedded.scheduling.engine import Scheduling
 
 from .conftest import FILE, MAIL, RENDER, REPORT, Approve, Create, Wall, document, query, step
 
-TOOLS = Path(__file__).resolve().parents[3] / "schemas" / "tools" / "scheduling"
+TOOLS = ROOT / "schemas" / "tools" / "scheduling"
 POLICIES = "/scheduling/policies"
 
 

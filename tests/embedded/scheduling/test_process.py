@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.embedded.asking import ask
+from tests.places import ROOT
 from zorivest_rpc.cli import approve
 from zorivest_rpc.embedded.locate import find_or_start, stored_key
 from zorivest_rpc.embedded.process import _watch_idle
@@ -25,7 +26,6 @@ from zorivest_rpc.embedded.process import _watch_idle
 from .conftest import MAIL, RENDER, REPORT, document
 from .mailbox import Mailbox, serve
 
-ROOT = Path(__file__).resolve().parents[3]
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("ZORIVEST_")}
 ENVIRON["ZORIVEST_KEYRING"] = "off"
 

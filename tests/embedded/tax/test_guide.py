@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 from tests.docs.shell import machine
+from tests.places import ROOT
 from zorivest_rpc.embedded.settings import REGISTRY
 from zorivest_rpc.embedded.tax.model import TaxProfile
 from zorivest_rpc.embedded.tax.tables import federal, federal_years
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "taxes.md"
+PAGE = ROOT / "docs" / "guide" / "taxes.md"
 
 
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
@@ -31,5 +32,5 @@ def test_the_page_names_the_source_of_every_table() -> None:
 
 def test_every_field_of_the_profile_is_a_setting_and_the_page_names_no_other() -> None:
     fields = {f"tax.{name}" for name in TaxProfile.__struct_fields__} - {"tax.tax_year", "tax.is_default", "tax.stated"}
-    assert fields == {name for name in REGISTRY if name.startswith("tax.")} - {"tax.conflict_resolution"}
+    assert fields == {name for name in REGISTRY if name.startswith("tax.")}
     assert set(re.findall(r"`(tax\.\w+)`", PAGE.read_text())) == fields

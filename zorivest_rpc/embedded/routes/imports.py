@@ -97,7 +97,14 @@ async def _import_rates(ask: Ask, upload: Upload, account_id: str, *, rehearse: 
 
     with Progress(ask) as progress:
         found = await read_file(ask, read, upload, None, progress)
-        store = functools.partial(rate_store.store, found=found, file=upload, account_id=account_id, actor=actor)
+        store = functools.partial(
+            rate_store.store,
+            found=found,
+            data=upload.data,
+            filename=upload.filename,
+            account_id=account_id,
+            actor=actor,
+        )
         return await (ask.db.rehearse if rehearse else ask.db.write)(store)
 
 

@@ -12,6 +12,7 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_payments, tax_profiles, tax_reading, tax_store
+from ..answers import to_json
 from ..errors import BadRequest, Refusal
 from ..expiry import settle_due
 from ..fields import Fields
@@ -38,10 +39,8 @@ from ..tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, re
 from ..tax.simulate import SaleRequest, simulate_sale
 from ..tax.summary import summarize_year
 from ..tax.symbols import is_expired, is_section_1256
-from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
-from ..tax.washes import find, scan
-from ..tax.wire import as_json
+from ..tax.washes import find
 from ..tax_money import tell_foreign
 from ..tax_prices import ask_anew, known_prices
 from ..tax_profiles import Profiles
@@ -56,7 +55,6 @@ __all__ = ["ROUTES"]
 _HINT = "There are no trades yet; record fills with create_trade or load a statement with import_broker_csv."
 _STATUSES = ("open", "closed", "all")
 _SORTS = ("date_acquired", "acquired_date", "cost_basis", "gain_loss", "holding_period")
-_STRATEGIES = tuple(strategy.value for strategy in ConflictStrategy)
 
 
 class Ground(NamedTuple):
@@ -102,7 +100,6 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
 
     `priced` answers are given with quotes of this moment, where providers have them."""
     await settle_due(ask.db)
-    strategy = ConflictStrategy(await ask.backend.settings().value("tax.conflict_resolution"))
     now = datetime.now(UTC)
 
     def read(conn: Connection) -> dict[str, Any] | None:
@@ -112,13 +109,13 @@ async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool 
     def write(conn: Connection) -> dict[str, Any]:
         ground = Ground.at(conn, now, ask.backend.tax_years)
         if tax_store.is_due(conn, ground.rules):
-            tax_store.sync(conn, ground.rules, now, strategy)
+            tax_store.sync(conn, ground.rules, now)
         return _whole(ground, job)
 
     def catch_up(conn: Connection) -> None:
         ground = Ground.at(conn, now, ask.backend.tax_years)
         if tax_store.is_due(conn, ground.rules):
-            tax_store.sync(conn, ground.rules, now, strategy)
+            tax_store.sync(conn, ground.rules, now)
 
     try:
         if priced:
@@ -148,7 +145,7 @@ def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
 
 def _refused(exc: TaxError) -> Refusal:
     refusal = Refusal(exc.code, exc.text)
-    refusal.status = {"no_open_lots": 404, "lot_conflict": 409}.get(exc.code, 422)
+    refusal.status = 404 if exc.code == "no_open_lots" else 422
     return refusal
 
 
@@ -194,7 +191,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         ]
         contracts = [lot.ticker for lot in lots if is_section_1256(lot.ticker, lot.asset_class)]
         known = [] if wanted.method is method else said
-        return {**as_json(answer), "assumptions": [*known, *about_section_1256(contracts, profile)]}
+        return {**to_json(answer), "assumptions": [*known, *about_section_1256(contracts, profile)]}
 
     return await _answer(ask, job)
 
@@ -226,7 +223,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
             policy=ground.rules.policy,
         )
         said = ground.about_year(profile, lots)
-        return {"effective_rate": None, "state_estimate": 0, **as_json(answer), "assumptions": said}
+        return {"effective_rate": None, "state_estimate": 0, **to_json(answer), "assumptions": said}
 
     return await _answer(ask, job, priced=unrealized)
 
@@ -245,21 +242,9 @@ async def wash_sales(ask: Ask) -> web.StreamResponse:
         start = first or date(end.year, 1, 1)
         matches = tax_reading.wash_sales(ground.conn, start=start, end=end)
         lots, ends = tax_reading.loss_lots(ground.conn, matches), tax_reading.chain_ends(ground.conn, matches)
-        return as_json(find(matches, lots, ends, start=start, end=end, account_id=account_id, ticker=ticker))
+        return to_json(find(matches, lots, ends, start=start, end=end, account_id=account_id, ticker=ticker))
 
     return await _answer(ask, job)
-
-
-async def scan_wash_sales(ask: Ask) -> web.StreamResponse:
-    fields = Fields(await ask.json())
-    year = _year(fields)
-    fields.done()
-
-    def job(ground: Ground) -> dict[str, Any]:
-        matches, lots = tax_reading.held_back(ground.conn)
-        return as_json(scan(matches, lots, year))
-
-    return await _answer(ask, job, changes=True)
 
 
 async def lots_by_query(ask: Ask) -> web.StreamResponse:
@@ -286,10 +271,9 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
         if status != "open":
             lots += tax_reading.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
         prices = known_prices(ground.conn, ground.today, account_id) if status != "closed" else {}
-        answer = as_json(list_lots(lots, prices, today=ground.today, status=status, sort_by=sort))
-        unusual = tax_reading.statuses(ground.conn)
+        answer = to_json(list_lots(lots, prices, today=ground.today, status=status, sort_by=sort))
         for lot in answer["lots"]:
-            lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
+            lot["sync_status"] = "synced"  # an answer is always given from lots that are in step
         if expired:
             answer["expired_unresolved"] = {
                 "lots": [{"lot_id": lot.lot_id, "ticker": lot.ticker, "quantity": lot.quantity} for lot in expired],
@@ -312,7 +296,7 @@ async def quarterly(ask: Ask) -> web.StreamResponse:
         profile = ground.year(year)
         income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
         paid = tax_payments.made(ground.conn, profile.tax_year)
-        return as_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
+        return to_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
 
     return await _answer(ask, job)
 
@@ -338,7 +322,7 @@ async def pay(ask: Ask) -> web.StreamResponse:
         _, receipt = record_payment(before, payment, profile, income, today=ground.today)
         if not receipt.replaced:
             tax_payments.book(ground.conn, profile.tax_year, payment, actor)
-        return as_json(receipt)
+        return to_json(receipt)
 
     return await _answer(ask, job, changes=True)
 
@@ -363,7 +347,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
             exclude_wash_risk=exclude,
         )
         named = "The lots are sold by name (specific identification); a sale without names takes the oldest first."
-        return {**as_json(report), "assumptions": [named]}
+        return {**to_json(report), "assumptions": [named]}
 
     return await _answer(ask, job, priced=True)
 
@@ -391,32 +375,9 @@ async def ytd_summary(ask: Ask) -> web.StreamResponse:
             group_by=group_by,
         )
         installments = about_installments(profile, EstimationMethod.ANNUALIZED, ground.today)
-        return {**as_json(summary), "assumptions": [*ground.about_year(profile, lots), *installments]}
+        return {**to_json(summary), "assumptions": [*ground.about_year(profile, lots), *installments]}
 
     return await _answer(ask, job)
-
-
-async def sync_lots(ask: Ask) -> web.StreamResponse:
-    """Make the lots anew, of everything or of what one account trades in."""
-    fields = Fields(await ask.json())
-    account_id = _account(fields)
-    given = fields.choice("conflict_strategy", _STRATEGIES, None)
-    fields.done()
-    strategy = ConflictStrategy(given or await ask.backend.settings().value("tax.conflict_resolution"))
-    now = datetime.now(UTC)
-
-    def job(conn: Connection) -> dict[str, Any]:
-        ground = Ground.at(conn, now, ask.backend.tax_years)
-        return _whole(
-            ground,
-            lambda ground: tax_store.sync(conn, ground.rules, now, strategy, account_id=account_id, everything=True),
-        )
-
-    await settle_due(ask.db)
-    try:
-        return reply(await ask.db.write(job))
-    except TaxError as exc:
-        raise _refused(exc) from None
 
 
 def _account(fields: Fields) -> str | None:
@@ -442,12 +403,10 @@ ROUTES = (
     Route("POST", "/tax/simulate", READ, simulate),
     Route("POST", "/tax/estimate", READ, estimate),
     Route("POST", "/tax/wash-sales", READ, wash_sales),
-    Route("POST", "/tax/wash-sales/scan", WRITE, scan_wash_sales),
     Route("GET", "/tax/lots", READ, lots_by_query),
     Route("POST", "/tax/lots", READ, lots_by_body),
     Route("GET", "/tax/quarterly", READ, quarterly),
     Route("POST", "/tax/quarterly/payment", WRITE, pay),
     Route("GET", "/tax/harvest", READ, harvest),
     Route("GET", "/tax/ytd-summary", READ, ytd_summary),
-    Route("POST", "/tax/sync-lots", WRITE, sync_lots),
 )

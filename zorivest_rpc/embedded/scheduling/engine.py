@@ -417,7 +417,7 @@ class Scheduling:
             fields=parts.fields,
             reports=self._directory.reports,
             fetch=parts.fetch,
-            refresh=partial(bring_up_to_date, parts.db, parts.settings),
+            refresh=partial(bring_up_to_date, parts.db),
         )
 
     async def _execute(self, policy: Mapping[str, Any], context: Context, started: datetime) -> None:
