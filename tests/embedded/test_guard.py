@@ -207,9 +207,9 @@ async def test_a_refusal_that_cannot_be_written_down_is_still_a_refusal(
     ],
 )
 async def test_limits_outside_their_range_are_refused(change: dict[str, Any], admin: Caller) -> None:
-    before = await admin.get("/mcp-guard/config")
+    before = await admin.get("/mcp-guard/status")
     assert set((await admin.expect(422, "PUT", "/mcp-guard/config", change))["detail"]["errors"]) == set(change)
-    assert await admin.get("/mcp-guard/config") == before
+    assert await admin.get("/mcp-guard/status") == before
 
 
 async def test_every_change_of_the_guard_is_in_the_audit_log(admin: Caller, backend: Embedded) -> None:
