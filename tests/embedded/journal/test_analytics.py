@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.embedded.driver import START, Journal
+from tests.embedded.journal.pictures import form, picture
 from zorivest_rpc.embedded.analytics.drawdown import drawdown
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.routes import analytics as analytics_routes
-
-from .conftest import START, Journal, form, picture
 
 RESULTS = (200, -100, 150, -50, 0, 300, -100, 50)
 

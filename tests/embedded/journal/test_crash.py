@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 
 from tests.embedded.conftest import CHEAP
+from tests.embedded.driver import START
 from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
@@ -23,7 +24,6 @@ from zorivest_rpc.embedded.db import cipher_driver
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.tables import trades
 
-from .conftest import START
 from .test_round_trips import assert_in_step
 
 KILLS = 20

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.embedded.conftest import Caller
+from tests.embedded.driver import Journal
 from zorivest_rpc.cli.welcome import ASK
 from zorivest_rpc.embedded.analytics.positions import Execution
 from zorivest_rpc.embedded.analytics.round_trips import match
@@ -26,8 +27,6 @@ from zorivest_rpc.embedded.demo_data import SYNTHETIC, tell
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.tables import metadata
-
-from .conftest import Journal
 
 DAY = date(2026, 3, 18)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, event, select
 
+from tests.embedded.driver import Journal
 from zorivest_rpc.embedded import costs
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.journal_sums import prepare
@@ -24,7 +25,6 @@ from zorivest_rpc.embedded.results import (
 )
 from zorivest_rpc.embedded.tables import round_trips, trades, transaction_ledger
 
-from .conftest import Journal
 from .test_round_trips import assert_in_step
 
 LINES = [{"fee_type": "exchange", "amount": 0.5}, {"fee_type": "regulatory", "amount": 0.25}]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, event, select
 
+from tests.embedded.driver import START, Journal
 from zorivest_rpc.embedded import corporate_actions as actions
 from zorivest_rpc.embedded import trades
 from zorivest_rpc.embedded.analytics.positions import Execution, Split
@@ -22,8 +23,6 @@ from zorivest_rpc.embedded.round_trip_store import episode_of, execution_of
 from zorivest_rpc.embedded.symbols import parse_instrument
 from zorivest_rpc.embedded.tables import accounts, corporate_actions, round_trip_legs, round_trips
 from zorivest_rpc.embedded.tables import trades as trade_table
-
-from .conftest import START, Journal
 
 
 def stored(conn: Connection) -> tuple[list[Any], list[Any], list[Any]]:

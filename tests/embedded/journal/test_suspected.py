@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from .conftest import START, Journal
+from tests.embedded.driver import START, Journal
 
 
 async def day(journal: Journal, number: int, *, count: int = 1, size: int = 1, pnl: int = 10, **more: Any) -> datetime:

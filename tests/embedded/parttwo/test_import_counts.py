@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.embedded.parttwo.conftest import Books
+from tests.embedded.driver import Journal
 
 HEAD = "Date,Time,Symbol,Side,Quantity,Price,Commission,Fee,Exec ID\n"
 
@@ -13,40 +13,40 @@ def row(name: str, *, quantity: str = "10", price: str = "5", commission: str = 
     return f"03/19/2026,10:30:00,{name.partition('@')[0]},Buy,{quantity},{price},{commission},{fee},{name}\n"
 
 
-async def test_errors_of_reading_and_of_storing_are_counted_together(books: Books) -> None:
+async def test_errors_of_reading_and_of_storing_are_counted_together(journal: Journal) -> None:
     text = HEAD + row("AAA@1") + row("BBB@2", quantity="x") + row("CCC@3", quantity="99999999999")
-    answer = await books.csv(text.encode())
+    answer = await journal.csv(text.encode())
     assert (answer["status"], answer["imported"], answer["parsed_rows"]) == ("PARTIAL", 1, 1)
     assert (answer["error_rows"], len(answer["errors"]), answer["total_rows"]) == (2, 2, 3)
 
 
 @pytest.mark.parametrize(("quantity", "imported"), [("50000000", 1), ("50000001", 0)])
-async def test_the_value_of_an_option_counts_its_multiplier(books: Books, quantity: str, imported: int) -> None:
+async def test_the_value_of_an_option_counts_its_multiplier(journal: Journal, quantity: str, imported: int) -> None:
     text = HEAD + row("SPY 260320 C 500@1", quantity=quantity, price="200", commission="0", fee="0")
-    answer = await books.csv(text.encode())  # 50 000 000 * 200 * 100 is exactly the limit of 10^12
+    answer = await journal.csv(text.encode())  # 50 000 000 * 200 * 100 is exactly the limit of 10^12
     assert (answer["imported"], answer["error_rows"]) == (imported, 1 - imported)
 
 
-async def test_an_id_that_comes_again_with_another_price_changes_no_fees(books: Books) -> None:
-    await books.csv((HEAD + row("AAA@1")).encode())
-    answer = await books.csv((HEAD + row("AAA@1", price="6", commission="9.00")).encode())
+async def test_an_id_that_comes_again_with_another_price_changes_no_fees(journal: Journal) -> None:
+    await journal.csv((HEAD + row("AAA@1")).encode())
+    answer = await journal.csv((HEAD + row("AAA@1", price="6", commission="9.00")).encode())
     assert (answer["imported"], answer["duplicates_skipped"], answer["fees_updated"]) == (0, 1, 0)
-    (trade,) = await books.trades()
+    (trade,) = await journal.trades()
     assert (trade["price"], trade["commission"], trade["fees"]) == (5, 1, 0.1)
 
 
-async def test_a_correction_of_fees_brings_its_own_lines_and_a_file_without_fees_none(books: Books) -> None:
-    await books.csv((HEAD + row("AAA@1")).encode())
-    answer = await books.csv((HEAD + row("AAA@1", commission="0", fee="0")).encode())
+async def test_a_correction_of_fees_brings_its_own_lines_and_a_file_without_fees_none(journal: Journal) -> None:
+    await journal.csv((HEAD + row("AAA@1")).encode())
+    answer = await journal.csv((HEAD + row("AAA@1", commission="0", fee="0")).encode())
     assert answer["fees_updated"] == 0
-    lines = (await books.get("/trades/AAA@1/fees"))["items"]
+    lines = (await journal.get("/trades/AAA@1/fees"))["items"]
     assert sorted(line["amount"] for line in lines) == [0.1, 1]
-    answer = await books.csv((HEAD + row("AAA@1", commission="2.00", fee="0.30")).encode())
+    answer = await journal.csv((HEAD + row("AAA@1", commission="2.00", fee="0.30")).encode())
     assert answer["fees_updated"] == 1
-    lines = (await books.get("/trades/AAA@1/fees"))["items"]
+    lines = (await journal.get("/trades/AAA@1/fees"))["items"]
     assert sorted((line["fee_type"], line["amount"]) for line in lines) == [("commission", 2), ("other", 0.3)]
-    await books.expect(200, "PUT", "/trades/AAA@1", {"notes": "the lines stay"})
-    assert len((await books.get("/trades/AAA@1/fees"))["items"]) == 2
+    await journal.expect(200, "PUT", "/trades/AAA@1", {"notes": "the lines stay"})
+    assert len((await journal.get("/trades/AAA@1/fees"))["items"]) == 2
 
 
 FLEX = (
@@ -57,18 +57,18 @@ FLEX = (
 )
 
 
-async def test_a_correction_without_lines_leaves_none_that_no_longer_add_up(books: Books) -> None:
+async def test_a_correction_without_lines_leaves_none_that_no_longer_add_up(journal: Journal) -> None:
     """A euro is two dollars in these files; what was paid in euros is one sum in the currency of the trade."""
-    await books.csv(FLEX.format(paid="-1.00", taxes="-0.10", currency="USD").encode())
-    lines = (await books.get("/trades/7/fees"))["items"]
+    await journal.csv(FLEX.format(paid="-1.00", taxes="-0.10", currency="USD").encode())
+    lines = (await journal.get("/trades/7/fees"))["items"]
     assert sorted(line["amount"] for line in lines) == [0.1, 1]
-    answer = await books.csv(FLEX.format(paid="-2.00", taxes="-0.20", currency="EUR").encode())
+    answer = await journal.csv(FLEX.format(paid="-2.00", taxes="-0.20", currency="EUR").encode())
     assert (answer["imported"], answer["duplicates_skipped"], answer["fees_updated"]) == (0, 1, 1)
-    (trade,) = await books.trades()
+    (trade,) = await journal.trades()
     assert (trade["commission"], trade["fees"]) == (4, 0.4)
-    after = await books.get("/trades/7/fees")
+    after = await journal.get("/trades/7/fees")
     assert after["total_fees"] == 4.4
-    assert (await books.get("/fees/summary", params={"period": "all"}))["total_fees"] == 4.4
+    assert (await journal.get("/fees/summary", params={"period": "all"}))["total_fees"] == 4.4
 
 
 @pytest.mark.parametrize(
@@ -81,26 +81,26 @@ async def test_a_correction_without_lines_leaves_none_that_no_longer_add_up(book
     ],
 )
 async def test_a_look_alike_is_told_up_to_its_limits(
-    books: Books, time: str, quantity: str, price: str, told: bool
+    journal: Journal, time: str, quantity: str, price: str, told: bool
 ) -> None:
-    await books.csv((HEAD + row("AAA@1")).encode())
+    await journal.csv((HEAD + row("AAA@1")).encode())
     other = f"03/19/2026,{time},AAA,Buy,{quantity},{price},0,0,AAA@2\n"
-    answer = await books.csv((HEAD + other).encode())
+    answer = await journal.csv((HEAD + other).encode())
     assert answer["imported"] == 1
     assert ("possible_duplicate" in {note["code"] for note in answer["warnings"]}) is told
 
 
-async def test_the_slippage_of_an_option_counts_its_multiplier(books: Books) -> None:
+async def test_the_slippage_of_an_option_counts_its_multiplier(journal: Journal) -> None:
     quoted = {"instrument": "SPY 260320 C 500", "nbbo_bid": 2.00, "nbbo_ask": 2.05}
-    await books.trade("BOT", 1, 2.10, "2026-03-02", **quoted)
-    await books.trade("SLD", 1, 3.10, "2026-03-03", instrument="SPY 260320 C 500")
-    answer = await books.get("/analytics/expectancy")
+    await journal.trade("BOT", 1, 2.10, "2026-03-02", **quoted)
+    await journal.trade("SLD", 1, 3.10, "2026-03-03", instrument="SPY 260320 C 500")
+    answer = await journal.get("/analytics/expectancy")
     assert (answer["expectancy"], answer["edge_per_trade"]) == (100, 95)  # 0.05 worse than the offer, times 100
 
 
-async def test_an_option_that_was_never_open_is_not_delivered(books: Books) -> None:
-    await books.trade("BOT", 1, 2.10, "2026-03-02", instrument="SPY")
+async def test_an_option_that_was_never_open_is_not_delivered(journal: Journal) -> None:
+    await journal.trade("BOT", 1, 2.10, "2026-03-02", instrument="SPY")
     body = {"kind": "exercise", "symbol": "SPY 260320 C 500", "account_id": "A1", "effective": "2026-03-20"}
-    refusal = await books.expect(409, "POST", "/corporate-actions", body)
+    refusal = await journal.expect(409, "POST", "/corporate-actions", body)
     assert refusal["error"] == "no_open_position"
-    assert len(await books.trades()) == 1
+    assert len(await journal.trades()) == 1

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.embedded.driver import Journal, form
 from tests.embedded.imports import writers
 from tests.embedded.imports.writers import NEW_YORK, Contract, Fill, Line
-
-from .conftest import Books, form
 
 FILLS = [
     Fill(
@@ -28,33 +27,33 @@ FILES = [
 SEEN = ("/trades", "/round-trips", "/import/batches", "/banking/accounts", "/accounts")
 
 
-async def look(books: Books) -> list[Any]:
-    return [await books.get(path) for path in SEEN]
+async def look(journal: Journal) -> list[Any]:
+    return [await journal.get(path) for path in SEEN]
 
 
 @pytest.mark.parametrize(("path", "data", "account", "count"), FILES)
 async def test_a_preview_is_the_answer_of_the_import_and_writes_nothing(
-    books: Books, path: str, data: bytes, account: str, count: int
+    journal: Journal, path: str, data: bytes, account: str, count: int
 ) -> None:
-    before = await look(books)
-    shown = await books.expect(200, "POST", f"{path}/preview", data=form(data, account_id=account))
+    before = await look(journal)
+    shown = await journal.expect(200, "POST", f"{path}/preview", data=form(data, account_id=account))
     assert (shown.pop("dry_run"), shown["imported"], "batch_id" in shown) == (True, count, False)
-    assert await look(books) == before
+    assert await look(journal) == before
 
-    imported = await books.expect(200, "POST", path, data=form(data, account_id=account))
+    imported = await journal.expect(200, "POST", path, data=form(data, account_id=account))
     del imported["batch_id"]
     assert imported == shown
-    assert await look(books) != before
+    assert await look(journal) != before
 
 
-async def test_a_preview_of_a_file_that_is_held_says_that_nothing_would_be_written(books: Books) -> None:
-    await books.csv(writers.webull(FILLS))
+async def test_a_preview_of_a_file_that_is_held_says_that_nothing_would_be_written(journal: Journal) -> None:
+    await journal.csv(writers.webull(FILLS))
     body = form(writers.webull(FILLS), account_id="A1")
-    shown = await books.expect(200, "POST", "/import/csv/preview", data=body)
+    shown = await journal.expect(200, "POST", "/import/csv/preview", data=body)
     assert (shown["imported"], shown["duplicates_skipped"]) == (0, 40)
 
 
-async def test_a_preview_is_refused_as_the_import_would_be(books: Books) -> None:
+async def test_a_preview_is_refused_as_the_import_would_be(journal: Journal) -> None:
     for path in ("/import/csv", "/import/csv/preview"):
-        refused = await books.refused(422, "POST", path, data=form(b"a,b\n1,2\n", account_id="A1"))
+        refused = await journal.refused(422, "POST", path, data=form(b"a,b\n1,2\n", account_id="A1"))
         assert refused["error"] == "unknown_broker_format"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.embedded.parttwo.conftest import Books
+from tests.embedded.driver import Journal
 
 TOS = """Account Statement for DEMO-0001 (Day Trade) since 1/2/26 through 1/9/26
 
@@ -91,12 +91,12 @@ def codes(answer: dict[str, Any]) -> set[str]:
     return {note["code"] for note in answer["warnings"]}
 
 
-async def test_thinkorswim_fees_come_from_the_cash_sections(books: Books) -> None:
-    answer = await books.csv(TOS.encode())
+async def test_thinkorswim_fees_come_from_the_cash_sections(journal: Journal) -> None:
+    answer = await journal.csv(TOS.encode())
     assert (answer["imported"], answer["error_rows"]) == (5, 0)
     cost = {
         (one["symbol"], one["action"]): (round(one["commission"], 6), round(one["fees"], 6))
-        for one in await books.trades()
+        for one in await journal.trades()
     }
     assert cost == {
         ("NVDA", "BOT"): (0.7, 0),
@@ -107,94 +107,94 @@ async def test_thinkorswim_fees_come_from_the_cash_sections(books: Books) -> Non
     }
 
 
-async def test_fees_at_a_time_without_a_fill_are_told(books: Books) -> None:
-    answer = await books.csv(TOS.replace("10:02:19,TRD", "10:02:20,TRD").encode())
+async def test_fees_at_a_time_without_a_fill_are_told(journal: Journal) -> None:
+    answer = await journal.csv(TOS.replace("10:02:19,TRD", "10:02:20,TRD").encode())
     assert "fees_without_fill" in codes(answer)
 
 
-async def test_a_robinhood_year_keeps_options_splits_fees_and_counts(books: Books) -> None:
-    answer = await books.csv(ROBINHOOD.encode())
+async def test_a_robinhood_year_keeps_options_splits_fees_and_counts(journal: Journal) -> None:
+    answer = await journal.csv(ROBINHOOD.encode())
     assert (answer["imported"], answer["error_rows"], answer["corporate_actions"]) == (4, 0, 3)
     assert skipped(answer) == {"dividend": 1, "fee": 1, "transfer": 1}
     assert "fees_in_amount" in codes(answer)
-    fees = {one["symbol"]: one["fees"] for one in await books.trades() if one["source"] == "import"}
+    fees = {one["symbol"]: one["fees"] for one in await journal.trades() if one["source"] == "import"}
     assert (fees["SPY 240517 C 540"], fees["TSLA 240517 P 170"], fees["NVDA"]) == (0.08, 0.05, 0)
-    trips = {one["instrument"]: one for one in (await books.get("/round-trips"))["items"]}
+    trips = {one["instrument"]: one for one in (await journal.get("/round-trips"))["items"]}
     assert (trips["SPY 240517 C 540"]["status"], trips["SPY 240517 C 540"]["realized_pnl"]) == ("closed", -100.08)
     assert (trips["TSLA 240517 P 170"]["status"], trips["TSLA"]["open_quantity"]) == ("closed", 100)
     assert (trips["NVDA"]["open_quantity"], trips["NVDA"]["entry_avg_price"]) == (100, 90)
-    actions = await books.get("/corporate-actions")
+    actions = await journal.get("/corporate-actions")
     assert {one["kind"] for one in actions["items"]} == {"split", "expiry", "assignment"}
-    again = await books.csv(ROBINHOOD.encode())
+    again = await journal.csv(ROBINHOOD.encode())
     assert (again["imported"], again["corporate_actions"]) == (0, 0)
-    assert (await books.get("/corporate-actions"))["total"] == 3
+    assert (await journal.get("/corporate-actions"))["total"] == 3
 
 
-async def test_etrade_amounts_hold_fees_that_no_column_has(books: Books) -> None:
-    answer = await books.csv(ETRADE.encode())
+async def test_etrade_amounts_hold_fees_that_no_column_has(journal: Journal) -> None:
+    answer = await journal.csv(ETRADE.encode())
     assert (answer["imported"], skipped(answer)) == (3, {"dividend": 1})
-    assert {one["symbol"]: one["fees"] for one in await books.trades() if one["action"] == "SLD"} == {"AMZN": 0.01}
-    assert [one["fees"] for one in await books.trades() if one["action"] == "BOT"] == [0, 0]
+    assert {one["symbol"]: one["fees"] for one in await journal.trades() if one["action"] == "SLD"} == {"AMZN": 0.01}
+    assert [one["fees"] for one in await journal.trades() if one["action"] == "BOT"] == [0, 0]
 
 
-async def test_fidelity_sweeps_are_no_trades_and_an_expired_option_is_no_open_lot(books: Books) -> None:
-    answer = await books.csv(FIDELITY.encode())
+async def test_fidelity_sweeps_are_no_trades_and_an_expired_option_is_no_open_lot(journal: Journal) -> None:
+    answer = await journal.csv(FIDELITY.encode())
     assert (answer["broker"], answer["imported"], answer["error_rows"]) == ("fidelity", 1, 0)
     assert skipped(answer) == {"sweep": 1, "transfer": 1}
     assert answer["corporate_actions"] == 1
-    (trip,) = (await books.get("/round-trips"))["items"]
+    (trip,) = (await journal.get("/round-trips"))["items"]
     assert (trip["direction"], trip["status"], trip["realized_pnl"]) == ("SLD", "closed", 84.33)
-    assert (await books.get("/tax/lots", params={"status": "open"}))["lots"] == []
+    assert (await journal.get("/tax/lots", params={"status": "open"}))["lots"] == []
 
 
-async def test_an_option_past_its_day_is_not_listed_as_open(books: Books) -> None:
-    await books.trade("BOT", 1, 2, "2024-05-01", instrument="SPY 240517 C 540", exec_id="old")
-    await books.trade("BOT", 1, 2, "2024-05-01", instrument="SPY 991217 C 540", exec_id="far")
-    answer = await books.get("/tax/lots", params={"status": "open"})
+async def test_an_option_past_its_day_is_not_listed_as_open(journal: Journal) -> None:
+    await journal.trade("BOT", 1, 2, "2024-05-01", instrument="SPY 240517 C 540", exec_id="old")
+    await journal.trade("BOT", 1, 2, "2024-05-01", instrument="SPY 991217 C 540", exec_id="far")
+    answer = await journal.get("/tax/lots", params={"status": "open"})
     assert [lot["ticker"] for lot in answer["lots"]] == ["SPY 991217 C 540"]
     assert [lot["ticker"] for lot in answer["expired_unresolved"]["lots"]] == ["SPY 240517 C 540"]
 
 
-async def test_an_option_past_its_day_is_neither_sold_in_a_trial_nor_harvested(books: Books) -> None:
+async def test_an_option_past_its_day_is_neither_sold_in_a_trial_nor_harvested(journal: Journal) -> None:
     old, far = "SPY 240517 C 540", "SPY 991217 C 540"
     for name in (old, far):
-        await books.trade("BOT", 1, 9, "2024-05-01", instrument=name)
+        await journal.trade("BOT", 1, 9, "2024-05-01", instrument=name)
     sale = {"account_id": "A1", "quantity": 1, "price": 2, "action": "sell", "cost_basis_method": "FIFO"}
-    refusal = await books.refused(404, "POST", "/tax/simulate", sale | {"ticker": old})
+    refusal = await journal.refused(404, "POST", "/tax/simulate", sale | {"ticker": old})
     assert (refusal["error"], "past its last day" in str(refusal)) == ("no_open_lots", True)
-    answer = await books.expect(200, "POST", "/tax/simulate", sale | {"ticker": far})
+    answer = await journal.expect(200, "POST", "/tax/simulate", sale | {"ticker": far})
     assert len(answer["lots_to_close"]) == 1
     for name in (old, far):
         bar = {"time": "2024-05-16T00:00:00Z", **dict.fromkeys(("open", "high", "low", "close"), 2)}
         body = {"symbol": name, "resolution": "1d", "bars": [bar], "source": "test"}
-        await books.expect(201, "POST", "/market-data/bars", body)
-    found = await books.get("/tax/harvest")
+        await journal.expect(201, "POST", "/market-data/bars", body)
+    found = await journal.get("/tax/harvest")
     assert old not in str(found)
     assert far in str(found)
-    estimate = await books.expect(200, "POST", "/tax/estimate", {"include_unrealized": True})
+    estimate = await journal.expect(200, "POST", "/tax/estimate", {"include_unrealized": True})
     assert old not in str(estimate)
 
 
-async def test_an_end_of_an_option_that_was_never_open_is_told_and_leaves_nothing(books: Books) -> None:
+async def test_an_end_of_an_option_that_was_never_open_is_told_and_leaves_nothing(journal: Journal) -> None:
     rows = ROBINHOOD.splitlines(keepends=True)
     text = rows[0] + next(row for row in rows if "OEXP" in row)
-    answer = await books.csv(text.encode())
+    answer = await journal.csv(text.encode())
     assert (answer["corporate_actions"], answer["imported"]) == (0, 0)
     (note,) = [note for note in answer["warnings"] if note["code"] == "event_not_applied"]
     assert "SPY 240517 C 540" in note["message"]
-    assert (await books.get("/corporate-actions"))["total"] == 0
+    assert (await journal.get("/corporate-actions"))["total"] == 0
 
 
-async def test_cost_columns_under_any_name_are_read_or_told(books: Books) -> None:
+async def test_cost_columns_under_any_name_are_read_or_told(journal: Journal) -> None:
     head = "Date,Time,Symbol,Side,Quantity,Price,Commission,SEC Fee,TAF,Exchange Fee,NFA Fee,Wizard Charge\n"
-    answer = await books.csv((head + "03/19/2026,10:00:00,AAPL,Sell,10,5,1.00,0.10,0.02,0.30,0.04,9.00\n").encode())
-    (trade,) = await books.trades()
+    answer = await journal.csv((head + "03/19/2026,10:00:00,AAPL,Sell,10,5,1.00,0.10,0.02,0.30,0.04,9.00\n").encode())
+    (trade,) = await journal.trades()
     assert (trade["commission"], trade["fees"]) == (1, 0.46)
     (note,) = [note for note in answer["warnings"] if note["code"] == "fee_columns_ignored"]
     assert "Wizard Charge" in note["message"]
 
 
-async def test_tastytrade_deliveries_and_splits_become_actions(books: Books) -> None:
+async def test_tastytrade_deliveries_and_splits_become_actions(journal: Journal) -> None:
     head = (
         "Date,Type,Sub Type,Action,Symbol,Instrument Type,Description,Value,Quantity,Average Price,Commissions,Fees,"
         "Multiplier,Root Symbol,Order #,Currency\n"
@@ -205,7 +205,7 @@ async def test_tastytrade_deliveries_and_splits_become_actions(books: Books) -> 
         "2024-05-02T10:00:00-0500,Trade,Buy to Open,BUY_TO_OPEN,SPY   240517C00540000,Equity Option,Bought 1 SPY,"
         "-50.00,1,-50.00,-1.00,-0.12,100,SPY,1,USD\n"
     )
-    answer = await books.csv((head + rows).encode())
+    answer = await journal.csv((head + rows).encode())
     assert (answer["imported"], answer["corporate_actions"], answer["error_rows"]) == (1, 1, 0)
-    (trip,) = (await books.get("/round-trips"))["items"]
+    (trip,) = (await journal.get("/round-trips"))["items"]
     assert trip["status"] == "closed"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.parttwo.conftest import Books
+from tests.embedded.driver import Journal
 
 HEAD = "Date,Time,Symbol,Side,Quantity,Price,Commission,Profit\n"
 FLEX = """<FlexQueryResponse queryName="q" type="AF"><FlexStatements count="1">
@@ -39,28 +39,28 @@ def generic(profit: str, symbol: str = "AAA") -> bytes:
     ("profit", "told"),
     [("200", 0), ("198", 0), ("199.00", 0), ("0", 0), ("", 0), ("100", 1), ("-200", 1), ("202", 1), ("2000", 1)],
 )
-async def test_a_profit_of_a_table_is_compared_with_the_matched_one(books: Books, profit: str, told: int) -> None:
-    answer = await books.csv(generic(profit))
+async def test_a_profit_of_a_table_is_compared_with_the_matched_one(journal: Journal, profit: str, told: int) -> None:
+    answer = await journal.csv(generic(profit))
     assert (answer["imported"], len(notes(answer))) == (3, told)
     if told:
         ((row, message),) = notes(answer)
         assert (row, f"a profit of {profit} for AAA" in message, "give 198.00;" in message) == (4, True, True)
 
 
-async def test_an_option_of_a_table_counts_its_multiplier(books: Books) -> None:
-    assert notes(await books.csv(generic("20000", "SPY 991217 C 540"))) == []
-    ((_, message),) = notes(await books.csv(generic("200", "SPY 991217 C 541")))
+async def test_an_option_of_a_table_counts_its_multiplier(journal: Journal) -> None:
+    assert notes(await journal.csv(generic("20000", "SPY 991217 C 540"))) == []
+    ((_, message),) = notes(await journal.csv(generic("200", "SPY 991217 C 541")))
     assert "give 19998.00;" in message
 
 
 @pytest.mark.parametrize(("profit", "told"), [("198", 0), ("200", 0), ("300", 1)])
-async def test_the_profit_of_an_activity_statement_is_compared(books: Books, profit: str, told: int) -> None:
-    answer = await books.csv(ACTIVITY.format(profit=profit).encode())
+async def test_the_profit_of_an_activity_statement_is_compared(journal: Journal, profit: str, told: int) -> None:
+    answer = await journal.csv(ACTIVITY.format(profit=profit).encode())
     assert (answer["broker"], answer["imported"], len(notes(answer))) == ("ibkr", 2, told)
 
 
 @pytest.mark.parametrize(("profit", "told"), [("98", 0), ("100", 0), ("-98", 1)])
-async def test_the_profit_of_a_flex_file_is_compared(books: Books, profit: str, told: int) -> None:
+async def test_the_profit_of_a_flex_file_is_compared(journal: Journal, profit: str, told: int) -> None:
     same = 'accountId="U1" currency="USD" assetCategory="STK" symbol="AAA" multiplier="1" levelOfDetail="EXECUTION"'
     fills = (
         f'<Trade {same} ibExecID="1" dateTime="20260302;100000" buySell="SELL" quantity="-10" tradePrice="30" '
@@ -68,18 +68,18 @@ async def test_the_profit_of_a_flex_file_is_compared(books: Books, profit: str, 
         f'<Trade {same} ibExecID="2" dateTime="20260303;100000" buySell="BUY" quantity="10" tradePrice="20" '
         f'ibCommission="-1" ibCommissionCurrency="USD" fifoPnlRealized="{profit}" />'
     )
-    answer = await books.csv(FLEX.format(trades=fills).encode())
+    answer = await journal.csv(FLEX.format(trades=fills).encode())
     assert (answer["imported"], len(notes(answer))) == (2, told)
 
 
-async def test_a_sale_of_what_the_journal_never_saw_bought_is_not_judged(books: Books) -> None:
-    answer = await books.csv(f"{HEAD}03/03/2026,10:00:00,AAA,Sell,100,12,1,500\n".encode())
+async def test_a_sale_of_what_the_journal_never_saw_bought_is_not_judged(journal: Journal) -> None:
+    answer = await journal.csv(f"{HEAD}03/03/2026,10:00:00,AAA,Sell,100,12,1,500\n".encode())
     assert (answer["imported"], notes(answer)) == (1, [])
 
 
-async def test_many_rows_that_differ_are_one_note_with_their_count(books: Books) -> None:
+async def test_many_rows_that_differ_are_one_note_with_their_count(journal: Journal) -> None:
     rows = "".join(
         f"03/02/2026,10:00:00,S{at},Buy,1,10,0,0\n03/03/2026,10:00:00,S{at},Sell,1,12,0,20\n" for at in range(3)
     )
-    ((row, message),) = notes(await books.csv((HEAD + rows).encode()))
+    ((row, message),) = notes(await journal.csv((HEAD + rows).encode()))
     assert (row, "3 rows differ" in message) == (3, True)

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, func, select
 
+from tests.embedded.driver import Journal
 from zorivest_rpc.embedded import tax_store
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.book_tables import tax_lots
-
-from .conftest import Books
 
 
 class Gate:
@@ -59,41 +58,41 @@ QUESTIONS = [("GET", "/tax/lots", None), ("GET", "/tax/harvest", None), ("POST",
 
 @pytest.mark.parametrize(("method", "path", "body"), QUESTIONS)
 async def test_lots_are_made_to_the_end_and_once_though_nobody_waits(
-    books: Books, backend: Embedded, gate: Gate, method: str, path: str, body: Any
+    journal: Journal, backend: Embedded, gate: Gate, method: str, path: str, body: Any
 ) -> None:
-    await books.buy(10, 50, "2025-01-06")
-    await books.sell(4, 60, "2025-03-03")
+    await journal.buy(10, 50, "2025-01-06")
+    await journal.sell(4, 60, "2025-03-03")
     for _ in range(2):
-        asking = asyncio.create_task(books.expect(200, method, path, body))
+        asking = asyncio.create_task(journal.expect(200, method, path, body))
         assert await asyncio.to_thread(gate.entered.wait, 60)
         await leave(asking)
-    again = asyncio.create_task(books.expect(200, method, path, body))
+    again = asyncio.create_task(journal.expect(200, method, path, body))
     gate.opened.set()
     assert await again
     assert (gate.done, await backend.database().read(stored)) == (1, 2)
 
 
 async def test_the_work_of_a_caller_who_left_is_there_before_anybody_asks_again(
-    books: Books, backend: Embedded, gate: Gate
+    journal: Journal, backend: Embedded, gate: Gate
 ) -> None:
-    await books.buy(10, 50, "2025-01-06")
-    asking = asyncio.create_task(books.get("/tax/lots"))
+    await journal.buy(10, 50, "2025-01-06")
+    asking = asyncio.create_task(journal.get("/tax/lots"))
     assert await asyncio.to_thread(gate.entered.wait, 60)
     await leave(asking)
     gate.opened.set()
     assert await backend.database().write(stored) == 1  # writers take turns, so this one comes after
 
 
-async def test_the_number_of_statements_follows_the_trades_not_the_symbols(books: Books, backend: Embedded) -> None:
+async def test_the_number_of_statements_follows_the_trades_not_the_symbols(journal: Journal, backend: Embedded) -> None:
     database = backend.database()
     said: list[str] = []
     event.listen(database._write_engine, "before_cursor_execute", lambda *given: said.append(given[2]))
 
     async def cost(symbols: range, day: str) -> int:
         rows = [f"{day} 10:00:00,BUY,T{n:04},1,10.00,0.00" for n in symbols]
-        await books.csv(("Date,Action,Symbol,Quantity,Price,Commission\n" + "\n".join(rows) + "\n").encode())
+        await journal.csv(("Date,Action,Symbol,Quantity,Price,Commission\n" + "\n".join(rows) + "\n").encode())
         before = len(said)
-        await books.get("/tax/lots", params={"ticker": "T0001"})
+        await journal.get("/tax/lots", params={"ticker": "T0001"})
         return len(said) - before
 
     first = await cost(range(300), "2025-01-06")

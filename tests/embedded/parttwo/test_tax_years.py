@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.routes import tax as routes
-
-from .conftest import Books
 
 
 @pytest.fixture
@@ -24,92 +23,92 @@ def on_18_november_2026(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "datetime", Clock)
 
 
-async def lose(books: Books, amount: int, year: int, *, months: int = 1) -> None:
+async def lose(journal: Journal, amount: int, year: int, *, months: int = 1) -> None:
     """A loss of an amount in a year, short-term, with nothing bought back."""
     name = f"L{year}{amount}"
-    await books.buy(amount, 2, f"{year}-03-02", instrument=name)
-    await books.sell(amount, 1, f"{year}-{3 + months:02}-02", instrument=name)
+    await journal.buy(amount, 2, f"{year}-03-02", instrument=name)
+    await journal.sell(amount, 1, f"{year}-{3 + months:02}-02", instrument=name)
 
 
-async def estimate(books: Books, year: int) -> dict[str, Any]:
-    answer: dict[str, Any] = await books.expect(200, "POST", "/tax/estimate", {"tax_year": year})
+async def estimate(journal: Journal, year: int) -> dict[str, Any]:
+    answer: dict[str, Any] = await journal.expect(200, "POST", "/tax/estimate", {"tax_year": year})
     return answer
 
 
 @pytest.mark.usefixtures("on_18_november_2026")
-async def test_a_gain_lost_again_requires_nothing_in_the_fourth_quarter(books: Books) -> None:
-    await books.buy(1000, 100, "2026-01-12", instrument="UP")
-    await books.sell(1000, 200, "2026-02-10", instrument="UP")
+async def test_a_gain_lost_again_requires_nothing_in_the_fourth_quarter(journal: Journal) -> None:
+    await journal.buy(1000, 100, "2026-01-12", instrument="UP")
+    await journal.sell(1000, 200, "2026-02-10", instrument="UP")
     asked = {"quarter": "Q4", "tax_year": "2026"}
-    before = await books.get("/tax/quarterly", params=asked)
+    before = await journal.get("/tax/quarterly", params=asked)
     assert before["cumulative_required"] > 0
-    await books.buy(1000, 200, "2026-05-12", instrument="DOWN")
-    await books.sell(1000, 100, "2026-06-10", instrument="DOWN")
+    await journal.buy(1000, 200, "2026-05-12", instrument="DOWN")
+    await journal.sell(1000, 100, "2026-06-10", instrument="DOWN")
     for quarter in ("Q1", "Q2", "Q3", "Q4"):
-        answer = await books.get("/tax/quarterly", params={**asked, "quarter": quarter})
+        answer = await journal.get("/tax/quarterly", params={**asked, "quarter": quarter})
         figures = [answer[name] for name in ("required_payment", "cumulative_required", "underpayment", "penalty")]
         assert figures == [0, 0, 0, 0]
-    summary = await books.get("/tax/ytd-summary", params={"tax_year": "2026"})
+    summary = await journal.get("/tax/ytd-summary", params={"tax_year": "2026"})
     assert [(row["required"], row["due"]) for row in summary["quarterly_payments"]] == [(0, 0)] * 4
 
 
-async def test_a_loss_without_income_is_carried_whole_and_one_with_income_less_the_deduction(books: Books) -> None:
+async def test_a_loss_without_income_is_carried_whole_and_one_with_income_less_the_deduction(journal: Journal) -> None:
     # §1212(b)(2): single, no other income, −5,755 long-term: 5,755 are left
-    await books.buy(5755, 2, "2023-01-09", instrument="OLD")
-    await books.sell(5755, 1, "2024-06-03", instrument="OLD")
-    gains = (await estimate(books, 2024))["realized_gains"]
+    await journal.buy(5755, 2, "2023-01-09", instrument="OLD")
+    await journal.sell(5755, 1, "2024-06-03", instrument="OLD")
+    gains = (await estimate(journal, 2024))["realized_gains"]
     assert (gains["long_term"], gains["deductible_loss"], gains["absorbed_loss"]) == (-5755, 3000, 0)
     assert (gains["carryforward_st"], gains["carryforward_lt"]) == (0, 5755)
-    await books.expect(200, "PUT", "/tax/profiles/2024", {"agi_estimate": 60_000})
-    gains = (await estimate(books, 2024))["realized_gains"]
+    await journal.expect(200, "PUT", "/tax/profiles/2024", {"agi_estimate": 60_000})
+    gains = (await estimate(journal, 2024))["realized_gains"]
     assert (gains["absorbed_loss"], gains["carryforward_lt"]) == (3000, 2755)
 
 
-async def test_what_a_year_leaves_flows_into_the_next_ones_by_itself(books: Books) -> None:
+async def test_what_a_year_leaves_flows_into_the_next_ones_by_itself(journal: Journal) -> None:
     for year in (2023, 2024, 2025):
-        await books.expect(200, "PUT", f"/tax/profiles/{year}", {"agi_estimate": 60_000})
-    await lose(books, 11_000, 2023)
-    first = (await estimate(books, 2023))["realized_gains"]
+        await journal.expect(200, "PUT", f"/tax/profiles/{year}", {"agi_estimate": 60_000})
+    await lose(journal, 11_000, 2023)
+    first = (await estimate(journal, 2023))["realized_gains"]
     assert (first["carried_in_st"], first["carryforward_st"]) == (0, 8000)
-    second = (await estimate(books, 2024))["realized_gains"]
+    second = (await estimate(journal, 2024))["realized_gains"]
     assert (second["carried_in_st"], second["deductible_loss"], second["carryforward_st"]) == (8000, 3000, 5000)
-    await books.buy(1000, 1, "2025-03-03", instrument="GAIN")
-    await books.sell(1000, 5, "2025-04-01", instrument="GAIN")
-    third = (await estimate(books, 2025))["realized_gains"]
+    await journal.buy(1000, 1, "2025-03-03", instrument="GAIN")
+    await journal.sell(1000, 5, "2025-04-01", instrument="GAIN")
+    third = (await estimate(journal, 2025))["realized_gains"]
     # 4000 gained against 5000 brought in: 1000 deducted, nothing left, no tax on the gain
     assert (third["short_term"], third["carried_in_st"], third["deductible_loss"]) == (4000, 5000, 1000)
     assert third["carryforward_st"] == 0
-    summary = await books.get("/tax/ytd-summary", params={"tax_year": "2024"})
+    summary = await journal.get("/tax/ytd-summary", params={"tax_year": "2024"})
     assert summary["capital_loss_carryforward"] == 5000
-    quarter = await books.get("/tax/quarterly", params={"quarter": "Q4", "tax_year": "2025"})
+    quarter = await journal.get("/tax/quarterly", params={"quarter": "Q4", "tax_year": "2025"})
     # 60000 − 1000 − 15750 = 43250 for a single filer in 2025: 1192.50 + 12 % of 31325 = 4951.50; 90 % of it
     assert quarter["cumulative_required"] == 4456.35
 
 
-async def test_a_late_trade_of_an_earlier_year_changes_what_flows(books: Books) -> None:
-    await lose(books, 9000, 2024)
-    assert (await estimate(books, 2025))["realized_gains"]["carried_in_st"] == 9000
-    await lose(books, 500, 2024)
-    assert (await estimate(books, 2025))["realized_gains"]["carried_in_st"] == 9500
-    await books.expect(200, "PUT", "/accounts/A1", {"is_tax_advantaged": True})
-    assert (await estimate(books, 2025))["realized_gains"]["carried_in_st"] == 0
+async def test_a_late_trade_of_an_earlier_year_changes_what_flows(journal: Journal) -> None:
+    await lose(journal, 9000, 2024)
+    assert (await estimate(journal, 2025))["realized_gains"]["carried_in_st"] == 9000
+    await lose(journal, 500, 2024)
+    assert (await estimate(journal, 2025))["realized_gains"]["carried_in_st"] == 9500
+    await journal.expect(200, "PUT", "/accounts/A1", {"is_tax_advantaged": True})
+    assert (await estimate(journal, 2025))["realized_gains"]["carried_in_st"] == 0
 
 
-async def test_a_profile_that_states_a_figure_has_the_last_word_even_with_a_zero(books: Books) -> None:
-    await lose(books, 9000, 2024)
-    await books.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 1})
-    assert (await estimate(books, 2025))["realized_gains"]["carried_in_st"] == 9000
-    await books.expect(200, "PUT", "/tax/profiles/2025", {"capital_loss_carryforward_lt": 700})
-    gains = (await estimate(books, 2025))["realized_gains"]
+async def test_a_profile_that_states_a_figure_has_the_last_word_even_with_a_zero(journal: Journal) -> None:
+    await lose(journal, 9000, 2024)
+    await journal.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 1})
+    assert (await estimate(journal, 2025))["realized_gains"]["carried_in_st"] == 9000
+    await journal.expect(200, "PUT", "/tax/profiles/2025", {"capital_loss_carryforward_lt": 700})
+    gains = (await estimate(journal, 2025))["realized_gains"]
     assert (gains["carried_in_st"], gains["carried_in_lt"]) == (0, 700)
-    await books.expect(200, "PUT", "/tax/profiles/2025", {"capital_loss_carryforward_lt": 0})
-    gains = (await estimate(books, 2025))["realized_gains"]
+    await journal.expect(200, "PUT", "/tax/profiles/2025", {"capital_loss_carryforward_lt": 0})
+    gains = (await estimate(journal, 2025))["realized_gains"]
     assert (gains["carried_in_st"], gains["carried_in_lt"]) == (0, 0)
 
 
-async def test_a_profile_of_the_release_before_states_no_zero(books: Books, backend: Embedded) -> None:
-    await lose(books, 9000, 2024)
-    await books.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 40_000})
+async def test_a_profile_of_the_release_before_states_no_zero(journal: Journal, backend: Embedded) -> None:
+    await lose(journal, 9000, 2024)
+    await journal.expect(200, "PUT", "/tax/profiles/2025", {"agi_estimate": 40_000})
     former = (
         '{"tax_year":2025,"filing_status":"SINGLE","federal_bracket":"0","state_tax_rate":"0","state":"",'
         '"prior_year_tax":null,"prior_year_agi":null,"agi_estimate":"40000","withholding":"0",'
@@ -120,19 +119,19 @@ async def test_a_profile_of_the_release_before_states_no_zero(books: Books, back
     await backend.database().write(
         lambda conn: conn.execute(text("UPDATE tax_profiles SET profile = :p"), {"p": former})
     )
-    gains = (await estimate(books, 2025))["realized_gains"]
+    gains = (await estimate(journal, 2025))["realized_gains"]
     assert (gains["carried_in_st"], gains["carryforward_st"]) == (9000, 6000)
 
 
-async def test_a_figure_set_in_one_year_is_not_the_figure_of_the_next(books: Books, backend: Embedded) -> None:
+async def test_a_figure_set_in_one_year_is_not_the_figure_of_the_next(journal: Journal, backend: Embedded) -> None:
     this_year = datetime.now(UTC).year
-    await books.expect(200, "PUT", "/settings", {"tax.capital_loss_carryforward": 4000})
-    assert (await estimate(books, this_year))["realized_gains"]["carried_in_st"] == 4000
+    await journal.expect(200, "PUT", "/settings", {"tax.capital_loss_carryforward": 4000})
+    assert (await estimate(journal, this_year))["realized_gains"]["carried_in_st"] == 4000
     await backend.database().write(
         lambda conn: conn.execute(
             text("UPDATE settings SET updated_at = :moment"), {"moment": f"{this_year - 1}-06-01T12:00:00.000000Z"}
         )
     )
-    gains = (await estimate(books, this_year - 1))["realized_gains"]
+    gains = (await estimate(journal, this_year - 1))["realized_gains"]
     assert (gains["carried_in_st"], gains["carryforward_st"]) == (4000, 4000)  # no income: none is used up
-    assert (await estimate(books, this_year))["realized_gains"]["carried_in_st"] == 4000  # by way of the year before
+    assert (await estimate(journal, this_year))["realized_gains"]["carried_in_st"] == 4000  # by way of the year before
