@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zorivest_rpc.config import chosen_data_dir
-from zorivest_rpc.dumps import forbid_core_dumps
+from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from zorivest_rpc import __version__
 from zorivest_rpc.cli.logs import set_up_logging
 from zorivest_rpc.config import Settings, parse, usage
-from zorivest_rpc.dumps import forbid_core_dumps
+from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.offer import Offer
 

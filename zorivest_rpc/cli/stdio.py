@@ -101,7 +101,7 @@ def _settle(settings: Settings) -> None:
     """What can wait until the first answer is on the wire."""
     import gc
 
-    from zorivest_rpc.dumps import forbid_core_dumps
+    from zorivest_rpc.core_dumps import forbid_core_dumps
 
     forbid_core_dumps()  # no key has been read yet
     if not settings.log_file:

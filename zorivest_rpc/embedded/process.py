@@ -21,7 +21,7 @@ from pathlib import Path
 from aiohttp import web
 
 from zorivest_rpc import __version__
-from zorivest_rpc.dumps import forbid_core_dumps
+from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.proof import place_of
 
 from .app import create_app
