@@ -16,12 +16,12 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from zorivest_rpc.dispatcher import Limits
-from zorivest_rpc.offer import Offer
-from zorivest_rpc.protocol.revisions import BY_NAME
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.http import HttpOptions, HttpTransport, nobody_asked
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.dispatcher import Limits
+from zorivest_rpc.mcp.offer import Offer
+from zorivest_rpc.mcp.protocol.revisions import BY_NAME
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, nobody_asked
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 __all__ = ["KINDS", "LEGACY_KINDS", "MODERN_KINDS", "PATIENCE", "Client", "Host", "HttpWire", "Post", "load_offer"]
 

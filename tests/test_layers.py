@@ -53,7 +53,7 @@ def modules() -> list[Path]:
 
 
 def part(module: str) -> str:
-    """`zorivest_rpc.protocol.jsonrpc` -> `protocol`."""
+    """`zorivest_rpc.mcp.protocol.jsonrpc` -> `protocol`."""
     return module.split(".")[1]
 
 
@@ -159,9 +159,10 @@ def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> N
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["tools"]
     loaded = set(json.loads(done.stderr))
-    assert "zorivest_rpc.transports.stdio" in loaded
+    assert "zorivest_rpc.mcp.transports.stdio" in loaded
     assert sorted(loaded & set(HEAVY)) == []
-    assert not [name for name in loaded if name.startswith(("zorivest_rpc.transports.http", "zorivest_rpc.embedded"))]
+    unwanted = ("zorivest_rpc.mcp.transports.http", "zorivest_rpc.embedded")
+    assert not [name for name in loaded if name.startswith(unwanted)]
 
 
 REFUSALS = (

@@ -14,19 +14,28 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience, Policy
-from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode
 from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, toolset_names
-from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.offer import (
+    TOOLS,
+    Completion,
+    Offer,
+    Prompt,
+    PromptShelf,
+    Resource,
+    ResourceShelf,
+    Template,
+)
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.modes.detect import parse_mode
 from zorivest_rpc.modes.instructions import Category, Situation, compose
-from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
 
 if TYPE_CHECKING:
     from zorivest_rpc.backend.auth import Keyring
@@ -469,8 +478,8 @@ def _note(known: dict[str, T], principal: str, value: T) -> None:
 
 def _cannot_be_checked(error: ToolError) -> Exception:
     from zorivest_rpc.errors import ProtocolError
-    from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR
-    from zorivest_rpc.transports.streamable import Refused
+    from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR
+    from zorivest_rpc.mcp.transports.streamable import Refused
 
     words = f"the key cannot be checked now. {error.text}"
     return Refused(503, ProtocolError(INTERNAL_ERROR, words), (("Retry-After", "5"),))

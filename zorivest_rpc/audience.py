@@ -12,7 +12,6 @@ from typing import Final, Literal
 import msgspec
 
 from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec, spellings
-from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.catalog.toolsets import (
     Selection,
     ToolsetConfig,
@@ -24,12 +23,13 @@ from zorivest_rpc.catalog.toolsets import (
     survives_read_only,
     toolset_names,
 )
-from zorivest_rpc.catalog.view import View
 from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.modes.detect import Profile, client_entry, detect
 from zorivest_rpc.modes.gate import asked_by_client
 from zorivest_rpc.modes.present import Presentation, definition, presentation
-from zorivest_rpc.protocol.session import Session
 
 __all__ = ["Audience", "Limits", "Policy"]
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 
 from zorivest_rpc.audience import Audience
 from zorivest_rpc.backend.interface import Backend
-from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.catalog.spec import ToolSpec, routes
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.layers import around
 from zorivest_rpc.middleware.metrics import Metrics
 from zorivest_rpc.modes.present import concise, identifiers, kept_fields, shorten
-from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
 from zorivest_rpc.tools.rest import rest_handler
 

@@ -11,7 +11,16 @@ import pytest
 from aioresponses import aioresponses
 
 from tests.backend.conftest import Clock, Make
-from tests.backend.misbehaving import Behaviour, Misbehaving, answer, endless, hang_up, never, raw, reset_mid_body
+from tests.backend.misbehaving import (
+    Behaviour,
+    Misbehaving,
+    answer,
+    endless,
+    hang_up,
+    never,
+    raw,
+    reset_mid_body,
+)
 from zorivest_rpc.backend.breaker import Breaker
 from zorivest_rpc.backend.http import Limits
 from zorivest_rpc.backend.interface import Request

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.catalog.explain import example, problems
-from zorivest_rpc.catalog.intended import intended
 from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.errors import InvalidArguments
+from zorivest_rpc.mcp.catalog.explain import example, problems
+from zorivest_rpc.mcp.catalog.intended import intended
+from zorivest_rpc.mcp.catalog.tool import Tool
 
 SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
 TOOLS = {name: Tool.trusted(name, spec.input_schema) for name, spec in SPECS.items()}
@@ -97,7 +97,7 @@ def test_whatever_is_refused_is_explained_and_nothing_else_comes_out(data: st.Da
 
 def test_what_the_judge_accepts_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     tool = Tool.trusted("list_trades", SPECS["list_trades"].input_schema)
-    monkeypatch.setattr("zorivest_rpc.catalog.tool._compile", lambda schema: lambda value: False)
+    monkeypatch.setattr("zorivest_rpc.mcp.catalog.tool._compile", lambda schema: lambda value: False)
     tool.check({"limit": 5})
     with pytest.raises(InvalidArguments):
         tool.check({"limit": "five"})
@@ -143,7 +143,7 @@ def test_a_problem_of_a_large_value_is_told_like_that_of_a_small_one(
     name, arguments, words = LARGE[case]
     assert words in refusal(name, arguments)
     (told,) = {*problems(SPECS[name].input_schema, arguments)} - {"and more"}
-    monkeypatch.setattr("zorivest_rpc.catalog.explain._is_small", lambda value: True)
+    monkeypatch.setattr("zorivest_rpc.mcp.catalog.explain._is_small", lambda value: True)
     assert told in problems(SPECS[name].input_schema, arguments), (
         "the judge, who takes longer, has the same words for it"
     )

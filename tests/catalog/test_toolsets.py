@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode
 from zorivest_rpc.catalog.toolsets import (
     choose,
@@ -17,6 +16,7 @@ from zorivest_rpc.catalog.toolsets import (
     survives_read_only,
 )
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.mcp.catalog.names import nearest
 
 DEFAULTS = ("core", "discovery", "trade-analytics", "trade-planning")
 

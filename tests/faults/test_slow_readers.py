@@ -11,16 +11,7 @@ import pytest
 
 from tests.faults.baseline import at_rest, back_to, held, let_go
 from tests.faults.test_clients_vanish import posted
-from tests.transports.http_served import (
-    Reply,
-    Served,
-    call,
-    head,
-    listen,
-    modern_call,
-    modern_headers,
-    until,
-)
+from tests.transports.http_served import Reply, Served, call, head, listen, modern_call, modern_headers, until
 
 EVENTS = "text/event-stream"
 LONG_URI = "test://long/".ljust(2048, "u")  # the longest there may be, so that events are large

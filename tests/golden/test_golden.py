@@ -23,8 +23,8 @@ from tests.golden.record import (
     text,
 )
 from zorivest_rpc.catalog.load import load
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 BEGINNINGS = {
     "anthropic": "Use tool_search to discover tools.",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zorivest_rpc.backend.interface import NotInline, Reply, Request
-from zorivest_rpc.call import Call, Outcome, say
-from zorivest_rpc.protocol.capabilities import Capabilities
-from zorivest_rpc.protocol.jsonrpc import Id, dumps
-from zorivest_rpc.protocol.session import Phase, Session
+from zorivest_rpc.mcp.call import Call, Outcome, say
+from zorivest_rpc.mcp.protocol.capabilities import Capabilities
+from zorivest_rpc.mcp.protocol.jsonrpc import Id, dumps
+from zorivest_rpc.mcp.protocol.session import Phase, Session
 
 
 class FakeBackend:

@@ -10,9 +10,9 @@ import pytest
 
 from tests.middleware.fake import FakeBackend, Ran, make_call
 from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
+from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.rounds import CountedRounds
 

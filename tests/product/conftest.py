@@ -17,8 +17,8 @@ from tests.embedded.asking import relay
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, find_or_start
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.toolsets import members
 from zorivest_rpc.config import parse
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 HANDSHAKES = json.loads((Path(__file__).parents[1] / "modes" / "handshakes.json").read_text())
 BEGINNINGS = {

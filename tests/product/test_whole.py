@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from tests.product.http import serving
-from zorivest_rpc.catalog.explain import example
 from zorivest_rpc.catalog.load import load
+from zorivest_rpc.mcp.catalog.explain import example
 from zorivest_rpc.modes.present import structured
 
 SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
@@ -197,8 +197,8 @@ async def test_what_is_listed_may_be_called_and_what_may_not_is_not_listed(
 
 
 def _session() -> Any:
-    from zorivest_rpc.protocol.revisions import LATEST_LEGACY
-    from zorivest_rpc.protocol.session import Phase, Session
+    from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
+    from zorivest_rpc.mcp.protocol.session import Phase, Session
 
     return Session(LATEST_LEGACY, Phase.READY)
 

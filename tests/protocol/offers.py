@@ -9,10 +9,10 @@ import asyncio
 import threading
 from collections import defaultdict
 
-from zorivest_rpc.call import Call, Handler, Outcome, form, give, roots, sample, say, visit
-from zorivest_rpc.catalog.tool import OPTIONAL, REQUIRED, Tool
 from zorivest_rpc.errors import ProtocolError, ToolError
-from zorivest_rpc.offer import (
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, form, give, roots, sample, say, visit
+from zorivest_rpc.mcp.catalog.tool import OPTIONAL, REQUIRED, Tool
+from zorivest_rpc.mcp.offer import (
     Completion,
     Offer,
     Prompt,
@@ -24,10 +24,10 @@ from zorivest_rpc.offer import (
     message,
     threaded,
 )
-from zorivest_rpc.protocol.content import Block, audio, embedded, image, link, text
-from zorivest_rpc.protocol.jsonrpc import INVALID_PARAMS, Json
-from zorivest_rpc.protocol.session import Session
-from zorivest_rpc.protocol.types import LEVELS
+from zorivest_rpc.mcp.protocol.content import Block, audio, embedded, image, link, text
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.types import LEVELS
 
 __all__ = ["SECRET", "bare", "many", "rich"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.connect import Client, Host, HttpWire, meta
 from tests.protocol.offers import SECRET
-from zorivest_rpc.dispatcher import Limits
+from zorivest_rpc.mcp.dispatcher import Limits
 
 BUSY = -31000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.eager import begin
+from zorivest_rpc.mcp.eager import begin
 
 
 def start(coro: Coroutine[Any, Any, Any]) -> Any:

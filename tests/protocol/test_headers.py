@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.connect import Host, HttpWire, Post, meta
-from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.errors import CatalogError, ProtocolError
-from zorivest_rpc.protocol.headers import decode_value, header_params
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.protocol.headers import decode_value, header_params
 
 VERSION = ("MCP-Protocol-Version", "2026-07-28")
 METHOD = ("Mcp-Method", "tools/call")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.connect import Client, Host, HttpWire
-from zorivest_rpc.dispatcher import Limits
+from zorivest_rpc.mcp.dispatcher import Limits
 
 ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
 SAMPLED = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}

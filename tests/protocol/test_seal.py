@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.protocol.seal import BadSeal, Seal
+from zorivest_rpc.mcp.protocol.seal import BadSeal, Seal
 
 SEAL = Seal(b"k" * 32)
 PAYLOAD = st.recursive(

@@ -9,12 +9,12 @@ import pytest
 
 from tests.connect import PREFIX, meta
 from zorivest_rpc.errors import ProtocolError
-from zorivest_rpc.protocol.capabilities import Capabilities, read_capabilities
-from zorivest_rpc.protocol.jsonrpc import INVALID_REQUEST
-from zorivest_rpc.protocol.revisions import BY_NAME, LATEST_LEGACY, MODERN, REVISIONS, SUPPORTED_MODERN
-from zorivest_rpc.protocol.session import ANY, LEGAL, Phase, Session, negotiate
-from zorivest_rpc.protocol.stateless import check_meta, claims_modern, session_for
-from zorivest_rpc.protocol.types import Meta
+from zorivest_rpc.mcp.protocol.capabilities import Capabilities, read_capabilities
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST
+from zorivest_rpc.mcp.protocol.revisions import BY_NAME, LATEST_LEGACY, MODERN, REVISIONS, SUPPORTED_MODERN
+from zorivest_rpc.mcp.protocol.session import ANY, LEGAL, Phase, Session, negotiate
+from zorivest_rpc.mcp.protocol.stateless import check_meta, claims_modern, session_for
+from zorivest_rpc.mcp.protocol.types import Meta
 
 METHODS = ("initialize", "ping", "tools/call", "notifications/initialized", "no/such")
 

@@ -9,19 +9,20 @@ from typing import Any
 
 from zorivest_rpc.audience import Audience, Policy
 from zorivest_rpc.backend.interface import Backend, Reply, Request
-from zorivest_rpc.call import Call, Handler, Middleware, Outcome, chain
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import Definitions
 from zorivest_rpc.catalog.toolsets import toolset_names
-from zorivest_rpc.catalog.view import View
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ToolError
+from zorivest_rpc.mcp.call import Call, Handler, Middleware, Outcome, chain
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.offer import TOOLS, Offer
+from zorivest_rpc.mcp.protocol.jsonrpc import dumps
+from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.offer import TOOLS, Offer
-from zorivest_rpc.protocol.jsonrpc import dumps
-from zorivest_rpc.protocol.session import Phase, Session
-from zorivest_rpc.server import Server
 from zorivest_rpc.tools.accounts import AccountReview
 from zorivest_rpc.tools.completions import Completions
 from zorivest_rpc.tools.desktop import Command, Desktop, Machine
@@ -36,7 +37,6 @@ from zorivest_rpc.tools.screenshots import Screenshots
 from zorivest_rpc.tools.service import Service
 from zorivest_rpc.tools.settings import LogSettings
 from zorivest_rpc.tools.tokens import Tokens
-from zorivest_rpc.transports.memory import MemoryClient
 
 DEFINITIONS: Definitions = load()
 SPECS = {spec.name: spec for spec in (*DEFINITIONS.tools, *DEFINITIONS.meta_tools)}

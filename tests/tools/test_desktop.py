@@ -16,8 +16,8 @@ import pytest
 
 from tests.places import ROOT
 from tests.tools.stage import FakeBackend, Stage, Starts, bare_machine, fits, kit, make_call, payload
-from zorivest_rpc.call import Outcome
 from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.call import Outcome
 from zorivest_rpc.tools.desktop import (
     Command,
     Desktop,

@@ -12,8 +12,8 @@ from tests.tools.stage import DOWN, FakeBackend, Stage, fits, kit, make_call, ne
 from zorivest_rpc.backend.interface import Reply
 from zorivest_rpc.catalog.load import load_clients
 from zorivest_rpc.catalog.spec import Mode
+from zorivest_rpc.mcp.protocol.types import Implementation
 from zorivest_rpc.modes.detect import detect
-from zorivest_rpc.protocol.types import Implementation
 from zorivest_rpc.tools.diagnostics import Diagnostics
 
 HEALTHY: dict[str, Any] = {

@@ -8,10 +8,10 @@ import pytest
 from msgspec import UNSET
 
 from tests.tools.stage import FakeBackend, Stage, Turn, kit, make_call, payload, refused
-from zorivest_rpc.call import InputRequired, Outcome
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
+from zorivest_rpc.mcp.call import InputRequired, Outcome
+from zorivest_rpc.mcp.protocol.capabilities import Capabilities
 from zorivest_rpc.middleware.confirmation import Confirmation
-from zorivest_rpc.protocol.capabilities import Capabilities
 from zorivest_rpc.tools.emergency import Emergency
 
 LOCK, UNLOCK = "POST /mcp-guard/lock", "POST /mcp-guard/unlock"

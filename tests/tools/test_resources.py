@@ -11,7 +11,7 @@ import pytest
 from tests.tools.stage import DOWN, FakeBackend, Stage, Turn, refused
 from zorivest_rpc.audience import Policy
 from zorivest_rpc.backend.interface import Reply
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, RESOURCE_NOT_FOUND
+from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, RESOURCE_NOT_FOUND
 
 SCHEMA = {"type": "object", "title": "Policy", "properties": {"name": {"type": "string"}}}
 STEPS = [{"type": "fetch", "side_effects": False, "params_schema": {"type": "object"}}]

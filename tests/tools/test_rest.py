@@ -17,10 +17,10 @@ from msgspec import UNSET
 
 from tests.middleware.fake import FakeBackend, make_call
 from zorivest_rpc.backend.interface import Reply, Request
-from zorivest_rpc.call import Outcome
 from zorivest_rpc.catalog.load import load
 from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
+from zorivest_rpc.mcp.call import Outcome
 from zorivest_rpc.tools.files import ImportRoots
 from zorivest_rpc.tools.receipt import RECEIPT_KEY
 from zorivest_rpc.tools.rest import rest_handler

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import FakeBackend, Stage, Turn, fits, kit, make_call, payload, refused
-from zorivest_rpc.call import Outcome
 from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown
+from zorivest_rpc.mcp.call import Outcome
 from zorivest_rpc.tools.scheduling import Schedules
 
 DOCUMENT = {

@@ -9,8 +9,8 @@ import pytest
 
 from tests.tools.stage import FakeBackend, Stage, Turn, kit, make_call, refused
 from zorivest_rpc.backend.interface import Reply
-from zorivest_rpc.call import Outcome
 from zorivest_rpc.errors import BackendError
+from zorivest_rpc.mcp.call import Outcome
 from zorivest_rpc.tools.screenshots import Screenshots
 
 ABOUT = {"id": 42, "caption": "Entry on the 5 minute chart", "mime_type": "image/webp", "width": 1280, "height": 720}

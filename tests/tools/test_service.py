@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import DOWN, Clock, FakeBackend, Stage, Turn, fits, kit, make_call, payload, refused
-from zorivest_rpc.call import Call
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
+from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.tools.service import Service
 
 HEALTH: dict[str, Any] = {

@@ -12,11 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from zorivest_rpc.call import Call, Handler, Outcome, say
-from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.cli.serve import serve_http
 from zorivest_rpc.config import parse
-from zorivest_rpc.offer import Offer, ToolShelf, threaded
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, say
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.offer import Offer, ToolShelf, threaded
 
 
 def announce(call: Call) -> None:

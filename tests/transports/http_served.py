@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zorivest_rpc.call import Call, Handler, Outcome, form, sample, say
-from zorivest_rpc.catalog.tool import Tool
-from zorivest_rpc.dispatcher import Limits
-from zorivest_rpc.offer import Offer, Resource, ResourceShelf, Template, ToolShelf
-from zorivest_rpc.protocol.session import Session
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
-from zorivest_rpc.transports.session_journal import Journal
-from zorivest_rpc.transports.sessions import SessionStore
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, form, sample, say
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.dispatcher import Limits
+from zorivest_rpc.mcp.offer import Offer, Resource, ResourceShelf, Template, ToolShelf
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
+from zorivest_rpc.mcp.transports.session_journal import Journal
+from zorivest_rpc.mcp.transports.sessions import SessionStore
 
 LONG: Final = 20.0
 MODERN: Final = "2026-07-28"

@@ -15,11 +15,11 @@ import threading
 import time
 import warnings
 
-from zorivest_rpc.call import Call, Handler, Outcome, give, say
-from zorivest_rpc.catalog.tool import Tool
 from zorivest_rpc.cli.stdio import serve_stdio
 from zorivest_rpc.config import parse
-from zorivest_rpc.offer import Offer, ToolShelf, threaded
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, give, say
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.offer import Offer, ToolShelf, threaded
 
 ANYTHING = {"type": "object"}
 CHILD = "import os; os.write(1, b'stray child\\n'); os.write(2, b'child on stderr\\n')"

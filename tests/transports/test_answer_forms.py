@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from tests.transports.http_served import META, Served, call, hello, listen, modern_call, until
-from zorivest_rpc.transports import streamable
+from zorivest_rpc.mcp.transports import streamable
 
 JSON, EVENTS = "application/json", "text/event-stream"
 
@@ -168,7 +168,7 @@ async def test_a_posted_cancellation_of_a_modern_client_cancels_nothing(served: 
 
 async def test_busy_is_said_clearly_over_http() -> None:
     from tests.transports.http_served import serving
-    from zorivest_rpc.dispatcher import Limits
+    from zorivest_rpc.mcp.dispatcher import Limits
 
     async with serving(limits=Limits(per_client=2)) as served:
         waiting = [asyncio.create_task(served.modern(modern_call(n, "gate"))) for n in range(2)]

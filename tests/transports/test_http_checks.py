@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from tests.transports.http_served import Reply, Served, Wire, call, head, hello, modern_call, serving
-from zorivest_rpc.transports.http import bearer_keys
+from zorivest_rpc.mcp.transports.http import bearer_keys
 
 KEY = "correct-horse-battery-staple"
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.web import BaseRequest
 
 from tests.transports.http_served import Event, Reply, Served, call, serving, until
-from zorivest_rpc.protocol.jsonrpc import encode_id
+from zorivest_rpc.mcp.protocol.jsonrpc import encode_id
 
 EVENTS = "text/event-stream"
 KEY = bytes(range(32))
@@ -377,7 +377,7 @@ async def test_too_many_standing_streams_are_refused_and_closed_ones_make_room(s
 
 
 def test_the_stream_name_in_an_event_id_is_the_request_id() -> None:
-    from zorivest_rpc.transports.streams import read_event_id
+    from zorivest_rpc.mcp.transports.streams import read_event_id
 
     point = read_event_id(f"ep.3-{encode_id('x').hex()}.12")
     assert point is not None

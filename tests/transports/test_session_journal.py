@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transports.http_served import serving
-from zorivest_rpc.transports.session_journal import Journal, State
+from zorivest_rpc.mcp.transports.session_journal import Journal, State
 
 KEY = bytes(range(32))
 START = 1_000_000.0

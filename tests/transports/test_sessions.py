@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.transports.http_served import Served, call, hello, serving, until
-from zorivest_rpc.transports.http import bearer_keys
-from zorivest_rpc.transports.sessions import load_key
+from zorivest_rpc.mcp.transports.http import bearer_keys
+from zorivest_rpc.mcp.transports.sessions import load_key
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 KEY = bytes(range(32))

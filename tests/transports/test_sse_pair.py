@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.transports.http_served import Reply, Served, Wire, call, hello, modern_call, serving, until
-from zorivest_rpc.transports.http import bearer_keys
+from zorivest_rpc.mcp.transports.http import bearer_keys
 
 
 class Pair:
@@ -107,7 +107,7 @@ async def test_shutdown_ends_the_stream_cleanly(writer: str) -> None:
 
 
 async def test_the_number_of_pairs_is_limited(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zorivest_rpc.transports import sse
+    from zorivest_rpc.mcp.transports import sse
 
     monkeypatch.setattr(sse, "_MOST", 2)
     await Pair.open(served)

@@ -16,7 +16,7 @@ import msgspec
 
 from zorivest_rpc.backend.coalesce import Coalesced
 from zorivest_rpc.errors import BackendError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["Grant", "Keyring", "Sessions", "principal_of"]
 

@@ -7,7 +7,7 @@ from os import urandom
 from urllib.parse import quote, urlencode
 
 from zorivest_rpc.backend.interface import Form
-from zorivest_rpc.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 
 __all__ = ["as_text", "encode_form", "encode_query"]
 

@@ -39,7 +39,7 @@ from zorivest_rpc.backend.limits import Limits
 from zorivest_rpc.backend.refusals import is_ours, redacted, refusal, session_is_gone
 from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
-from zorivest_rpc.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 
 if TYPE_CHECKING:
     from yarl import URL

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["Address", "Auth", "Backend", "Form", "NotInline", "Reply", "Request", "Upload"]
 

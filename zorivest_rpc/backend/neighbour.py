@@ -9,7 +9,7 @@ from typing import Final
 from zorivest_rpc.backend.http import DEFAULT_URL, HttpBackend
 from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["USUAL", "describe_neighbour", "find_neighbour", "is_own", "is_zorivest"]
 

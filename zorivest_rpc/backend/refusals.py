@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import orjson
 
 from zorivest_rpc.errors import BackendError, GuardLocked, ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["is_ours", "redacted", "refusal", "session_is_gone", "unknown_route"]
 

@@ -14,7 +14,16 @@ from typing import Any
 import msgspec
 from jsonschema import Draft202012Validator, SchemaError
 
-from zorivest_rpc.catalog.spec import DRY_RUN, ClientTable, Json, RestSpec, ToolsetSpec, ToolSpec, Traits, placeholders
+from zorivest_rpc.catalog.spec import (
+    DRY_RUN,
+    ClientTable,
+    Json,
+    RestSpec,
+    ToolsetSpec,
+    ToolSpec,
+    Traits,
+    placeholders,
+)
 from zorivest_rpc.errors import CatalogError
 
 __all__ = ["ToolFile", "header_problems", "problems"]

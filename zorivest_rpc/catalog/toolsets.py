@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.spec import Definitions, Mode, ToolSpec
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.mcp.catalog.names import nearest
 
 __all__ = [
     "Selection",

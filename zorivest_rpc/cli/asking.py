@@ -6,7 +6,7 @@ from typing import Literal
 
 from zorivest_rpc.audience import Audience
 from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import Session
 
 __all__ = ["Asker", "asker", "describe_askers"]
 

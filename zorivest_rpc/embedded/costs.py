@@ -17,7 +17,15 @@ from sqlalchemy import cast as sql_cast
 from . import accounts as account_store
 from . import audit
 from . import trades as trade_store
-from .analytics.fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, estimate_regulatory, fee_breakdown
+from .analytics.fees import (
+    Charge,
+    FeeBreakdown,
+    FeeType,
+    TradeCharges,
+    charges_of,
+    estimate_regulatory,
+    fee_breakdown,
+)
 from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
 from .brokers.registry import find_broker
 from .exact_sums import exact_sum, joined, scaled

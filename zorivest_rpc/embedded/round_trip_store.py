@@ -17,15 +17,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
 from .analytics.positions import Episode, Execution, Fill, Lot, Split
-from .analytics.round_trips import (
-    Change,
-    Matching,
-    ResumePoint,
-    advance,
-    replay,
-    resume_point,
-    round_trip,
-)
+from .analytics.round_trips import Change, Matching, ResumePoint, advance, replay, resume_point, round_trip
 from .columns import money
 from .money import ZERO
 from .symbols import parse_contract

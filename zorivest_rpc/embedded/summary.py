@@ -17,7 +17,16 @@ from .brokers.configs import brokers_configured
 from .db import Database
 from .market.connections import providers_configured
 from .scheduling.tables import policies
-from .tables import accounts, images, mistake_entries, round_trip_legs, round_trips, trade_plans, trade_reports, trades
+from .tables import (
+    accounts,
+    images,
+    mistake_entries,
+    round_trip_legs,
+    round_trips,
+    trade_plans,
+    trade_reports,
+    trades,
+)
 
 __all__ = ["COUNTERS", "Summary"]
 

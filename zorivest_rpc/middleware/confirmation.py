@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 
 from zorivest_rpc.backend.interface import Backend, Request
-from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
-from zorivest_rpc.catalog.intended import intended
 from zorivest_rpc.catalog.spec import ToolSpec, defaults, routes, spellings
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
-from zorivest_rpc.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form
+from zorivest_rpc.mcp.catalog.intended import intended
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 
 __all__ = ["ARGUMENT", "CONTENT", "TOKEN_SECONDS", "Confirmation", "digest"]
 

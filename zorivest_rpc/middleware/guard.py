@@ -18,11 +18,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from zorivest_rpc.backend.interface import Backend, NotInline, Request
-from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Middleware, Outcome
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown, ToolError
+from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Middleware, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.middleware.rounds import AS_TASK, CountedRounds
-from zorivest_rpc.protocol.jsonrpc import Json
 
 __all__ = ["BackendFor", "Guard"]
 

@@ -4,8 +4,8 @@ A layer that does not concern a tool is not in its chain, so there is nothing to
 
 from __future__ import annotations
 
-from zorivest_rpc.call import Handler, Middleware, chain
 from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.mcp.call import Handler, Middleware, chain
 from zorivest_rpc.middleware.confirmation import Confirmation
 from zorivest_rpc.middleware.guard import Guard
 from zorivest_rpc.middleware.metrics import Metrics

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator
 from math import ceil, floor
 from typing import Final
 
-from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Outcome
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.protocol.content import Block
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome
+from zorivest_rpc.mcp.protocol.content import Block
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["RING", "Metrics"]
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from zorivest_rpc.call import Call
+from zorivest_rpc.mcp.call import Call
 
 __all__ = ["AS_TASK", "CountedRounds"]
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zorivest_rpc.backend.interface import Backend, Request
-from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit, bad_answer, entries
 
 __all__ = ["AccountReview"]

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from zorivest_rpc.backend.interface import Backend, Request
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.offer import Completion
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.offer import Completion
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.tools.kit import entries
 from zorivest_rpc.tools.prompts import ARGUMENTS
 from zorivest_rpc.tools.resources import IMAGES, TOOLSET

@@ -15,9 +15,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit, flagged
 
 __all__ = ["Command", "Desktop", "Found", "Machine", "Processes", "command_for", "command_to_open", "find", "machine"]

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from zorivest_rpc.backend.interface import Auth, Backend, Request
-from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, ToolError
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.modes.detect import Profile
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.tools.kit import Kit, entries
 
 __all__ = ["Diagnostics", "guard_state", "without_credentials"]

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from typing import Final
 
 from zorivest_rpc.audience import Audience, sizes
-from zorivest_rpc.call import Call, Handler, Outcome, give
-from zorivest_rpc.catalog.names import nearest
 from zorivest_rpc.catalog.search import SearchIndex
 from zorivest_rpc.catalog.spec import Mode, ToolSpec
-from zorivest_rpc.catalog.tool import FORBIDDEN
 from zorivest_rpc.catalog.toolsets import always_loaded, members, toolset_names
 from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, give
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.catalog.tool import FORBIDDEN
+from zorivest_rpc.mcp.protocol.content import text
+from zorivest_rpc.mcp.protocol.extent import shorten
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.modes.detect import Profile
-from zorivest_rpc.protocol.content import text
-from zorivest_rpc.protocol.extent import shorten
-from zorivest_rpc.protocol.jsonrpc import Json, dumps
-from zorivest_rpc.protocol.session import Session
 
 __all__ = ["Discovery"]
 

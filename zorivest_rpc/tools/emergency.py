@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 from msgspec import UNSET
 
 from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.call import Ask, Call, Handler, Outcome, form
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit, Written, bad_answer
 
 __all__ = ["Consent", "Emergency"]

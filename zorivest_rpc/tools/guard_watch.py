@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["WAIT", "GuardWatch"]
 

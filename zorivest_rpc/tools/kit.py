@@ -12,10 +12,10 @@ from uuid import uuid4
 from msgspec import UNSET
 
 from zorivest_rpc.backend.interface import Reply, Request
-from zorivest_rpc.call import Call, Outcome, fail, give
 from zorivest_rpc.catalog.spec import ToolSpec, defaults
 from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown, ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Call, Outcome, fail, give
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.receipt import RECEIPT_KEY, lost, receipt
 from zorivest_rpc.tools.rest import BackendFor, Shape
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from zorivest_rpc import __version__
 from zorivest_rpc.audience import Audience
 from zorivest_rpc.backend.interface import Backend
-from zorivest_rpc.call import Call, Handler
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.protocol.session import Session
 from zorivest_rpc.tools.accounts import AccountReview
 from zorivest_rpc.tools.desktop import Desktop, Processes, machine
 from zorivest_rpc.tools.diagnostics import Diagnostics

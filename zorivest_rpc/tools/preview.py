@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from zorivest_rpc.backend.interface import Backend, Form, Request
 from zorivest_rpc.backend.refusals import unknown_route
-from zorivest_rpc.call import Call
 from zorivest_rpc.catalog.spec import DRY_RUN, RouteFile, ToolSpec
 from zorivest_rpc.errors import BackendError, ToolError
+from zorivest_rpc.mcp.call import Call
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.middleware.confirmation import ARGUMENT, CONTENT
 from zorivest_rpc.modes.present import structured
-from zorivest_rpc.protocol.jsonrpc import Json
 
 __all__ = ["Confirms", "Preview"]
 

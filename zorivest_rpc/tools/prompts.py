@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from zorivest_rpc.call import Call
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.offer import Messages, Prompt, PromptShelf, message
-from zorivest_rpc.protocol.content import text
-from zorivest_rpc.protocol.jsonrpc import dumps
+from zorivest_rpc.mcp.call import Call
+from zorivest_rpc.mcp.offer import Messages, Prompt, PromptShelf, message
+from zorivest_rpc.mcp.protocol.content import text
+from zorivest_rpc.mcp.protocol.jsonrpc import dumps
 
 __all__ = ["ARGUMENTS", "shelf"]
 

@@ -7,7 +7,7 @@ from typing import Final
 from zorivest_rpc.backend.interface import Backend, Reply
 from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import OutcomeUnknown
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["RECEIPT_KEY", "lost", "receipt"]
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.call import Call, Handler
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, ProtocolError, ToolError
-from zorivest_rpc.offer import Resource, ResourceShelf, Template
-from zorivest_rpc.protocol.content import Block
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.offer import Resource, ResourceShelf, Template
+from zorivest_rpc.mcp.protocol.content import Block
+from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.tools.diagnostics import guard_state, without_credentials
 from zorivest_rpc.tools.kit import bad_answer
 from zorivest_rpc.tools.rest import BackendFor

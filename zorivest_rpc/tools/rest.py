@@ -20,7 +20,6 @@ from msgspec import UNSET
 from zorivest_rpc.backend.encode import as_text
 from zorivest_rpc.backend.interface import Backend, Form, Reply, Request, Upload
 from zorivest_rpc.backend.refusals import unknown_route
-from zorivest_rpc.call import Call, Handler, Outcome, give
 from zorivest_rpc.catalog.spec import DRY_RUN, Route, RouteFile, ToolSpec, defaults, pick, routes
 from zorivest_rpc.errors import (
     BackendError,
@@ -30,8 +29,9 @@ from zorivest_rpc.errors import (
     OutcomeUnknown,
     ToolError,
 )
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, give
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.modes.present import fill, structured
-from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.files import ImportRoots
 from zorivest_rpc.tools.preview import Confirms, Preview
 from zorivest_rpc.tools.receipt import RECEIPT_KEY, lost, receipt

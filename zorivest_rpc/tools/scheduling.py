@@ -6,10 +6,10 @@ import orjson
 
 from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.backend.refusals import unknown_route
-from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, InvalidArguments
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.modes.present import fill
-from zorivest_rpc.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit, bad_answer, segment
 
 __all__ = ["Schedules"]

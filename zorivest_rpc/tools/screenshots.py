@@ -6,10 +6,10 @@ import msgspec
 
 from zorivest_rpc.backend.interface import Backend, Request
 from zorivest_rpc.backend.refusals import unknown_route
-from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError
-from zorivest_rpc.protocol.content import image, text
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.content import image, text
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit, bad_answer
 
 __all__ = ["Picture", "Screenshots", "fetch"]

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from zorivest_rpc.backend.interface import Auth, Backend, Reply, Request
-from zorivest_rpc.call import Call, Handler, Outcome
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit, flagged
 
 __all__ = ["Service"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.call import Call, Handler, Outcome
-from zorivest_rpc.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.tools.kit import Kit, bad_answer
 
 __all__ = ["LogSettings"]

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from zorivest_rpc.backend.interface import Backend
-from zorivest_rpc.call import Call, Handler, Outcome
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.tools.kit import Kit
 
 __all__ = ["Issue", "Tokens"]

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
-from zorivest_rpc.embedded.analytics.execution_quality import Quote, grade_of, in_regular_hours, score_execution
+from zorivest_rpc.embedded.analytics.execution_quality import (
+    Quote,
+    grade_of,
+    in_regular_hours,
+    score_execution,
+)
 from zorivest_rpc.embedded.analytics.fees import (
     Charge,
     FeeBreakdown,

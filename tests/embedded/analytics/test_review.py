@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.embedded.analytics.review import (
-    PERSONAS,
-    Review,
-    review_trade,
-    review_week,
-    week_before,
-)
+from zorivest_rpc.embedded.analytics.review import PERSONAS, Review, review_trade, review_week, week_before
 from zorivest_rpc.embedded.analytics.review_rules import ADVICE, Mark, PlanFacts, ReviewFacts
 from zorivest_rpc.embedded.answers import to_json
 
