@@ -12,7 +12,7 @@ import aioresponses.core
 import pytest
 
 from tests.backend.misbehaving import Misbehaving
-from zorivest_rpc.backend.http import HttpBackend, Limits
+from zorivest_rpc.serving.backend.http import HttpBackend, Limits
 
 
 class Clock:

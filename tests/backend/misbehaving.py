@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from zorivest_rpc.backend.interface import Address
+from zorivest_rpc.serving.backend.interface import Address
 
 
 class Seen(NamedTuple):

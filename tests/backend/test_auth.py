@@ -9,11 +9,11 @@ import pytest
 
 from tests.backend.conftest import Clock, Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer
-from zorivest_rpc.backend.auth import Keyring, principal_of
-from zorivest_rpc.backend.http import HttpBackend
-from zorivest_rpc.backend.interface import NotInline, Request
-from zorivest_rpc.backend.pool import Backends
 from zorivest_rpc.errors import BackendError
+from zorivest_rpc.serving.backend.auth import Keyring, principal_of
+from zorivest_rpc.serving.backend.http import HttpBackend
+from zorivest_rpc.serving.backend.interface import NotInline, Request
+from zorivest_rpc.serving.backend.pool import Backends
 
 KEY = "zrv_sk_planted0123456789"
 

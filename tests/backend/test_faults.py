@@ -21,10 +21,10 @@ from tests.backend.misbehaving import (
     raw,
     reset_mid_body,
 )
-from zorivest_rpc.backend.breaker import Breaker
-from zorivest_rpc.backend.http import Limits
-from zorivest_rpc.backend.interface import Request
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
+from zorivest_rpc.serving.backend.breaker import Breaker
+from zorivest_rpc.serving.backend.http import Limits
+from zorivest_rpc.serving.backend.interface import Request
 
 URL = "http://backend.test:8765/api/v1"
 SHORT = Limits(total=0.2)

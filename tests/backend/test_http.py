@@ -13,15 +13,15 @@ from aioresponses import aioresponses
 
 from tests.backend.conftest import Clock, Make
 from tests.backend.misbehaving import Misbehaving, answer
-from zorivest_rpc.backend.http import HttpBackend, Limits, normalise
-from zorivest_rpc.backend.interface import Form, Request, Upload
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, GuardLocked, ToolError
+from zorivest_rpc.serving.backend.http import HttpBackend, Limits, normalise
+from zorivest_rpc.serving.backend.interface import Form, Request, Upload
 
 URL = "http://backend.test:8765/api/v1"
 
 
 def test_the_module_does_not_import_aiohttp() -> None:
-    code = "import sys, zorivest_rpc.backend.http, zorivest_rpc.backend.pool; assert 'aiohttp' not in sys.modules"
+    code = "import sys; from zorivest_rpc.serving.backend import http, pool; assert 'aiohttp' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from zorivest_rpc.backend import neighbour
-from zorivest_rpc.backend.neighbour import find_neighbour
+from zorivest_rpc.serving.backend import neighbour
+from zorivest_rpc.serving.backend.neighbour import find_neighbour
 
 HEALTH = {"status": "ok", "version": "1.0.0", "database": {"unlocked": True}}
 
@@ -74,7 +74,7 @@ async def test_the_log_the_diagnosis_and_the_doctor_tell(
     from zorivest_rpc.app import Journal
     from zorivest_rpc.cli.checks.backend import _neighbour
     from zorivest_rpc.config import parse
-    from zorivest_rpc.tools.own import _beside
+    from zorivest_rpc.serving.tools.own import _beside
 
     monkeypatch.setattr(neighbour, "USUAL", zorivest.url)
     monkeypatch.setattr(neighbour.find_neighbour, "__defaults__", (zorivest.url,))

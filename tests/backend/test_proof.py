@@ -14,10 +14,10 @@ import uvloop
 
 from tests.backend.conftest import Make
 from tests.backend.misbehaving import Behaviour, Misbehaving, Seen, Write, answer, endless, hang_up, raw
-from zorivest_rpc.backend.http import HttpBackend, Limits
-from zorivest_rpc.backend.interface import Address, Request
 from zorivest_rpc.errors import BackendUnreachable
 from zorivest_rpc.proof import is_challenge, new_secret, place_of, prove
+from zorivest_rpc.serving.backend.http import HttpBackend, Limits
+from zorivest_rpc.serving.backend.interface import Address, Request
 
 KEY, SECRET = "zrv_sk_" + "k" * 32, new_secret()
 GRANT: dict[str, Any] = {"session_token": "tok_" + "a" * 32, "role": "admin", "expires_in": 3600, "inline_guard": True}

@@ -10,10 +10,10 @@ import pytest
 
 from tests.backend.conftest import Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer, endless, hang_up, never, reset_mid_body
-from zorivest_rpc.backend.breaker import Breaker
-from zorivest_rpc.backend.http import Limits
-from zorivest_rpc.backend.interface import Reply, Request
 from zorivest_rpc.errors import BackendError, OutcomeUnknown, ToolError
+from zorivest_rpc.serving.backend.breaker import Breaker
+from zorivest_rpc.serving.backend.http import Limits
+from zorivest_rpc.serving.backend.interface import Reply, Request
 
 FAULTS = [
     hang_up,

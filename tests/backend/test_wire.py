@@ -28,10 +28,10 @@ from yarl import URL
 
 from tests.backend.conftest import Make
 from tests.backend.misbehaving import Misbehaving, Seen, Write, answer, endless, never, raw
-from zorivest_rpc.backend.http import HttpBackend, Limits
-from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
 from zorivest_rpc.errors import BackendUnreachable, OutcomeUnknown
+from zorivest_rpc.serving.backend.http import HttpBackend, Limits
+from zorivest_rpc.serving.backend.interface import Request
+from zorivest_rpc.serving.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n" + b'{"ok":true}'
 
@@ -435,8 +435,8 @@ def _certificate(directory: Path) -> Path:
 
 _ASK = """
 import asyncio, sys
-from zorivest_rpc.backend.http import HttpBackend
-from zorivest_rpc.backend.interface import Request
+from zorivest_rpc.serving.backend.http import HttpBackend
+from zorivest_rpc.serving.backend.interface import Request
 
 async def ask(url, plain):
     backend = HttpBackend(url, plain=plain)

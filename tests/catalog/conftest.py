@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zorivest_rpc.catalog.load import load, schemas_dir
-from zorivest_rpc.catalog.spec import Definitions
+from zorivest_rpc.serving.catalog.load import load, schemas_dir
+from zorivest_rpc.serving.catalog.spec import Definitions
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.catalog.load import check, load, schemas_dir
-from zorivest_rpc.catalog.spec import Definitions, ToolSpec, required_fields
-from zorivest_rpc.catalog.toolsets import members
+from zorivest_rpc.serving.catalog.load import check, load, schemas_dir
+from zorivest_rpc.serving.catalog.spec import Definitions, ToolSpec, required_fields
+from zorivest_rpc.serving.catalog.toolsets import members
 
 TOOLS = {
     "core": """get_settings update_settings zorivest_emergency_stop zorivest_emergency_unlock get_log_settings
@@ -106,7 +106,7 @@ def test_a_flag_is_on_exactly_the_tools_it_is_meant_for(definitions: Definitions
 
 
 def test_gated_tools_take_a_token_and_no_route_carries_it(definitions: Definitions) -> None:
-    from zorivest_rpc.catalog.spec import routes
+    from zorivest_rpc.serving.catalog.spec import routes
 
     for tool in definitions.tools:
         assert ("confirmation_token" in tool.input_schema["properties"]) is tool.is_gated

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.errors import InvalidArguments
 from zorivest_rpc.mcp.catalog.explain import example, problems
 from zorivest_rpc.mcp.catalog.intended import intended
 from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.serving.catalog.load import load
 
 SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
 TOOLS = {name: Tool.trusted(name, spec.input_schema) for name, spec in SPECS.items()}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import zorivest_rpc
-from zorivest_rpc.catalog.load import CHECKED, check, fingerprint, load, schemas_dir
-from zorivest_rpc.catalog.spec import routes
-from zorivest_rpc.catalog.toolsets import members
+from zorivest_rpc.serving.catalog.load import CHECKED, check, fingerprint, load, schemas_dir
+from zorivest_rpc.serving.catalog.spec import routes
+from zorivest_rpc.serving.catalog.toolsets import members
 
 NEW_TOOL: dict[str, Any] = {
     "name": "record_balance",
@@ -321,7 +321,7 @@ def test_an_installed_package_finds_the_files_inside_itself(tmp_path: Path) -> N
         (tmp_path / "zorivest_rpc" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(package / name, tmp_path / "zorivest_rpc" / name)
     shutil.copytree(schemas_dir(), tmp_path / "zorivest_rpc" / "schemas")
-    program = "from zorivest_rpc.catalog.load import *; print(schemas_dir(), len(load().tools))"
+    program = "from zorivest_rpc.serving.catalog.load import *; print(schemas_dir(), len(load().tools))"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(tmp_path / "zorivest_rpc" / "schemas"), "68"]
 
@@ -329,7 +329,8 @@ def test_an_installed_package_finds_the_files_inside_itself(tmp_path: Path) -> N
 def test_loading_and_presenting_imports_no_validator() -> None:
     """A start must not pay for what only a broken catalogue needs."""
     program = (
-        "import sys; from zorivest_rpc.catalog.load import load; from zorivest_rpc.modes import detect, present\n"
+        "import sys; from zorivest_rpc.serving.catalog.load import load\n"
+        "from zorivest_rpc.serving.modes import detect, present\n"
         "load(); print([name for name in ('jsonschema', 'jsonschema_rs', 'importlib.resources', 'difflib', 'aiohttp')"
         " if name in sys.modules])"
     )

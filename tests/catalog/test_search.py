@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zorivest_rpc.catalog.search import SearchIndex
-from zorivest_rpc.catalog.spec import Definitions
 from zorivest_rpc.errors import InvalidArguments
+from zorivest_rpc.serving.catalog.search import SearchIndex
+from zorivest_rpc.serving.catalog.spec import Definitions
 
 
 @pytest.fixture(scope="module")

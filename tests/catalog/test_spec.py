@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from zorivest_rpc.catalog.spec import Definitions, Route, ToolSpec, defaults, pick, routes
+from zorivest_rpc.serving.catalog.spec import Definitions, Route, ToolSpec, defaults, pick, routes
 
 
 def tool(rest: Any, *inputs: str) -> ToolSpec:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import (
+from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode
+from zorivest_rpc.serving.catalog.toolsets import (
     choose,
     decode_config,
     first_list,
@@ -15,8 +17,6 @@ from zorivest_rpc.catalog.toolsets import (
     members,
     survives_read_only,
 )
-from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.mcp.catalog.names import nearest
 
 DEFAULTS = ("core", "discovery", "trade-analytics", "trade-planning")
 

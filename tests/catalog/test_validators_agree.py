@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from zorivest_rpc.catalog.load import load
+from zorivest_rpc.serving.catalog.load import load
 
 DEFINITIONS = load()
 TOOLS = {tool.name: tool.input_schema for tool in (*DEFINITIONS.tools, *DEFINITIONS.meta_tools)}

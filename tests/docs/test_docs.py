@@ -9,10 +9,10 @@ from tests.docs.__main__ import CONFIG, VARIABLES, help_of, stale, verbs_of
 from tests.places import ROOT
 from tests.test_layers import LAYERS
 from zorivest_rpc.__main__ import COMMANDS
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.cli.checks import surroundings
 from zorivest_rpc.config import OPTIONS, parse
-from zorivest_rpc.tools.prompts import ARGUMENTS
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
 
 def pages() -> list[Path]:

@@ -23,7 +23,7 @@ from zorivest_rpc.embedded.market.providers import PROVIDERS
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.jsonrpc import dumps
 from zorivest_rpc.mcp.protocol.session import Session
-from zorivest_rpc.tools.prompts import shelf
+from zorivest_rpc.serving.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import ToolSpec
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import ToolSpec
 
 
 class Clock:

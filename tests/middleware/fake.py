@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zorivest_rpc.backend.interface import NotInline, Reply, Request
 from zorivest_rpc.mcp.call import Call, Outcome, say
 from zorivest_rpc.mcp.protocol.capabilities import Capabilities
 from zorivest_rpc.mcp.protocol.jsonrpc import Id, dumps
 from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.serving.backend.interface import NotInline, Reply, Request
 
 
 class FakeBackend:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.middleware.conftest import Clock
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfirmationRequired, ToolError
 from zorivest_rpc.mcp.call import Call, InputRequired, fail
-from zorivest_rpc.middleware.confirmation import Confirmation, digest
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import ToolSpec
+from zorivest_rpc.serving.middleware.confirmation import Confirmation, digest
 
 GATED = {spec.name: spec for spec in load().tools if spec.confirm}
 ISSUE = "POST /confirmation-tokens"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
 from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
-from zorivest_rpc.middleware.guard import Guard
-from zorivest_rpc.middleware.rounds import CountedRounds
+from zorivest_rpc.serving.backend.interface import Request
+from zorivest_rpc.serving.catalog.spec import ToolSpec
+from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.rounds import CountedRounds
 
 CHECK = "/mcp-guard/check"
 STATUS = "/mcp-guard/status"

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.backend.interface import NotInline, Reply, Request
-from zorivest_rpc.catalog.spec import ToolSpec
 from zorivest_rpc.errors import BackendUnreachable, ConfirmationRequired, GuardLocked
 from zorivest_rpc.mcp.call import Handler, InputRequired
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.offer import Offer, ToolShelf
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
-from zorivest_rpc.middleware.confirmation import Confirmation
-from zorivest_rpc.middleware.guard import Guard
-from zorivest_rpc.middleware.layers import around
-from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.tools.rest import rest_handler
+from zorivest_rpc.serving.backend.interface import NotInline, Reply, Request
+from zorivest_rpc.serving.catalog.spec import ToolSpec
+from zorivest_rpc.serving.middleware.confirmation import Confirmation
+from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.layers import around
+from zorivest_rpc.serving.middleware.metrics import Metrics
+from zorivest_rpc.serving.tools.rest import rest_handler
 
 Specs = Mapping[str, ToolSpec]
 TRADE: dict[str, Any] = {

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.middleware.conftest import Clock
 from tests.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.errors import GuardLocked, ToolError
 from zorivest_rpc.mcp.call import BecomeTask, Call, InputRequired, Outcome, chain, form
-from zorivest_rpc.middleware.guard import Guard
-from zorivest_rpc.middleware.metrics import Metrics
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.metrics import Metrics
 
 
 def test_latencies_are_recorded_and_percentiles_computed() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import ClientTable, Definitions
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions
 
 HANDSHAKES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "handshakes.json").read_text())
 

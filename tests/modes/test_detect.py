@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.catalog.load import load_clients
-from zorivest_rpc.catalog.spec import ClientTable, Definitions, Mode
-from zorivest_rpc.catalog.toolsets import choose, first_list
-from zorivest_rpc.modes.detect import (
+from zorivest_rpc.serving.catalog.load import load_clients
+from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, Mode
+from zorivest_rpc.serving.catalog.toolsets import choose, first_list
+from zorivest_rpc.serving.modes.detect import (
     Profile,
     client_entry,
     detect,

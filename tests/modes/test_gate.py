@@ -7,10 +7,10 @@ import itertools
 import msgspec
 import pytest
 
-from zorivest_rpc.catalog.spec import Annotations, ClientTable, Definitions, ToolSpec
-from zorivest_rpc.modes.detect import detect
-from zorivest_rpc.modes.gate import asked_by_client, causes
-from zorivest_rpc.modes.present import REVISION_FIELDS, Presentation, definition, presentation
+from zorivest_rpc.serving.catalog.spec import Annotations, ClientTable, Definitions, ToolSpec
+from zorivest_rpc.serving.modes.detect import detect
+from zorivest_rpc.serving.modes.gate import asked_by_client, causes
+from zorivest_rpc.serving.modes.present import REVISION_FIELDS, Presentation, definition, presentation
 
 
 def hinted(definitions: Definitions, *, reads: bool, destructive: bool, open_world: bool, confirm: bool) -> ToolSpec:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import choose, members
-from zorivest_rpc.modes.instructions import LIMIT, Category, Situation, compose
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode
+from zorivest_rpc.serving.catalog.toolsets import choose, members
+from zorivest_rpc.serving.modes.instructions import LIMIT, Category, Situation, compose
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.docs.examples import stored
-from zorivest_rpc.catalog.spec import ClientTable, Definitions, Mode, ToolSpec, required_fields
-from zorivest_rpc.catalog.toolsets import is_eager
-from zorivest_rpc.modes.detect import detect
-from zorivest_rpc.modes.present import (
+from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, Mode, ToolSpec, required_fields
+from zorivest_rpc.serving.catalog.toolsets import is_eager
+from zorivest_rpc.serving.modes.detect import detect
+from zorivest_rpc.serving.modes.present import (
     REVISION_FIELDS,
     concise,
     definition,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench import product
 from tests.bench.bars import Verdict
-from zorivest_rpc.catalog.load import load
+from zorivest_rpc.serving.catalog.load import load
 
 
 def test_the_figures_within_one_process_are_taken_of_the_real_parts() -> None:

@@ -13,8 +13,8 @@ import pytest
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from tests.product.http import Conversation, Served, serving
 from zorivest_rpc.app import Journal
-from zorivest_rpc.catalog.load import load_clients
 from zorivest_rpc.config import parse
+from zorivest_rpc.serving.catalog.load import load_clients
 
 CALLS: dict[str, dict[str, Any]] = {  # a plain write; destructive; destructive and open to the world
     "create_trade": {

@@ -13,10 +13,10 @@ import pytest
 
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
-from zorivest_rpc.backend.http import HttpBackend
-from zorivest_rpc.backend.interface import Reply, Request
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.serving.backend.http import HttpBackend
+from zorivest_rpc.serving.backend.interface import Reply, Request
 
 # --- counts
 

@@ -13,8 +13,8 @@ import pytest
 from tests.docs.examples import stored
 from tests.product.conftest import Connect, refusal_of, text_of
 from tests.product.http import Served, make_key, revoke_key, serving
-from zorivest_rpc.backend.auth import principal_of
-from zorivest_rpc.backend.http import HttpBackend
+from zorivest_rpc.serving.backend.auth import principal_of
+from zorivest_rpc.serving.backend.http import HttpBackend
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from tests.product.conftest import Connect, refusal_of, text_of
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.serving.catalog.load import load
 
 DEFAULT = 38  # 36 tools of the four default toolsets and the two meta-tools
 

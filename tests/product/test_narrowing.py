@@ -10,7 +10,7 @@ import pytest
 
 from tests.product.conftest import refusal_of
 from tests.product.http import serving
-from zorivest_rpc.catalog.load import load
+from zorivest_rpc.serving.catalog.load import load
 
 ALWAYS = 11 + 4 + 2  # core, discovery and the two meta-tools
 

@@ -13,11 +13,11 @@ from tests.golden.record import opening
 from tests.product.conftest import Client, Connect, text_of
 from tests.product.http import make_key, revoke_key, serving
 from zorivest_rpc.app import Journal
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.toolsets import members
 from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.toolsets import members
 
 HANDSHAKES = json.loads((Path(__file__).parents[1] / "modes" / "handshakes.json").read_text())
 BEGINNINGS = {

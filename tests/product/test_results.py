@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.product.conftest import Client, Connect, text_of
-from zorivest_rpc.catalog.spec import required_fields
+from zorivest_rpc.serving.catalog.spec import required_fields
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 POLICY = {

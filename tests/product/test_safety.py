@@ -11,10 +11,10 @@ import pytest
 from tests.docs.examples import stored
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from zorivest_rpc.app import Journal
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.cli.admin import Admin
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
+from zorivest_rpc.serving.catalog.load import load
 
 
 async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagnose(connect: Connect) -> None:

@@ -22,9 +22,9 @@ from tests.embedded.asking import ask_raw
 from tests.embedded.scheduling.mailbox import Mailbox, serve
 from tests.places import ROOT
 from tests.product.conftest import Connect, refusal_of, text_of
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import routes
 from zorivest_rpc.embedded.locate import Located, find, find_or_start, stored_key
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import routes
 
 WEEKLY = {
     "name": "Weekly review",

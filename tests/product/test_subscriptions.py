@@ -16,7 +16,7 @@ import pytest
 from tests.places import ROOT
 from tests.product.conftest import Client, Connect
 from tests.product.http import serving
-from zorivest_rpc.backend.interface import Request
+from zorivest_rpc.serving.backend.interface import Request
 
 GUARD = "zorivest://guard"
 UPDATED = "notifications/resources/updated"

@@ -17,8 +17,8 @@ from tests.docs.examples import chosen, stale_in, stored
 from tests.places import ROOT
 from tests.product.everything import Caller, every_tool
 from tests.product.plain import plain_client
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.serving.catalog.load import load
 
 SPECS = {spec.name: spec for spec in load().tools}
 COMMAND = [sys.executable, "-m", "zorivest_rpc"]

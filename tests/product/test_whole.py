@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 
 from tests.product.conftest import Client, Connect, refusal_of, text_of
 from tests.product.http import serving
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.mcp.catalog.explain import example
-from zorivest_rpc.modes.present import structured
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.modes.present import structured
 
 SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
 NOT_HERE = {"zorivest_service_restart", "zorivest_launch_gui", "zorivest_emergency_stop", "call_tool"}

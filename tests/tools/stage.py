@@ -7,11 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from zorivest_rpc.audience import Audience, Policy
-from zorivest_rpc.backend.interface import Backend, Reply, Request
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import Definitions
-from zorivest_rpc.catalog.toolsets import toolset_names
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ToolError
 from zorivest_rpc.mcp.call import Call, Handler, Middleware, Outcome, chain
 from zorivest_rpc.mcp.catalog.view import View
@@ -20,23 +15,28 @@ from zorivest_rpc.mcp.protocol.jsonrpc import dumps
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
-from zorivest_rpc.middleware.confirmation import Confirmation
-from zorivest_rpc.middleware.guard import Guard
-from zorivest_rpc.middleware.metrics import Metrics
-from zorivest_rpc.tools.accounts import AccountReview
-from zorivest_rpc.tools.completions import Completions
-from zorivest_rpc.tools.desktop import Command, Desktop, Machine
-from zorivest_rpc.tools.diagnostics import Diagnostics
-from zorivest_rpc.tools.discovery import Discovery
-from zorivest_rpc.tools.emergency import Emergency
-from zorivest_rpc.tools.kit import Kit
-from zorivest_rpc.tools.prompts import shelf
-from zorivest_rpc.tools.resources import Shelf
-from zorivest_rpc.tools.scheduling import Schedules
-from zorivest_rpc.tools.screenshots import Screenshots
-from zorivest_rpc.tools.service import Service
-from zorivest_rpc.tools.settings import LogSettings
-from zorivest_rpc.tools.tokens import Tokens
+from zorivest_rpc.serving.audience import Audience, Policy
+from zorivest_rpc.serving.backend.interface import Backend, Reply, Request
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import Definitions
+from zorivest_rpc.serving.catalog.toolsets import toolset_names
+from zorivest_rpc.serving.middleware.confirmation import Confirmation
+from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.metrics import Metrics
+from zorivest_rpc.serving.tools.accounts import AccountReview
+from zorivest_rpc.serving.tools.completions import Completions
+from zorivest_rpc.serving.tools.desktop import Command, Desktop, Machine
+from zorivest_rpc.serving.tools.diagnostics import Diagnostics
+from zorivest_rpc.serving.tools.discovery import Discovery
+from zorivest_rpc.serving.tools.emergency import Emergency
+from zorivest_rpc.serving.tools.kit import Kit
+from zorivest_rpc.serving.tools.prompts import shelf
+from zorivest_rpc.serving.tools.resources import Shelf
+from zorivest_rpc.serving.tools.scheduling import Schedules
+from zorivest_rpc.serving.tools.screenshots import Screenshots
+from zorivest_rpc.serving.tools.service import Service
+from zorivest_rpc.serving.tools.settings import LogSettings
+from zorivest_rpc.serving.tools.tokens import Tokens
 
 DEFINITIONS: Definitions = load()
 SPECS = {spec.name: spec for spec in (*DEFINITIONS.tools, *DEFINITIONS.meta_tools)}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.stage import DOWN, FakeBackend, Stage, Turn, fits, kit, make_call, payload, refused
 from zorivest_rpc.errors import BackendUnreachable
-from zorivest_rpc.tools.accounts import AccountReview
+from zorivest_rpc.serving.tools.accounts import AccountReview
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import DOWN, FakeBackend, Stage, Turn, never, refused
-from zorivest_rpc.audience import Policy
+from zorivest_rpc.serving.audience import Policy
 
 OPEN = {"is_enabled": False, "is_locked": False}
 TRADES = {

@@ -18,7 +18,7 @@ from tests.places import ROOT
 from tests.tools.stage import FakeBackend, Stage, Starts, bare_machine, fits, kit, make_call, payload
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.call import Outcome
-from zorivest_rpc.tools.desktop import (
+from zorivest_rpc.serving.tools.desktop import (
     Command,
     Desktop,
     Found,
@@ -331,7 +331,7 @@ class Pipe:
 PARENT = """
 import asyncio, sys
 from tests.tools.stage import FakeBackend, bare_machine, kit, make_call
-from zorivest_rpc.tools.desktop import Desktop, Processes
+from zorivest_rpc.serving.tools.desktop import Desktop, Processes
 
 async def main():
     on = bare_machine(exists=lambda path: path == sys.argv[1], gui_path=sys.argv[1])

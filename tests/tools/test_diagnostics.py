@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import DOWN, FakeBackend, Stage, fits, kit, make_call, never, payload, refused
-from zorivest_rpc.backend.interface import Reply
-from zorivest_rpc.catalog.load import load_clients
-from zorivest_rpc.catalog.spec import Mode
 from zorivest_rpc.mcp.protocol.types import Implementation
-from zorivest_rpc.modes.detect import detect
-from zorivest_rpc.tools.diagnostics import Diagnostics
+from zorivest_rpc.serving.backend.interface import Reply
+from zorivest_rpc.serving.catalog.load import load_clients
+from zorivest_rpc.serving.catalog.spec import Mode
+from zorivest_rpc.serving.modes.detect import detect
+from zorivest_rpc.serving.tools.diagnostics import Diagnostics
 
 HEALTHY: dict[str, Any] = {
     "GET /health": {"status": "ok", "database": {"unlocked": True}, "uptime_seconds": 12},

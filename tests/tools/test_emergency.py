@@ -11,8 +11,8 @@ from tests.tools.stage import FakeBackend, Stage, Turn, kit, make_call, payload,
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
 from zorivest_rpc.mcp.call import InputRequired, Outcome
 from zorivest_rpc.mcp.protocol.capabilities import Capabilities
-from zorivest_rpc.middleware.confirmation import Confirmation
-from zorivest_rpc.tools.emergency import Emergency
+from zorivest_rpc.serving.middleware.confirmation import Confirmation
+from zorivest_rpc.serving.tools.emergency import Emergency
 
 LOCK, UNLOCK = "POST /mcp-guard/lock", "POST /mcp-guard/unlock"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zorivest_rpc.errors import FileRefused
-from zorivest_rpc.tools.files import ImportRoots, default_roots
+from zorivest_rpc.serving.tools.files import ImportRoots, default_roots
 
 
 @pytest.fixture

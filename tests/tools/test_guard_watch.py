@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zorivest_rpc.errors import BackendUnreachable
-from zorivest_rpc.tools.guard_watch import GuardWatch
+from zorivest_rpc.serving.tools.guard_watch import GuardWatch
 
 OPEN: dict[str, Any] = {"is_locked": False, "lock_reason": None, "is_enabled": False, "call_count": 1}
 LOCKED: dict[str, Any] = {"is_locked": True, "lock_reason": "test", "is_enabled": False, "call_count": 2}

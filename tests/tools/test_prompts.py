@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import SPECS, Client, FakeBackend, Stage
-from zorivest_rpc.tools.prompts import ARGUMENTS
+from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
 FILLED: dict[str, dict[str, str]] = {
     "weekly_review": {"period": "2026-03", "account_id": "acc-17"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import DEFINITIONS, SPECS, FakeBackend, Stage, kit, make_call, payload
-from zorivest_rpc.tools.settings import LogSettings
+from zorivest_rpc.serving.tools.settings import LogSettings
 
 PYTHON = {spec.python for spec in SPECS.values() if spec.python is not None}
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import DOWN, FakeBackend, Stage, Turn, refused
-from zorivest_rpc.audience import Policy
-from zorivest_rpc.backend.interface import Reply
 from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, RESOURCE_NOT_FOUND
+from zorivest_rpc.serving.audience import Policy
+from zorivest_rpc.serving.backend.interface import Reply
 
 SCHEMA = {"type": "object", "title": "Policy", "properties": {"name": {"type": "string"}}}
 STEPS = [{"type": "fetch", "side_effects": False, "params_schema": {"type": "object"}}]

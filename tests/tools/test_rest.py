@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tests.middleware.fake import FakeBackend, make_call
-from zorivest_rpc.backend.interface import Reply, Request
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import ToolSpec, routes
 from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
 from zorivest_rpc.mcp.call import Outcome
-from zorivest_rpc.tools.files import ImportRoots
-from zorivest_rpc.tools.receipt import RECEIPT_KEY
-from zorivest_rpc.tools.rest import rest_handler
+from zorivest_rpc.serving.backend.interface import Reply, Request
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import ToolSpec, routes
+from zorivest_rpc.serving.tools.files import ImportRoots
+from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY
+from zorivest_rpc.serving.tools.rest import rest_handler
 
 SPECS = {spec.name: spec for spec in load().tools}
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "requests.json").read_bytes())

@@ -8,10 +8,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.tools.stage import Clock, kit, make_call, payload
-from zorivest_rpc.backend.http import HttpBackend
-from zorivest_rpc.backend.interface import Request
-from zorivest_rpc.tools.diagnostics import Diagnostics
-from zorivest_rpc.tools.service import Service
+from zorivest_rpc.serving.backend.http import HttpBackend
+from zorivest_rpc.serving.backend.interface import Request
+from zorivest_rpc.serving.tools.diagnostics import Diagnostics
+from zorivest_rpc.serving.tools.service import Service
 
 
 class Process:
@@ -73,8 +73,8 @@ async def test_after_a_restart_the_backend_is_unlocked_again() -> None:
 
 
 async def test_a_diagnosis_of_a_real_address_where_nobody_listens() -> None:
-    from zorivest_rpc.catalog.load import load_clients
-    from zorivest_rpc.modes.detect import detect
+    from zorivest_rpc.serving.catalog.load import load_clients
+    from zorivest_rpc.serving.modes.detect import detect
 
     async with TestServer(web.Application()) as server:
         address = str(server.make_url(""))

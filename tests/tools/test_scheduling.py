@@ -10,7 +10,7 @@ import pytest
 from tests.tools.stage import FakeBackend, Stage, Turn, fits, kit, make_call, payload, refused
 from zorivest_rpc.errors import BackendError, InvalidArguments, OutcomeUnknown
 from zorivest_rpc.mcp.call import Outcome
-from zorivest_rpc.tools.scheduling import Schedules
+from zorivest_rpc.serving.tools.scheduling import Schedules
 
 DOCUMENT = {
     "schema_version": 1,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.tools.stage import FakeBackend, Stage, Turn, kit, make_call, refused
-from zorivest_rpc.backend.interface import Reply
 from zorivest_rpc.errors import BackendError
 from zorivest_rpc.mcp.call import Outcome
-from zorivest_rpc.tools.screenshots import Screenshots
+from zorivest_rpc.serving.backend.interface import Reply
+from zorivest_rpc.serving.tools.screenshots import Screenshots
 
 ABOUT = {"id": 42, "caption": "Entry on the 5 minute chart", "mime_type": "image/webp", "width": 1280, "height": 720}
 PIXELS = b"RIFF\x00\x00\x00\x00WEBP"

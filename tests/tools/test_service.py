@@ -10,7 +10,7 @@ import pytest
 from tests.tools.stage import DOWN, Clock, FakeBackend, Stage, Turn, fits, kit, make_call, payload, refused
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
 from zorivest_rpc.mcp.call import Call
-from zorivest_rpc.tools.service import Service
+from zorivest_rpc.serving.tools.service import Service
 
 HEALTH: dict[str, Any] = {
     "status": "ok",
@@ -121,7 +121,7 @@ class Restart:
 
 
 def as_reply(value: Any) -> Any:
-    from zorivest_rpc.backend.interface import Reply
+    from zorivest_rpc.serving.backend.interface import Reply
 
     return Reply(200, value)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.stage import FakeBackend, Stage, Turn, fits, kit, make_call, payload, refused
 from zorivest_rpc.errors import BackendError, OutcomeUnknown
-from zorivest_rpc.tools.settings import LogSettings
+from zorivest_rpc.serving.tools.settings import LogSettings
 
 STORED = {
     "logging.trades.level": "INFO",

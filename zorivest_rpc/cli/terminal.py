@@ -13,7 +13,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 from zorivest_rpc.mcp.protocol.types import Implementation
-from zorivest_rpc.modes.detect import find_client, normalise
+from zorivest_rpc.serving.modes.detect import find_client, normalise
 
 __all__ = [
     "WIDTH",

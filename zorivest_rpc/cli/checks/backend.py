@@ -57,7 +57,7 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
 
 def _neighbour(own: str) -> Iterator[Line]:
     """A Zorivest on the usual port that is not the backend in use: its journal may be the one that was meant."""
-    from zorivest_rpc.backend.neighbour import USUAL, is_own, is_zorivest
+    from zorivest_rpc.serving.backend.neighbour import USUAL, is_own, is_zorivest
 
     if is_own(own, USUAL):
         return
@@ -149,7 +149,7 @@ def _encryption(data: Path, vault: Bootstrap | None) -> Iterator[Line]:
 
 
 def remote(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
-    from zorivest_rpc.backend.http import normalise
+    from zorivest_rpc.serving.backend.http import normalise
 
     try:
         base = normalise(settings.api_url or "")

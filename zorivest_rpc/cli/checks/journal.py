@@ -37,7 +37,7 @@ _LITTLE, _ENOUGH = 64 * 2**20, 512 * 2**20
 
 
 def schemas(root: str | None = None) -> Iterator[Line]:
-    from zorivest_rpc.catalog.load import check, schemas_dir
+    from zorivest_rpc.serving.catalog.load import check, schemas_dir
 
     problems = check(root)
     for problem in problems[:10]:
