@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.baseline import at_rest, back_to, connections, held, let_go
-from tests.transports.http_served import (
+from tests.mcp.transports.http_served import (
     BOTH,
     Served,
     Wire,

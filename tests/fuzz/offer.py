@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.protocol.offers import Rich
+from tests.mcp.protocol.offers import Rich
 from zorivest_rpc.mcp.offer import Offer, PromptShelf, ResourceShelf
 from zorivest_rpc.mcp.protocol.session import Session
 

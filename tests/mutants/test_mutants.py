@@ -87,7 +87,7 @@ def test_a_mutant_judged_equivalent_still_exists_and_has_a_reason() -> None:
 
 def test_a_mutant_is_noticed_survives_or_is_judged() -> None:
     module = "zorivest_rpc/mcp/protocol/seal.py"
-    tests = "tests/protocol/test_seal.py", "tests/mutants/test_mutants.py::test_words_and_types_are_left_alone"
+    tests = "tests/mcp/protocol/test_seal.py", "tests/mutants/test_mutants.py::test_words_and_types_are_left_alone"
     mutants = find_mutants((ROOT / module).read_bytes())
     noticed, judged = [each for each in mutants if each.before == 'raise BadSeal("expired")'] + mutants[:1]
     reasons = {judged.key: "makes no difference"}

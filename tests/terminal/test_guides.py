@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.places import ROOT
-from tests.product.http import serving
+from tests.serving.product.http import serving
 from tests.terminal.conftest import Done, environment
 from zorivest_rpc.mcp.protocol.session import HEADERS
 from zorivest_rpc.serving.catalog.load import load

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.product.everything import png
+from tests.serving.product.everything import png
 from tests.terminal.conftest import Command, environment
 
 
