@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.errors import Invalid
-from zorivest_rpc.embedded.fields import Fields
 from zorivest_rpc.embedded.routing import reply
+from zorivest_rpc.embedded.values.fields import Fields
 
 
 def test_good_values_come_back_typed() -> None:

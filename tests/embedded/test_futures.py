@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded.futures import contract_of, contracts, parse_fraction, parse_multipliers
 from zorivest_rpc.embedded.imports.broker import import_broker_file
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport
-from zorivest_rpc.embedded.symbols import parse_instrument
+from zorivest_rpc.embedded.values.futures import contract_of, contracts, parse_fraction, parse_multipliers
+from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 # Money per tick as the exchanges state it on the product pages (multiplier times tick, rounded to nothing).
 TICK_VALUES = {

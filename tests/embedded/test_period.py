@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.errors import Invalid
-from zorivest_rpc.embedded.period import parse_period
+from zorivest_rpc.embedded.values.period import parse_period
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 SUNDAY = datetime(2026, 5, 31, 9, 0, tzinfo=UTC)

@@ -40,13 +40,13 @@ from zorivest_rpc.embedded import (
 )
 from zorivest_rpc.embedded.analytics.moments import Moments
 from zorivest_rpc.embedded.exchange import Conversion
-from zorivest_rpc.embedded.inputs import Page
 from zorivest_rpc.embedded.migrate import CURRENT, migrate, version_of
-from zorivest_rpc.embedded.period import parse_period
 from zorivest_rpc.embedded.results import Scope
 from zorivest_rpc.embedded.tables import accounts as account_table
 from zorivest_rpc.embedded.tables import audit_log, mcp_guard, metadata, round_trips
 from zorivest_rpc.embedded.tables import trades as trade_table
+from zorivest_rpc.embedded.values.inputs import Page
+from zorivest_rpc.embedded.values.period import parse_period
 
 NOW = datetime(2026, 3, 18, 12, tzinfo=UTC)
 ALL = parse_period("all", NOW)

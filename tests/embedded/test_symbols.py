@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.symbols import parse_contract, parse_instrument
+from zorivest_rpc.embedded.values.symbols import parse_contract, parse_instrument
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from .errors import Conflict, Forbidden, Invalid, NotFound
 from .exact_sums import exact_sum, joined
 from .exchange import Conversion, differs
 from .foreign_trips import read_foreign
-from .money import cents
 from .settings import read_value
 from .tables import accounts, balance_snapshots, round_trips, trades
+from .values.money import cents
 
 __all__ = [
     "ACCOUNT_TYPES",

@@ -23,8 +23,8 @@ from .errors import NotFound
 from .import_store import date_range, listed_errors, listed_notes, new_batch_id, record_batch, roomy, same_file
 from .imports.dedup import SortedBank, bank_hash, sort_out_bank
 from .imports.drafts import BankDraft, BankImport, Note, Status
-from .inputs import Page
 from .tables import accounts, balance_snapshots
+from .values.inputs import Page
 
 __all__ = ["BANK_TYPES", "enter", "ledger", "listed", "set_balance", "store"]
 

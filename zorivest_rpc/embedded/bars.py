@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from .analytics.excursion import SPANS, Bar, Resolution
-from .inputs import Page
 from .tables import price_bars
+from .values.inputs import Page
 
 __all__ = ["Stored", "available", "between", "closes_before", "covering", "last_close", "listed", "store"]
 

@@ -19,9 +19,9 @@ from . import audit, round_trip_store, trades
 from .book_tables import tax_stale
 from .errors import Conflict, Invalid, NotFound
 from .given_times import GivenTimes
-from .inputs import Page
-from .symbols import Contract, Instrument, parse_instrument
 from .tables import corporate_actions, round_trips
+from .values.inputs import Page
+from .values.symbols import Contract, Instrument, parse_instrument
 
 __all__ = ["KINDS", "Option", "Split", "delete", "listed", "moment_of", "record_option", "record_split", "shown"]
 

@@ -31,9 +31,9 @@ from .brokers.registry import find_broker
 from .exact_sums import exact_sum, joined, scaled
 from .exchange import DOLLAR, Conversion, differs, own_rate
 from .foreign_trips import read_foreign
-from .inputs import Page
 from .results import Scope, gross_pnl, quote_is_usable, slipped
 from .tables import accounts, periodic_fees, trades, transaction_ledger
+from .values.inputs import Page
 
 __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing", "tell_currencies"]
 

@@ -14,8 +14,8 @@ from random import Random
 from typing import NamedTuple
 
 from .analytics.excursion import Bar
-from .symbols import Contract, parse_instrument
 from .trades import Charge, Draft
+from .values.symbols import Contract, parse_instrument
 
 __all__ = ["ACCOUNTS", "SOURCE", "SYNTHETIC", "Story", "tell"]
 

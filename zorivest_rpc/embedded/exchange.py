@@ -16,13 +16,13 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from . import audit
 from .book_tables import tax_stale
-from .currencies import is_currency
-from .inputs import Page
-from .money import cents
 from .rate_tables import exchange_rates
 from .tables import trades
 from .tax.dates import trade_date
 from .tax.model import DOLLAR
+from .values.currencies import is_currency
+from .values.inputs import Page
+from .values.money import cents
 
 __all__ = [
     "DOLLAR",

@@ -15,8 +15,8 @@ from . import bars, trades
 from .analytics.expiration import settle_expired
 from .db import Database
 from .round_trip_store import episode_of
-from .symbols import parse_instrument
 from .tables import round_trips
+from .values.symbols import parse_instrument
 
 __all__ = ["settle", "settle_due"]
 

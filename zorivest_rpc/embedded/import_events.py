@@ -15,8 +15,8 @@ from . import corporate_actions as actions
 from .corporate_actions import OptionKind, moment_of
 from .errors import Refusal
 from .imports.drafts import BrokerImport, Note, PositionEvent
-from .symbols import Instrument, parse_instrument
 from .tables import corporate_actions, round_trips, trades
+from .values.symbols import Instrument, parse_instrument
 
 __all__ = ["apply_events"]
 

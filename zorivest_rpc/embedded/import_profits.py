@@ -11,8 +11,8 @@ from decimal import Decimal
 from sqlalchemy import Connection, select
 
 from .imports.drafts import Note, TradeDraft
-from .money import cents
 from .tables import round_trip_legs, round_trips
+from .values.money import cents
 
 __all__ = ["compare_profits"]
 

@@ -21,7 +21,6 @@ from . import accounts as account_store
 from . import audit, trades
 from .book_tables import import_batches
 from .columns import money, quantity
-from .currencies import currency_of
 from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
 from .import_events import apply_events
@@ -32,11 +31,12 @@ from .imports.collect import outcome
 from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .imports.drafts import AssetClass as DraftAsset
-from .inputs import Page
 from .market.identifiers import known_here
-from .money import divide
-from .symbols import AssetClass, Instrument, parse_instrument
 from .tax.dates import trade_date
+from .values.currencies import currency_of
+from .values.inputs import Page
+from .values.money import divide
+from .values.symbols import AssetClass, Instrument, parse_instrument
 
 __all__ = [
     "batches",

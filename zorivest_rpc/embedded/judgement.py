@@ -21,12 +21,8 @@ from .analytics.review_rules import PlanFacts, ReviewFacts
 from .db import Database
 from .errors import NotFound, Unavailable
 from .exchange import HOW_TO_GIVE, Conversion, own_rate
-from .inputs import Page
-from .money import divide
-from .period import Period
 from .results import Scope, moments, planned_risk
 from .round_trip_store import episode_of, execution_of
-from .symbols import AssetClass
 from .tables import (
     balance_snapshots,
     excursion_metrics,
@@ -38,6 +34,10 @@ from .tables import (
 )
 from .tables import trades as trade_table
 from .tax.dates import trade_date
+from .values.inputs import Page
+from .values.money import divide
+from .values.period import Period
+from .values.symbols import AssetClass
 
 __all__ = ["enrich", "facts_of_trade", "facts_of_week", "score", "scored"]
 

@@ -12,11 +12,11 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 from . import audit, trades
 from .analytics.mistakes import Mistake, MistakeSums, cost_of, sums_of
 from .exchange import Conversion, own_rate
-from .inputs import Page
-from .money import cents
 from .results import Scope
 from .tables import mistake_entries, round_trip_legs, round_trips
 from .tables import trades as trade_table
+from .values.inputs import Page
+from .values.money import cents
 
 __all__ = ["add", "listed", "sums"]
 

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, func, select
 
 from . import accounts, audit, trades
 from .errors import Conflict, Invalid, NotFound
-from .inputs import Page
-from .money import ratio
 from .tables import images, trade_plans
+from .values.inputs import Page
+from .values.money import ratio
 
 __all__ = ["CONVICTIONS", "STATUSES", "add", "change", "delete", "listed", "shown"]
 

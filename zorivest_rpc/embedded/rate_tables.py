@@ -8,8 +8,8 @@ from sqlalchemy import Column, Connection, Date, Index, String, Table, select
 
 from . import book_tables
 from .columns import Exact, Moment
-from .currencies import fixed_currency
 from .tables import MONEY, accounts, metadata, periodic_fees, round_trips, trades, transaction_ledger
+from .values.currencies import fixed_currency
 
 __all__ = ["exchange_rates", "prepare"]
 

@@ -32,9 +32,9 @@ from .columns import MONEY_PLACES
 from .exact_sums import SCALE, exact_sum, joined, scaled
 from .exchange import DOLLAR, Conversion, differs
 from .foreign_trips import ForeignTrip, read_foreign
-from .money import divide
-from .period import Period
 from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
+from .values.money import divide
+from .values.period import Period
 
 __all__ = [
     "Scope",

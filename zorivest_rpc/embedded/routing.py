@@ -16,9 +16,9 @@ import orjson
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from .answers import number
 from .errors import Forbidden, Invalid, Refusal, TooLarge
 from .sessions import Session
+from .values.answers import number
 
 if TYPE_CHECKING:
     from .backend import Embedded

@@ -19,11 +19,11 @@ from sqlalchemy import Connection, select
 from . import audit
 from .db import Database
 from .errors import Invalid, NotFound
-from .fields import parse_flag
-from .futures import SETTING as FUTURE_MULTIPLIERS
-from .futures import parse_multipliers
 from .logs import FEATURES, LEVELS
 from .tables import app_defaults, settings
+from .values.fields import parse_flag
+from .values.futures import SETTING as FUTURE_MULTIPLIERS
+from .values.futures import parse_multipliers
 
 __all__ = ["REGISTRY", "Settings", "Spec", "read_value", "spec_of"]
 

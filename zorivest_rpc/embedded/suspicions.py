@@ -13,10 +13,10 @@ from .accounts import require
 from .analytics.mistake_detection import TripFacts, suspect
 from .exchange import Conversion, own_rate
 from .given_times import GivenTimes
-from .period import EVER
 from .results import Scope, moments, planned_risk, plans
-from .symbols import parse_contract
 from .tables import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
+from .values.period import EVER
+from .values.symbols import parse_contract
 
 __all__ = ["MOST", "suspected"]
 

@@ -23,12 +23,12 @@ from .market import connections
 from .market.cache import recall
 from .market.providers import PROVIDERS
 from .market.shapes import Quote
-from .money import ZERO
-from .symbols import parse_instrument
 from .tables import price_bars, trades
 from .tax.dates import trade_date
 from .tax.model import AssetClass, Price
 from .tax_reading import OPEN, open_lots
+from .values.money import ZERO
+from .values.symbols import parse_instrument
 
 __all__ = ["ask_anew", "known_prices"]
 

@@ -18,10 +18,10 @@ from sqlalchemy import Connection, select
 
 from . import audit
 from .book_tables import tax_profiles
-from .fields import parse_flag
 from .tables import app_defaults, settings
 from .tax.dates import trade_date
 from .tax.model import TaxProfile, parse
+from .values.fields import parse_flag
 
 __all__ = ["AMOUNTS", "CHOICES", "FLAGS", "Profiles", "load", "save"]
 

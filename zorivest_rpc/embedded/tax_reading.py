@@ -10,11 +10,11 @@ import msgspec
 from sqlalchemy import Connection, Select, extract, func, select, text
 
 from .book_tables import tax_lots, tax_wash_matches
-from .symbols import parse_instrument
 from .tax.lot import Lot
 from .tax.symbols import is_expired
 from .tax.wash import WashMatch
 from .tax.washes import ChainEnds
+from .values.symbols import parse_instrument
 
 __all__ = [
     "CLOSED",

@@ -19,13 +19,8 @@ from sqlalchemy.exc import StatementError
 from . import accounts as account_store
 from . import audit, round_trip_store
 from .columns import money
-from .currencies import currency_of, fixed_currency
 from .errors import Conflict, Invalid, NotFound
 from .given_times import given_time
-from .inputs import Page
-from .money import cents
-from .period import Period
-from .symbols import Instrument
 from .tables import (
     accounts,
     corporate_actions,
@@ -38,6 +33,11 @@ from .tables import (
     trades,
     transaction_ledger,
 )
+from .values.currencies import currency_of, fixed_currency
+from .values.inputs import Page
+from .values.money import cents
+from .values.period import Period
+from .values.symbols import Instrument
 
 __all__ = [
     "LARGEST_VALUE",

@@ -32,7 +32,7 @@ from zorivest_rpc.embedded.analytics.pfof import (
     routing_of,
 )
 from zorivest_rpc.embedded.analytics.positions import Execution, Side
-from zorivest_rpc.embedded.answers import to_json
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 NOON = datetime(2026, 3, 2, 17, 0, tzinfo=UTC)  # Monday noon in New York

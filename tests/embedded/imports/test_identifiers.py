@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.imports.identifiers import (
+from zorivest_rpc.embedded.values.identifiers import (
     IdentifierType,
     classify,
     cusip_to_isin,

@@ -13,7 +13,6 @@ from zorivest_rpc.embedded import costs
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.journal_sums import prepare
 from zorivest_rpc.embedded.migrate import migrate
-from zorivest_rpc.embedded.period import EVER
 from zorivest_rpc.embedded.results import (
     Scope,
     average_slippage,
@@ -24,6 +23,7 @@ from zorivest_rpc.embedded.results import (
     streaks,
 )
 from zorivest_rpc.embedded.tables import round_trips, trades, transaction_ledger
+from zorivest_rpc.embedded.values.period import EVER
 
 from .test_round_trips import assert_in_step
 

@@ -14,9 +14,9 @@ from tests.embedded.driver import Journal
 from zorivest_rpc.embedded import tax_events, tax_profiles, tax_store, tax_writing, trades
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.book_tables import tax_lots, tax_state
-from zorivest_rpc.embedded.symbols import parse_instrument
 from zorivest_rpc.embedded.tax import book as book_module
 from zorivest_rpc.embedded.tax.lot import Lot
+from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 CALL, PUT = "SPY 350615 C 50", "SPY 350615 P 50"
 

@@ -18,13 +18,13 @@ from ..columns import money
 from ..crypto import FieldCipher
 from ..db import Database
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
-from ..futures import SETTING as FUTURE_MULTIPLIERS
-from ..futures import parse_multipliers
 from ..imports.drafts import BankImport
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 from ..settings import Settings
 from ..tables import accounts, round_trips
+from ..values.futures import SETTING as FUTURE_MULTIPLIERS
+from ..values.futures import parse_multipliers
 from . import alpaca, ibkr_flex, local_folder, tradier
 from .configs import Config, listed, read_one, write
 from .pulled import BrokerLink, Position, Pulled, Wanted

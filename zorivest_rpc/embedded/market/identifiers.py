@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Connection, and_, or_, select
 
 from ..db import Database
-from ..imports.identifiers import IdentifierType, classify, cusip_to_isin, isin_to_cusip, normalise, problem
+from ..values.identifiers import IdentifierType, classify, cusip_to_isin, isin_to_cusip, normalise, problem
 from .directory import by_identifier
 from .failures import Failure
 from .market import Market

@@ -18,7 +18,7 @@ from ..crypto import FieldCipher
 from ..db import Database
 from ..errors import Invalid, NotFound, Refusal
 from ..settings import Settings
-from ..symbols import Instrument
+from ..values.symbols import Instrument
 from . import cache, connections
 from .answers import refusal, shown
 from .bars import INTERVAL_OF, beginning, select_bars, store_bars

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..columns import QUANTITY_PLACES
-from ..symbols import Instrument, parse_instrument
+from ..values.symbols import Instrument, parse_instrument
 from .tables import VOLUME_PLACES
 
 __all__ = [

@@ -8,9 +8,9 @@ from typing import Any
 from aiohttp import web
 
 from .. import accounts
-from ..fields import Fields
-from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
+from ..values.fields import Fields
+from ..values.inputs import currency, identifier, page
 
 __all__ = ["ROUTES"]
 

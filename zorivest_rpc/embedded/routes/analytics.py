@@ -18,14 +18,14 @@ from ..analytics.options import OptionFill, detect
 from ..analytics.review import Review, review_trade, review_week
 from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
-from ..answers import to_json
 from ..errors import Invalid, NotFound, Unavailable
 from ..expiry import settle_due
-from ..fields import Fields
-from ..inputs import aliased, page
 from ..market.coverage import cover
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..tables import trades
+from ..values.answers import to_json
+from ..values.fields import Fields
+from ..values.inputs import aliased, page
 from .market_data import market_of
 from .selection import scope_of, tell_period, zone_of
 

@@ -7,8 +7,8 @@ from aiohttp import web
 from zorivest_rpc.proof import PROOF_PATH, is_challenge, prove
 
 from ..errors import Invalid, Unavailable
-from ..fields import Fields
 from ..routing import ADMIN, OPEN, Ask, Route, no_content, reply
+from ..values.fields import Fields
 from ..vault import SHORTEST, Role
 
 __all__ = ["ROUTES"]

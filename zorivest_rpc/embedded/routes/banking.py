@@ -10,13 +10,13 @@ from aiohttp import web
 
 from .. import bank_store
 from ..errors import Invalid
-from ..fields import Fields
 from ..imports.bank import import_bank_file
 from ..imports.drafts import BankCategory, BankDraft, BankHints
 from ..imports.statement import category_of
-from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..uploads import BODY, Progress, form_with_file, preview, read_file
+from ..values.fields import Fields
+from ..values.inputs import currency, identifier, page
 from .selection import currency_for
 
 __all__ = ["ROUTES"]

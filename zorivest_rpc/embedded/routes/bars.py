@@ -11,10 +11,10 @@ from aiohttp import web
 from .. import audit, bars
 from ..analytics.excursion import SPANS, Bar, Resolution
 from ..errors import Invalid
-from ..fields import Fields
-from ..inputs import page
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..symbols import parse_instrument
+from ..values.fields import Fields
+from ..values.inputs import page
+from ..values.symbols import parse_instrument
 
 __all__ = ["ROUTES"]
 

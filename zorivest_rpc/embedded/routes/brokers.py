@@ -8,8 +8,8 @@ from aiohttp import web
 
 from ..brokers.sync import Brokers, known_broker
 from ..errors import Invalid
-from ..fields import Fields
 from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
+from ..values.fields import Fields
 from .market_data import day_or_moment, secret
 
 __all__ = ["ROUTES"]

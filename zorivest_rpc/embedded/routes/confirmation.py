@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
-from ..fields import Fields
 from ..routing import READ, Ask, Route, reply
+from ..values.fields import Fields
 
 __all__ = ["ROUTES"]
 

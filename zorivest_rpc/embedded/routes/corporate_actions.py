@@ -10,10 +10,10 @@ from aiohttp import web
 
 from .. import corporate_actions
 from ..corporate_actions import KINDS, OptionKind
-from ..fields import Fields
-from ..inputs import aliased, identifier, instrument, page, row_number
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
-from ..symbols import Instrument
+from ..values.fields import Fields
+from ..values.inputs import aliased, identifier, instrument, page, row_number
+from ..values.symbols import Instrument
 
 __all__ = ["ROUTES"]
 

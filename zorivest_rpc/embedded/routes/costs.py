@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 
 from .. import accounts, costs
 from ..analytics.pfof import cost_of_free
-from ..answers import to_json
-from ..fields import Fields
-from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply
+from ..values.answers import to_json
+from ..values.fields import Fields
+from ..values.inputs import currency, identifier, page
 from .selection import scope_of, tell_period
 
 __all__ = ["ROUTES"]

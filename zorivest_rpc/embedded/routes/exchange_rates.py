@@ -7,9 +7,9 @@ from datetime import date
 from aiohttp import web
 
 from .. import exchange
-from ..fields import Fields
-from ..inputs import currency, page
 from ..routing import READ, WRITE, Ask, Route, reply
+from ..values.fields import Fields
+from ..values.inputs import currency, page
 
 __all__ = ["ROUTES"]
 

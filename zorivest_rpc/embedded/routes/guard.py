@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ..fields import Fields
 from ..guard import LONGEST_WAIT, PERSON, TOOL
 from ..routing import ADMIN, OPEN, READ, WRITE, Ask, Route, reply
+from ..values.fields import Fields
 
 __all__ = ["ROUTES"]
 

@@ -7,9 +7,9 @@ from typing import Any
 from aiohttp import web
 
 from ..errors import Invalid
-from ..imports.identifiers import IdentifierType
 from ..market.identifiers import Asked, resolve
 from ..routing import READ, Ask, Route, reply
+from ..values.identifiers import IdentifierType
 from .market_data import market_of
 
 __all__ = ["ROUTES"]

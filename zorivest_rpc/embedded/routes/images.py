@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from .. import images, journal, pictures, plans, trades
 from ..errors import Invalid
-from ..fields import Fields
-from ..inputs import row_number
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..values.fields import Fields
+from ..values.inputs import row_number
 
 __all__ = ["ROUTES"]
 

@@ -10,16 +10,16 @@ from aiohttp import web
 
 from .. import import_store, rate_store
 from ..errors import NotFound
-from ..fields import Fields
-from ..futures import SETTING as FUTURE_MULTIPLIERS
-from ..futures import parse_multipliers
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
 from ..imports.drafts import BrokerHints, BrokerImport, Limits
 from ..imports.rates_csv import RatesImport, is_rates_file, read_rates
-from ..inputs import identifier, page
 from ..routing import READ, WRITE, Ask, Route, Upload, reply
 from ..uploads import BODY, Importer, Progress, form_with_file, preview, read_file
+from ..values.fields import Fields
+from ..values.futures import SETTING as FUTURE_MULTIPLIERS
+from ..values.futures import parse_multipliers
+from ..values.inputs import identifier, page
 from .selection import currency_for
 
 __all__ = ["ROUTES"]

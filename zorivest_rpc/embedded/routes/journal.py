@@ -8,9 +8,9 @@ from typing import Any
 from aiohttp import web
 
 from .. import journal
-from ..fields import Fields
-from ..inputs import identifier
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..values.fields import Fields
+from ..values.inputs import identifier
 
 __all__ = ["ROUTES"]
 

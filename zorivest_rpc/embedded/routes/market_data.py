@@ -8,10 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from ..errors import Invalid
-from ..fields import Fields
 from ..market.market import Market
 from ..market.shapes import INTERVALS
 from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
+from ..values.fields import Fields
 
 __all__ = ["ROUTES", "day_or_moment", "market_of", "secret"]
 

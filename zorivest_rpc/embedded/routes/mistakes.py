@@ -9,12 +9,12 @@ from sqlalchemy import Connection
 
 from .. import mistake_log, results, suspicions
 from ..analytics.mistakes import CATEGORIES, mistake_summary, parse_category
-from ..answers import to_json
 from ..exchange import Conversion
 from ..expiry import settle_due
-from ..fields import Fields
-from ..inputs import aliased, page
 from ..routing import READ, WRITE, Ask, Route, reply
+from ..values.answers import to_json
+from ..values.fields import Fields
+from ..values.inputs import aliased, page
 from .selection import scope_of, tell_period
 
 __all__ = ["ROUTES"]

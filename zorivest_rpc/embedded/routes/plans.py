@@ -10,11 +10,11 @@ from aiohttp import web
 
 from .. import plans
 from ..analytics.position_size import position_size, problems_of
-from ..answers import to_json
 from ..errors import Invalid
-from ..fields import Fields
-from ..inputs import aliased, identifier, instrument, page, row_number
 from ..routing import OPEN, READ, WRITE, Ask, Route, no_content, reply
+from ..values.answers import to_json
+from ..values.fields import Fields
+from ..values.inputs import aliased, identifier, instrument, page, row_number
 
 __all__ = ["ROUTES"]
 

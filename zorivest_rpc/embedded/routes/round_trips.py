@@ -10,19 +10,19 @@ from aiohttp import web
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from .. import round_trip_views, trades
-from ..answers import to_json
 from ..errors import NotFound
 from ..exact_sums import exact_sum, joined
 from ..exchange import Conversion, differs
 from ..expiry import settle_due
-from ..fields import Fields
 from ..foreign_trips import read_foreign
 from ..given_times import GivenTimes
-from ..inputs import Page, instrument, page
-from ..money import cents
-from ..period import Period
 from ..routing import READ, Ask, Route, reply
 from ..tables import round_trip_legs, round_trips
+from ..values.answers import to_json
+from ..values.fields import Fields
+from ..values.inputs import Page, instrument, page
+from ..values.money import cents
+from ..values.period import Period
 from .selection import currency_for, period_of, tell_period
 
 __all__ = ["ROUTES"]

@@ -9,11 +9,11 @@ import orjson
 from aiohttp import web
 
 from ..errors import Forbidden, Invalid, NotFound
-from ..fields import Fields
 from ..routing import ADMIN, READ, WRITE, Ask, Route, no_content, reply
 from ..scheduling import mail, policies, runs
 from ..scheduling.budget import note
 from ..scheduling.document import policy_schema, step_type_views
+from ..values.fields import Fields
 
 __all__ = ["ROUTES"]
 

@@ -7,12 +7,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ..accounts import find
-from ..fields import Fields
-from ..inputs import currency
-from ..period import Period, parse_period
 from ..results import Scope
 from ..routing import Ask
 from ..tax.dates import EXCHANGE_ZONE
+from ..values.fields import Fields
+from ..values.inputs import currency
+from ..values.period import Period, parse_period
 
 __all__ = ["currency_for", "period_of", "scope_of", "tell_period", "zone_of"]
 

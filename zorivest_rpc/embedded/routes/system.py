@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from ..fields import Fields
 from ..routing import OPEN, READ, Ask, Route, reply
+from ..values.fields import Fields
 
 __all__ = ["ROUTES", "version"]
 

@@ -12,13 +12,9 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_payments, tax_profiles, tax_reading, tax_store
-from ..answers import to_json
 from ..errors import BadRequest, Refusal
 from ..expiry import settle_due
-from ..fields import Fields
-from ..inputs import aliased, identifier
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..symbols import parse_instrument
 from ..tax.assumptions import DATES, about_carryover, about_installments, about_section_1256, about_spouse
 from ..tax.carryover import Carryover, carry_into, with_carryover
 from ..tax.dates import trade_date
@@ -46,6 +42,10 @@ from ..tax_prices import ask_anew, known_prices
 from ..tax_profiles import Profiles
 from ..tax_store import Rules
 from ..tax_years import YearResults
+from ..values.answers import to_json
+from ..values.fields import Fields
+from ..values.inputs import aliased, identifier
+from ..values.symbols import parse_instrument
 from .market_data import market_of
 from .tax_profiles import FIRST_YEAR, LAST_YEAR, member
 

@@ -11,12 +11,12 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_profiles
-from ..answers import to_json
 from ..errors import NotFound
-from ..fields import Fields
 from ..routing import ADMIN, READ, Ask, Route, reply
 from ..tax.model import DISCLAIMER, CostBasisMethod, FilingStatus, TaxError, WashSaleMethod, parse
 from ..tax_profiles import AMOUNTS, FLAGS
+from ..values.answers import to_json
+from ..values.fields import Fields
 
 __all__ = ["FIRST_YEAR", "LAST_YEAR", "ROUTES", "member"]
 

@@ -11,12 +11,12 @@ from aiohttp import web
 from .. import trades
 from ..costs import FEE_TYPES
 from ..errors import Invalid
-from ..fields import Fields
-from ..futures import SETTING as FUTURE_MULTIPLIERS
-from ..futures import parse_multipliers, unknown_root
-from ..inputs import currency, identifier, instrument, page
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
-from ..symbols import Instrument
+from ..values.fields import Fields
+from ..values.futures import SETTING as FUTURE_MULTIPLIERS
+from ..values.futures import parse_multipliers, unknown_root
+from ..values.inputs import currency, identifier, instrument, page
+from ..values.symbols import Instrument
 from .selection import period_of, tell_period
 
 __all__ = ["ROUTES"]

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 
 from ..credentials import Credential
 from ..crypto import FieldCipher
-from ..fields import Fields
+from ..values.fields import Fields
 from .tables import email_provider
 
 __all__ = [

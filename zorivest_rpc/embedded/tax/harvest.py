@@ -11,7 +11,6 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
@@ -28,6 +27,7 @@ from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.tables import replacements
 from zorivest_rpc.embedded.tax.trial import Replacement, Sale, Trial, try_sales
 from zorivest_rpc.embedded.tax.wash import can_be_washed
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = ["HarvestLot", "HarvestReport", "Opportunity", "scan_harvest"]
 

@@ -11,7 +11,6 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax import dates
 from zorivest_rpc.embedded.tax.model import (
     DOLLAR,
@@ -22,6 +21,7 @@ from zorivest_rpc.embedded.tax.model import (
     Execution,
 )
 from zorivest_rpc.embedded.tax.money import per_unit
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Lot", "source_hash"]
 

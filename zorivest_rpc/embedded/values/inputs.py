@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
-from .errors import NotFound
+from ..errors import NotFound
 from .fields import MISSING, Fields
 from .symbols import Instrument, parse_instrument
 

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
-from .errors import Invalid
+from ..errors import Invalid
 
 __all__ = ["MISSING", "Fields", "parse_flag"]
 

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
-from .errors import Invalid
+from ..errors import Invalid
 
 __all__ = ["EVER", "GRAMMAR", "Period", "parse_period"]
 
