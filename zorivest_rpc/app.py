@@ -279,7 +279,7 @@ class Journal:
         becomes the key of a new journal: whoever called first would own it."""
         from pathlib import Path
 
-        from zorivest_rpc.embedded.paths import DataDir
+        from zorivest_rpc.embedded.disk.paths import DataDir
 
         if self.settings.api_url or DataDir(Path(self.settings.data_dir)).bootstrap.exists():
             return False

@@ -36,7 +36,7 @@ from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.db import SETTINGS, cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 from zorivest_rpc.embedded.vault import Vault
 

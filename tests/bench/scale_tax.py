@@ -26,7 +26,7 @@ from tests.bench import scale
 from tests.crash.lives import Life, Nursery
 from zorivest_rpc.embedded import trades
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 __all__ = ["ALLOWED", "Column", "measure", "report"]

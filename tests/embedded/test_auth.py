@@ -13,7 +13,7 @@ import pytest
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.routes import AREAS
 from zorivest_rpc.embedded.routing import Access, Route
 from zorivest_rpc.embedded.vault import Vault

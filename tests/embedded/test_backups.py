@@ -24,16 +24,17 @@ from sqlalchemy import text
 
 from tests.places import ROOT
 from zorivest_rpc.cli import backup as command
-from zorivest_rpc.embedded import backups, migrate
+from zorivest_rpc.embedded import migrate
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.backups import Facts
 from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.db import Database, cipher_driver, examine
+from zorivest_rpc.embedded.disk import backups
+from zorivest_rpc.embedded.disk.backups import Facts
+from zorivest_rpc.embedded.disk.filelock import FileLock
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.errors import Corrupt, Refusal, Unauthorized, Unavailable
-from zorivest_rpc.embedded.filelock import FileLock
 from zorivest_rpc.embedded.keeper import Keeper
 from zorivest_rpc.embedded.locate import find
-from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.restore import restore
 from zorivest_rpc.embedded.vault import Vault
 
@@ -378,7 +379,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from zorivest_rpc.embedded import backups
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 directory = DataDir(Path(sys.argv[1])).create()
 step = sys.argv[2]
 def die(*anything):

@@ -13,9 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.db import Database
+from zorivest_rpc.embedded.disk.guard_mark import GuardMark
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.guard import Guard
-from zorivest_rpc.embedded.guard_mark import GuardMark
-from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.tables import audit_log, mcp_guard
 
 from .conftest import Caller, Clock

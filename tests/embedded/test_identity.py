@@ -18,16 +18,16 @@ from tests.embedded.conftest import CHEAP, Caller
 from tests.embedded.kept.answers import open_kept, unpack
 from zorivest_rpc.cli import backup as backup_command
 from zorivest_rpc.cli.checks.safekeeping import restore_step
-from zorivest_rpc.embedded import backups
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.backups import Facts
 from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.disk import backups
+from zorivest_rpc.embedded.disk.backups import Facts
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.errors import Corrupt
 from zorivest_rpc.embedded.guard import Guard
 from zorivest_rpc.embedded.keystore import store_key
-from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.vault import Vault
 
 KINDS = ("encrypted", "plain")

@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from zorivest_rpc.embedded.crypto import new_api_key
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.keystore import read_key, store_key
-from zorivest_rpc.embedded.paths import DataDir
 
 
 class Ring(ModuleType):

@@ -13,8 +13,8 @@ import pytest
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.logs import Logs
-from zorivest_rpc.embedded.redact import redact, redact_text
+from zorivest_rpc.embedded.disk.logs import Logs
+from zorivest_rpc.embedded.disk.redact import redact, redact_text
 
 from .conftest import Caller
 

@@ -18,9 +18,9 @@ import pytest
 
 from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.errors import Unauthorized
 from zorivest_rpc.embedded.locate import find
-from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.vault import Vault
 
 from .conftest import Caller, Clock

@@ -97,7 +97,7 @@ def typed_secret(prompt: str, what: str = "a passphrase") -> str:
 
 
 def _has_passphrase(data_dir: Path) -> bool:
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     try:
         return bool(json.loads(DataDir(data_dir).bootstrap.read_bytes()).get("passphrase"))

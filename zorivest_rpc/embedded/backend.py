@@ -24,16 +24,16 @@ from . import audit, identity
 from .attempts import Attempts
 from .crypto import FieldCipher, Kdf
 from .db import Database, cipher_driver
+from .disk.filelock import FileLock
+from .disk.guard_mark import GuardMark
+from .disk.logs import FEATURES, Logs
+from .disk.paths import DataDir
 from .errors import Busy, Corrupt, Forbidden, Refusal
-from .filelock import FileLock
 from .guard import Guard
-from .guard_mark import GuardMark
 from .identity import check_database
 from .keeper import Keeper, before_migration
-from .logs import FEATURES, Logs
 from .market.market import Market
 from .market.outbound import Outbound, load_addresses
-from .paths import DataDir
 from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
 from .sessions import Session, Sessions

@@ -22,11 +22,11 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from .backups import Facts
+from .disk.backups import Facts
+from .disk.paths import private_opener
 from .errors import Busy, Corrupt, Forbidden, Refusal, Unavailable
 from .identity import read_standing
 from .migrate import CURRENT, migrate, version_of
-from .paths import private_opener
 
 __all__ = ["SETTINGS", "Database", "cipher_driver", "examine"]
 

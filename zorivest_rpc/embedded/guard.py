@@ -24,8 +24,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from . import audit
 from .db import Database
+from .disk.guard_mark import GuardMark
 from .errors import Conflict, Forbidden, Refusal
-from .guard_mark import GuardMark
 from .tables import mcp_guard
 
 __all__ = ["LONGEST_WAIT", "MOST_HELD", "PERSON", "RATE", "TOOL", "Guard", "Verdict"]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from . import backups
+from .disk import backups
+from .disk.paths import DataDir
 from .errors import Corrupt
-from .paths import DataDir
 from .tables import audit_log, journal_identity
 
 __all__ = ["Standing", "check_database", "give_id", "last_entry", "new_journal_id", "read_id", "read_standing"]

@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, select
 
-from . import backups
-from .backups import Backup
 from .db import Database
+from .disk import backups
+from .disk.backups import Backup
+from .disk.paths import DataDir
 from .errors import Refusal, Unavailable
-from .paths import DataDir
 from .settings import Settings
 from .tables import audit_log
 

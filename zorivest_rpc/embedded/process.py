@@ -29,12 +29,12 @@ from .backend import Embedded
 from .crypto import is_api_key, new_api_key
 from .db import cipher_driver
 from .demo import load_into
+from .disk.filelock import FileLock
+from .disk.paths import DataDir
 from .errors import Corrupt, Refusal
-from .filelock import FileLock
 from .keystore import read_key, store_key
 from .link import socket_path
 from .locate import find
-from .paths import DataDir
 from .runtime import GENERATION, Runtime, publish
 from .vault import Vault
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from . import backups
-from .backups import Backup, Facts
 from .db import examine
+from .disk import backups
+from .disk.backups import Backup, Facts
+from .disk.paths import DataDir, private_opener, sync_directory, write_private
 from .errors import Corrupt, Forbidden, Refusal
 from .migrate import CURRENT
-from .paths import DataDir, private_opener, sync_directory, write_private
 from .vault import Vault
 
 __all__ = ["Restored", "restore"]

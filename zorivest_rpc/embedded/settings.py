@@ -18,8 +18,8 @@ from sqlalchemy import Connection, select
 
 from . import audit
 from .db import Database
+from .disk.logs import FEATURES, LEVELS
 from .errors import Invalid, NotFound
-from .logs import FEATURES, LEVELS
 from .tables import app_defaults, settings
 from .values.fields import parse_flag
 from .values.futures import SETTING as FUTURE_MULTIPLIERS

@@ -21,7 +21,7 @@ from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.tables import trades
 
 from .test_round_trips import assert_in_step
@@ -33,7 +33,7 @@ from pathlib import Path
 from aiohttp import web
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 async def main():
     sys.stdin.readline()   # imported and ready; the one before is dead

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 from zorivest_rpc.embedded.scheduling.tables import report_deliveries

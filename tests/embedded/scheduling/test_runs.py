@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded import paths
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk import paths
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling import engine as engine_module
 from zorivest_rpc.embedded.scheduling.engine import Scheduling

@@ -68,8 +68,8 @@ def _neighbour(own: str) -> Iterator[Line]:
 
 
 def _not_running(data: Path) -> Line:
-    from zorivest_rpc.embedded.filelock import FileLock
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.filelock import FileLock
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     lock = DataDir(data).process_lock
     if lock.exists():
@@ -122,7 +122,7 @@ def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mappi
 
 
 def _encryption(data: Path, vault: Bootstrap | None) -> Iterator[Line]:
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     if vault is None:
         return

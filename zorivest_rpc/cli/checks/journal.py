@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zorivest_rpc.config import Settings
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.errors import ConfigError
 
 from .line import Line, fail, ok, warn

@@ -6,7 +6,8 @@ import asyncio
 
 from aiohttp import web
 
-from .. import audit, backups
+from .. import audit
+from ..disk import backups
 from ..routing import ADMIN, READ, Ask, Route, reply
 
 __all__ = ["ROUTES"]

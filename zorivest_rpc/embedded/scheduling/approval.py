@@ -11,8 +11,8 @@ import secrets
 from pathlib import Path
 
 from ..crypto import same
+from ..disk.paths import DataDir, write_private
 from ..errors import Forbidden
-from ..paths import DataDir, write_private
 
 __all__ = ["Approval", "approval_file"]
 

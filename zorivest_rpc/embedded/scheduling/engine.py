@@ -26,9 +26,9 @@ from sqlalchemy import Connection
 
 from ..crypto import FieldCipher
 from ..db import Database
+from ..disk.paths import DataDir
+from ..disk.redact import redact_text
 from ..errors import BadRequest, Conflict, Forbidden, NotFound
-from ..paths import DataDir
-from ..redact import redact_text
 from ..settings import Settings
 from . import deliveries, policies, runs
 from .approval import Approval, approval_file
