@@ -35,7 +35,7 @@ from zorivest_rpc.embedded import accounts, journal, trades
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import SETTINGS, cipher_driver
+from zorivest_rpc.embedded.database.engine import SETTINGS, cipher_driver
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 from zorivest_rpc.embedded.vault import Vault

@@ -17,7 +17,7 @@ from tests.places import ROOT
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import Kdf, new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.database.engine import cipher_driver
 from zorivest_rpc.embedded.disk.paths import DataDir
 
 if TYPE_CHECKING:

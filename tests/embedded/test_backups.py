@@ -24,10 +24,10 @@ from sqlalchemy import text
 
 from tests.places import ROOT
 from zorivest_rpc.cli import backup as command
-from zorivest_rpc.embedded import migrate
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import Database, cipher_driver, examine
+from zorivest_rpc.embedded.database import migrate
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver, examine
 from zorivest_rpc.embedded.disk import backups
 from zorivest_rpc.embedded.disk.backups import Facts
 from zorivest_rpc.embedded.disk.filelock import FileLock
@@ -166,7 +166,7 @@ async def test_a_migration_is_preceded_by_a_backup_of_the_version_before(
     later = (*migrate.VERSIONS, migrate.Version(migrate.CURRENT + 1, "later", None))
     monkeypatch.setattr(migrate, "VERSIONS", later)
     monkeypatch.setattr(migrate, "CURRENT", migrate.CURRENT + 1)
-    monkeypatch.setattr("zorivest_rpc.embedded.db.CURRENT", migrate.CURRENT)
+    monkeypatch.setattr("zorivest_rpc.embedded.database.engine.CURRENT", migrate.CURRENT)
     monkeypatch.setattr(migrate.migrate, "__defaults__", (migrate.CURRENT, None))
     with monkeypatch.context() as patched:
         patched.setattr(backups, "publish", full)

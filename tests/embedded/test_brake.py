@@ -12,11 +12,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.db import Database
+from zorivest_rpc.embedded.database.engine import Database
+from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard
 from zorivest_rpc.embedded.disk.guard_mark import GuardMark
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.guard import Guard
-from zorivest_rpc.embedded.tables import audit_log, mcp_guard
 
 from .conftest import Caller, Clock
 

@@ -16,7 +16,7 @@ from tests.embedded.kept import clock as fixed
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.database.engine import cipher_driver
 from zorivest_rpc.embedded.disk import backups
 from zorivest_rpc.embedded.disk.paths import DataDir
 

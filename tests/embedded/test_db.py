@@ -18,10 +18,10 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from zorivest_rpc.embedded.columns import Exact, Scaled, money, quantity
-from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.database.columns import Exact, Scaled, money, quantity
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import accounts, balance_snapshots, settings
 from zorivest_rpc.embedded.errors import Busy, Forbidden
-from zorivest_rpc.embedded.tables import accounts, balance_snapshots, settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 DIALECT = sqlite.dialect()
@@ -188,7 +188,7 @@ async def test_a_write_counts_only_if_it_changed_something(db: Database) -> None
 
 
 def test_a_file_that_another_program_holds_exclusively_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zorivest_rpc.embedded.db.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("zorivest_rpc.embedded.database.engine.BUSY_SECONDS", 0.05)
     holder = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     holder.execute("CREATE TABLE t (a)")
     holder.execute("BEGIN EXCLUSIVE")

@@ -21,7 +21,7 @@ from zorivest_rpc.cli.checks.safekeeping import restore_step
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.disk import backups
 from zorivest_rpc.embedded.disk.backups import Facts
 from zorivest_rpc.embedded.disk.paths import DataDir

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Connection, Engine, String, create_engine, event, select, text
 
-from zorivest_rpc.embedded import migrate as migration
-from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.database import migrate as migration
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
+from zorivest_rpc.embedded.database.migrate import CURRENT, VERSIONS, Version, migrate, version_of
+from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard, metadata, settings
 from zorivest_rpc.embedded.errors import Corrupt
-from zorivest_rpc.embedded.migrate import CURRENT, VERSIONS, Version, migrate, version_of
-from zorivest_rpc.embedded.tables import audit_log, mcp_guard, metadata, settings
 
 # The digest of everything each version creates. A line is added with a version and never edited afterwards: a database
 # of that version exists on somebody's disk.

@@ -39,12 +39,12 @@ from zorivest_rpc.embedded import (
     trades,
 )
 from zorivest_rpc.embedded.analytics.moments import Moments
+from zorivest_rpc.embedded.database.migrate import CURRENT, migrate, version_of
+from zorivest_rpc.embedded.database.schema.journal import accounts as account_table
+from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard, metadata, round_trips
+from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
 from zorivest_rpc.embedded.exchange import Conversion
-from zorivest_rpc.embedded.migrate import CURRENT, migrate, version_of
 from zorivest_rpc.embedded.results import Scope
-from zorivest_rpc.embedded.tables import accounts as account_table
-from zorivest_rpc.embedded.tables import audit_log, mcp_guard, metadata, round_trips
-from zorivest_rpc.embedded.tables import trades as trade_table
 from zorivest_rpc.embedded.values.inputs import Page
 from zorivest_rpc.embedded.values.period import parse_period
 

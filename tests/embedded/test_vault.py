@@ -15,10 +15,10 @@ from sqlalchemy import select
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
-from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import journal_entries
 from zorivest_rpc.embedded.disk.paths import DataDir, write_private
 from zorivest_rpc.embedded.errors import Corrupt
-from zorivest_rpc.embedded.tables import journal_entries
 from zorivest_rpc.embedded.vault import Vault
 
 from .conftest import CHEAP, Caller

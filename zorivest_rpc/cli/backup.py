@@ -54,7 +54,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _restore(arguments: argparse.Namespace) -> None:
-    from zorivest_rpc.embedded.db import cipher_driver
+    from zorivest_rpc.embedded.database.engine import cipher_driver
     from zorivest_rpc.embedded.disk.filelock import FileLock
     from zorivest_rpc.embedded.disk.paths import DataDir
     from zorivest_rpc.embedded.errors import Refusal

@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, func, select
 
-from . import audit
+from .database import audit
+from .database.exact_sums import exact_sum, joined
+from .database.schema.journal import accounts, balance_snapshots, round_trips, trades
 from .errors import Conflict, Forbidden, Invalid, NotFound
-from .exact_sums import exact_sum, joined
 from .exchange import Conversion, differs
 from .foreign_trips import read_foreign
 from .settings import read_value
-from .tables import accounts, balance_snapshots, round_trips, trades
 from .values.money import cents
 
 __all__ = [

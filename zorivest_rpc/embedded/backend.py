@@ -20,17 +20,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from zorivest_rpc.proof import new_secret
 
-from . import audit, identity
 from .attempts import Attempts
 from .crypto import FieldCipher, Kdf
-from .db import Database, cipher_driver
+from .database import audit, identity
+from .database.engine import Database, cipher_driver
+from .database.identity import check_database
 from .disk.filelock import FileLock
 from .disk.guard_mark import GuardMark
 from .disk.logs import FEATURES, Logs
 from .disk.paths import DataDir
 from .errors import Busy, Corrupt, Forbidden, Refusal
 from .guard import Guard
-from .identity import check_database
 from .keeper import Keeper, before_migration
 from .market.market import Market
 from .market.outbound import Outbound, load_addresses

@@ -15,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from . import accounts as account_store
-from . import audit, round_trip_store, trades
-from .book_tables import tax_stale
+from . import round_trip_store, trades
+from .database import audit
+from .database.schema.books import tax_stale
+from .database.schema.journal import corporate_actions, round_trips
 from .errors import Conflict, Invalid, NotFound
 from .given_times import GivenTimes
-from .tables import corporate_actions, round_trips
 from .values.inputs import Page
 from .values.symbols import Contract, Instrument, parse_instrument
 

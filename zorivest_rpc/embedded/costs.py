@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Float, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
 from . import accounts as account_store
-from . import audit
 from . import trades as trade_store
 from .analytics.fees import (
     Charge,
@@ -28,11 +27,12 @@ from .analytics.fees import (
 )
 from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
 from .brokers.registry import find_broker
-from .exact_sums import exact_sum, joined, scaled
+from .database import audit
+from .database.exact_sums import exact_sum, joined, scaled
+from .database.schema.journal import accounts, periodic_fees, trades, transaction_ledger
 from .exchange import DOLLAR, Conversion, differs, own_rate
 from .foreign_trips import read_foreign
 from .results import Scope, gross_pnl, quote_is_usable, slipped
-from .tables import accounts, periodic_fees, trades, transaction_ledger
 from .values.inputs import Page
 
 __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing", "tell_currencies"]

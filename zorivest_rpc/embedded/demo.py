@@ -23,7 +23,6 @@ from sqlalchemy.exc import IntegrityError
 
 from . import (
     accounts,
-    audit,
     bars,
     corporate_actions,
     costs,
@@ -40,15 +39,16 @@ from . import (
 )
 from .analytics.excursion import Bar
 from .backend import Embedded
-from .book_tables import tax_pending, tax_stale, tax_state
+from .database import audit
+from .database.schema.books import tax_pending, tax_stale, tax_state
+from .database.schema.journal import accounts as account_table
+from .database.schema.journal import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
+from .database.schema.journal import corporate_actions as action_table
+from .database.schema.journal import trades as trade_table
+from .database.schema.scheduling import policies
 from .demo_data import SOURCE, SYNTHETIC, Story
 from .errors import Refusal
 from .pictures import Picture, prepare
-from .scheduling.tables import policies
-from .tables import accounts as account_table
-from .tables import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
-from .tables import corporate_actions as action_table
-from .tables import trades as trade_table
 
 if TYPE_CHECKING:
     from .locate import Located

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, or_, select
 
-from .book_tables import bank_transactions, import_batches
+from .database.schema.books import bank_transactions, import_batches
+from .database.schema.scheduling import pipeline_runs, policies, report_deliveries, reports
 from .demo_data import BALANCES, BANK, SOURCE
 from .import_store import record_batch
 from .imports.dedup import bank_hash
 from .scheduling.document import content_hash, normal_form
-from .scheduling.tables import pipeline_runs, policies, report_deliveries, reports
 
 __all__ = ["POLICY_IDS", "RESULTS", "Line", "bank_lines", "load_bank", "load_policies", "remove_books"]
 

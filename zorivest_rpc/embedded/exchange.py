@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
-from . import audit
-from .book_tables import tax_stale
-from .rate_tables import exchange_rates
-from .tables import trades
+from .database import audit
+from .database.schema.books import tax_stale
+from .database.schema.journal import trades
+from .database.schema.rates import exchange_rates
 from .tax.dates import trade_date
 from .tax.model import DOLLAR
 from .values.currencies import is_currency

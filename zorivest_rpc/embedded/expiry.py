@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from . import bars, trades
 from .analytics.expiration import settle_expired
-from .db import Database
+from .database.engine import Database
+from .database.schema.journal import round_trips
 from .round_trip_store import episode_of
-from .tables import round_trips
 from .values.symbols import parse_instrument
 
 __all__ = ["settle", "settle_due"]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from .database.schema.journal import round_trips, trades
 from .exchange import Conversion, own_rate
-from .tables import round_trips, trades
 
 __all__ = ["ForeignTrip", "read_foreign"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from . import audit
+from .database import audit
+from .database.schema.journal import images
 from .errors import NotFound
 from .pictures import Picture
-from .tables import images
 
 __all__ = ["attach", "data_of", "delete", "listed", "shown", "thumbnail_of"]
 

@@ -15,10 +15,10 @@ import msgspec
 from sqlalchemy import BigInteger, Connection, case, func, select, type_coerce
 
 from . import trades
-from .columns import QUANTITY_PLACES
+from .database.columns import QUANTITY_PLACES
+from .database.schema.journal import trades as table
 from .held_trades import NEAR, Held
 from .imports.drafts import Effect, Side, TradeDraft
-from .tables import trades as table
 
 __all__ = ["in_order", "order_instant"]
 

@@ -10,8 +10,8 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, select
 
+from .database.schema.journal import round_trip_legs, round_trips
 from .imports.drafts import Note, TradeDraft
-from .tables import round_trip_legs, round_trips
 from .values.money import cents
 
 __all__ = ["compare_profits"]

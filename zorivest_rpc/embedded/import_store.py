@@ -18,9 +18,10 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from . import accounts as account_store
-from . import audit, trades
-from .book_tables import import_batches
-from .columns import money, quantity
+from . import trades
+from .database import audit
+from .database.columns import money, quantity
+from .database.schema.books import import_batches
 from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
 from .import_events import apply_events

@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from . import audit, trades
+from . import trades
+from .database import audit
+from .database.schema.journal import entity_links, journal_entries, trade_reports
 from .errors import Conflict, NotFound
-from .tables import entity_links, journal_entries, trade_reports
 
 __all__ = [
     "GRADES",

@@ -18,12 +18,8 @@ from .analytics.execution_quality import ExecutionQuality, Quote, score_executio
 from .analytics.positions import Episode
 from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
-from .db import Database
-from .errors import NotFound, Unavailable
-from .exchange import HOW_TO_GIVE, Conversion, own_rate
-from .results import Scope, moments, planned_risk
-from .round_trip_store import episode_of, execution_of
-from .tables import (
+from .database.engine import Database
+from .database.schema.journal import (
     balance_snapshots,
     excursion_metrics,
     mistake_entries,
@@ -32,7 +28,11 @@ from .tables import (
     trade_plans,
     trade_reports,
 )
-from .tables import trades as trade_table
+from .database.schema.journal import trades as trade_table
+from .errors import NotFound, Unavailable
+from .exchange import HOW_TO_GIVE, Conversion, own_rate
+from .results import Scope, moments, planned_risk
+from .round_trip_store import episode_of, execution_of
 from .tax.dates import trade_date
 from .values.inputs import Page
 from .values.money import divide

@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from . import accounts, audit, trades
+from . import accounts, trades
+from .database import audit
+from .database.schema.journal import images, trade_plans
 from .errors import Conflict, Invalid, NotFound
-from .tables import images, trade_plans
 from .values.inputs import Page
 from .values.money import ratio
 

@@ -27,7 +27,7 @@ from zorivest_rpc.proof import place_of
 from .app import create_app
 from .backend import Embedded
 from .crypto import is_api_key, new_api_key
-from .db import cipher_driver
+from .database.engine import cipher_driver
 from .demo import load_into
 from .disk.filelock import FileLock
 from .disk.paths import DataDir

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .db import examine
+from .database.engine import examine
+from .database.migrate import CURRENT
 from .disk import backups
 from .disk.backups import Backup, Facts
 from .disk.paths import DataDir, private_opener, sync_directory, write_private
 from .errors import Corrupt, Forbidden, Refusal
-from .migrate import CURRENT
 from .vault import Vault
 
 __all__ = ["Restored", "restore"]

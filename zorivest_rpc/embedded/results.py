@@ -28,11 +28,11 @@ from sqlalchemy import (
 from .analytics.moments import Moments, Streaks, moments_of, streaks_of
 from .analytics.r_multiples import Result, RUnit, r_moments
 from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
-from .columns import MONEY_PLACES
-from .exact_sums import SCALE, exact_sum, joined, scaled
+from .database.columns import MONEY_PLACES
+from .database.exact_sums import SCALE, exact_sum, joined, scaled
+from .database.schema.journal import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 from .exchange import DOLLAR, Conversion, differs
 from .foreign_trips import ForeignTrip, read_foreign
-from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 from .values.money import divide
 from .values.period import Period
 

@@ -22,7 +22,7 @@ from .values.answers import number
 
 if TYPE_CHECKING:
     from .backend import Embedded
-    from .db import Database
+    from .database.engine import Database
 
 __all__ = [
     "ADMIN",

@@ -12,12 +12,10 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Select, func, select
 
-from .book_tables import tax_profiles
 from .brokers.configs import brokers_configured
-from .db import Database
-from .market.connections import providers_configured
-from .scheduling.tables import policies
-from .tables import (
+from .database.engine import Database
+from .database.schema.books import tax_profiles
+from .database.schema.journal import (
     accounts,
     images,
     mistake_entries,
@@ -27,6 +25,8 @@ from .tables import (
     trade_reports,
     trades,
 )
+from .database.schema.scheduling import policies
+from .market.connections import providers_configured
 
 __all__ = ["COUNTERS", "Summary"]
 

@@ -11,10 +11,10 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from .accounts import require
 from .analytics.mistake_detection import TripFacts, suspect
+from .database.schema.journal import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
 from .exchange import Conversion, own_rate
 from .given_times import GivenTimes
 from .results import Scope, moments, planned_risk, plans
-from .tables import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
 from .values.period import EVER
 from .values.symbols import parse_contract
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
-from .book_tables import tax_pending
-from .tables import corporate_actions, trades
+from .database.schema.books import tax_pending
+from .database.schema.journal import corporate_actions, trades
 from .tax.book import Event, event_order
 from .tax.model import Execution, OptionDelivery, StockSplit
 from .tax_reading import parts

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, select
 
-from . import audit
-from .book_tables import tax_payments
+from .database import audit
+from .database.schema.books import tax_payments
 from .tax.model import Quarter
 from .tax.quarterly import TaxPayment
 

@@ -15,15 +15,15 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from .analytics.excursion import SPANS
-from .book_tables import tax_lots
-from .db import Database
+from .database.engine import Database
+from .database.schema.books import tax_lots
+from .database.schema.journal import price_bars, trades
 from .errors import Refusal
 from .exchange import DOLLAR, Exchange, differs
 from .market import connections
 from .market.cache import recall
 from .market.providers import PROVIDERS
 from .market.shapes import Quote
-from .tables import price_bars, trades
 from .tax.dates import trade_date
 from .tax.model import AssetClass, Price
 from .tax_reading import OPEN, open_lots

@@ -16,9 +16,9 @@ from typing import Any, get_type_hints
 import msgspec
 from sqlalchemy import Connection, select
 
-from . import audit
-from .book_tables import tax_profiles
-from .tables import app_defaults, settings
+from .database import audit
+from .database.schema.books import tax_profiles
+from .database.schema.journal import app_defaults, settings
 from .tax.dates import trade_date
 from .tax.model import TaxProfile, parse
 from .values.fields import parse_flag

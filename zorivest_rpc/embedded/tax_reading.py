@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Select, extract, func, select, text
 
-from .book_tables import tax_lots, tax_wash_matches
+from .database.schema.books import tax_lots, tax_wash_matches
 from .tax.lot import Lot
 from .tax.symbols import is_expired
 from .tax.wash import WashMatch

@@ -16,8 +16,8 @@ import orjson
 from sqlalchemy import Connection, Subquery, and_, exists, func, or_, select
 
 from . import tax_events
-from .book_tables import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
-from .tables import accounts, trades
+from .database.schema.books import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
+from .database.schema.journal import accounts, trades
 from .tax.book import LotBook
 from .tax.dates import trade_date
 from .tax.lot import Lot

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from .book_tables import tax_lots, tax_wash_matches
-from .bulk import insert_into
-from .columns import money
+from .database.bulk import insert_into
+from .database.columns import money
+from .database.schema.books import tax_lots, tax_wash_matches
 from .tax.book import Event, LotBook
 from .tax.dates import trade_date
 from .tax.lot import Lot

@@ -17,11 +17,10 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, 
 from sqlalchemy.exc import StatementError
 
 from . import accounts as account_store
-from . import audit, round_trip_store
-from .columns import money
-from .errors import Conflict, Invalid, NotFound
-from .given_times import given_time
-from .tables import (
+from . import round_trip_store
+from .database import audit
+from .database.columns import money
+from .database.schema.journal import (
     accounts,
     corporate_actions,
     entity_links,
@@ -33,6 +32,8 @@ from .tables import (
     trades,
     transaction_ledger,
 )
+from .errors import Conflict, Invalid, NotFound
+from .given_times import given_time
 from .values.currencies import currency_of, fixed_currency
 from .values.inputs import Page
 from .values.money import cents

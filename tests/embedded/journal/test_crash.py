@@ -20,9 +20,9 @@ from tests.embedded.driver import START
 from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import trades
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.tables import trades
 
 from .test_round_trips import assert_in_step
 

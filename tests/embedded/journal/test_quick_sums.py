@@ -11,8 +11,9 @@ from sqlalchemy import Connection, create_engine, event, select
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded import costs
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.journal_sums import prepare
-from zorivest_rpc.embedded.migrate import migrate
+from zorivest_rpc.embedded.database.fill_sums import prepare
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.journal import round_trips, trades, transaction_ledger
 from zorivest_rpc.embedded.results import (
     Scope,
     average_slippage,
@@ -22,7 +23,6 @@ from zorivest_rpc.embedded.results import (
     risk_moments,
     streaks,
 )
-from zorivest_rpc.embedded.tables import round_trips, trades, transaction_ledger
 from zorivest_rpc.embedded.values.period import EVER
 
 from .test_round_trips import assert_in_step

@@ -18,10 +18,15 @@ from zorivest_rpc.embedded import trades
 from zorivest_rpc.embedded.analytics.positions import Execution, Split
 from zorivest_rpc.embedded.analytics.round_trips import Matching, match
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.migrate import migrate
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.journal import (
+    accounts,
+    corporate_actions,
+    round_trip_legs,
+    round_trips,
+)
+from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
 from zorivest_rpc.embedded.round_trip_store import episode_of, execution_of
-from zorivest_rpc.embedded.tables import accounts, corporate_actions, round_trip_legs, round_trips
-from zorivest_rpc.embedded.tables import trades as trade_table
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 

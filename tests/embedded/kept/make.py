@@ -20,7 +20,7 @@ from zorivest_rpc.embedded import demo, demo_data
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import Kdf, new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.database.engine import cipher_driver
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.keystore import store_key
 

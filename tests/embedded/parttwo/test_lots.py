@@ -13,10 +13,16 @@ import pytest
 from sqlalchemy import Connection, create_engine, event, select, text
 
 from zorivest_rpc.embedded import tax_profiles, tax_store, trades
-from zorivest_rpc.embedded.book_tables import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
-from zorivest_rpc.embedded.migrate import migrate
-from zorivest_rpc.embedded.tables import accounts
-from zorivest_rpc.embedded.tables import trades as trade_table
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.books import (
+    tax_lots,
+    tax_pending,
+    tax_stale,
+    tax_state,
+    tax_wash_matches,
+)
+from zorivest_rpc.embedded.database.schema.journal import accounts
+from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

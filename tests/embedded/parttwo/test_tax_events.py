@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded import tax_events, tax_profiles, tax_store, tax_writing, trades
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.book_tables import tax_lots, tax_state
+from zorivest_rpc.embedded.database.schema.books import tax_lots, tax_state
 from zorivest_rpc.embedded.tax import book as book_module
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.values.symbols import parse_instrument

@@ -13,16 +13,17 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from .. import accounts as account_store
-from .. import audit, bank_store, import_store
-from ..columns import money
+from .. import bank_store, import_store
 from ..crypto import FieldCipher
-from ..db import Database
+from ..database import audit
+from ..database.columns import money
+from ..database.engine import Database
+from ..database.schema.journal import accounts, round_trips
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
 from ..imports.drafts import BankImport
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 from ..settings import Settings
-from ..tables import accounts, round_trips
 from ..values.futures import SETTING as FUTURE_MULTIPLIERS
 from ..values.futures import parse_multipliers
 from . import alpaca, ibkr_flex, local_folder, tradier

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from ..analytics.excursion import Resolution, held_window, wanted_resolution
-from ..db import Database
+from ..database.engine import Database
 from ..errors import Refusal, Unavailable
 from ..round_trip_store import episode_of
 from ..round_trip_views import trip_of

@@ -11,7 +11,7 @@ from importlib import resources
 import msgspec
 from sqlalchemy import Connection, select, union
 
-from ..tables import trade_plans, trades, watchlist_items
+from ..database.schema.journal import trade_plans, trades, watchlist_items
 from ..values.identifiers import isin_to_cusip
 from .shapes import Hit
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from ..analytics.excursion import SPANS, Resolution
 from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
 from ..errors import Invalid, NotFound, Refusal
 from ..settings import Settings
 from ..values.symbols import Instrument

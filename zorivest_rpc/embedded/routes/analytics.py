@@ -18,11 +18,11 @@ from ..analytics.options import OptionFill, detect
 from ..analytics.review import Review, review_trade, review_week
 from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
+from ..database.schema.journal import trades
 from ..errors import Invalid, NotFound, Unavailable
 from ..expiry import settle_due
 from ..market.coverage import cover
 from ..routing import READ, WRITE, Ask, Route, reply
-from ..tables import trades
 from ..values.answers import to_json
 from ..values.fields import Fields
 from ..values.inputs import aliased, page

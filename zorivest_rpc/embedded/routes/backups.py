@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from .. import audit
+from ..database import audit
 from ..disk import backups
 from ..routing import ADMIN, READ, Ask, Route, reply
 

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from .. import audit, bars
+from .. import bars
 from ..analytics.excursion import SPANS, Bar, Resolution
+from ..database import audit
 from ..errors import Invalid
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.fields import Fields

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import audit
+from ..database import audit
 from ..routing import ADMIN, READ, Ask, Route, reply
 
 __all__ = ["ROUTES"]

@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from .. import tax_profiles, tax_store
-from ..db import Database
+from ..database.engine import Database
 from ..expiry import settle_due
 from ..tax.model import TaxError
 from .step import StepFailed

@@ -18,8 +18,8 @@ from sqlalchemy import Connection, select
 
 from ..credentials import Credential
 from ..crypto import FieldCipher
+from ..database.schema.scheduling import email_provider
 from ..values.fields import Fields
-from .tables import email_provider
 
 __all__ = [
     "ADDRESS",

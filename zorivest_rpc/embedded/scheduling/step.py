@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
 from .sandbox import Sandbox
 
 __all__ = ["Context", "FetchRequest", "Fetched", "Fetcher", "Outcome", "Produced", "Refresh", "StepFailed", "StepType"]

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, String, Table, Text, UniqueConstraint, false
 
 from ..columns import QUANTITY_PLACES, Moment, Scaled
-from ..tables import metadata
+from .journal import metadata
 
 __all__ = [
     "SINCE",

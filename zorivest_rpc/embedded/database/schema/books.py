@@ -27,8 +27,8 @@ from sqlalchemy import (
     text,
 )
 
-from .columns import MONEY_PLACES, Exact, Moment, Scaled
-from .tables import metadata
+from ..columns import MONEY_PLACES, Exact, Moment, Scaled
+from .journal import metadata
 
 __all__ = [
     "FOUND",

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from sqlalchemy import Column, Connection, Date, Index, String, Table, select
 
-from . import book_tables
-from .columns import Exact, Moment
-from .tables import MONEY, accounts, metadata, periodic_fees, round_trips, trades, transaction_ledger
-from .values.currencies import fixed_currency
+from ...values.currencies import fixed_currency
+from ..columns import Exact, Moment
+from . import books as book_tables
+from .journal import MONEY, accounts, metadata, periodic_fees, round_trips, trades, transaction_ledger
 
 __all__ = ["exchange_rates", "prepare"]
 

@@ -29,7 +29,7 @@ from sqlalchemy import (
     text,
 )
 
-from .columns import MONEY_PLACES, QUANTITY_PLACES, Exact, Moment, Scaled
+from ..columns import MONEY_PLACES, QUANTITY_PLACES, Exact, Moment, Scaled
 
 __all__ = [
     "accounts",

@@ -14,12 +14,14 @@ from sqlalchemy import Column, Connection, Index, Table, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from . import book_tables, journal_sums, rate_tables
-from .brokers import tables as broker_tables
-from .errors import Corrupt
-from .market import tables as market_tables
-from .scheduling import tables as scheduling_tables
-from .tables import (
+from ..errors import Corrupt
+from . import fill_sums as journal_sums
+from .schema import books as book_tables
+from .schema import brokers as broker_tables
+from .schema import market as market_tables
+from .schema import rates as rate_tables
+from .schema import scheduling as scheduling_tables
+from .schema.journal import (
     CORPORATE_ACTIONS,
     FILE_ORDER,
     JOURNAL_IDENTITY,
@@ -109,8 +111,8 @@ VERSIONS: tuple[Version, ...] = (
     Version(MONEY, "currencies", rate_tables.prepare),
     Version(JOURNAL_IDENTITY, "journal id", None),
     # Append here. The number is the next one, said once, beside the tables or columns that it brings (`since`), and its
-    # digest goes into PUBLISHED of tests/embedded/test_migrate.py. Two branches that took the same number: the one that
-    # comes second changes its constant.
+    # digest goes into PUBLISHED of tests/embedded/database/test_migrate.py. Two branches that took the same number:
+    # the one that comes second changes its constant.
 )
 
 CURRENT = VERSIONS[-1].number

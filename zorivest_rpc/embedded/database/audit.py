@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from .tables import audit_log
+from .schema.journal import audit_log
 
 __all__ = ["record"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import JSON, Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint, false
 
 from ..columns import Moment
-from ..tables import metadata
+from .journal import metadata
 
 __all__ = [
     "SINCE",

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, RowMapping, select
 
-from .tables import round_trip_legs, round_trips, trades, transaction_ledger
-from .values.money import price
+from ..values.money import price
+from .schema.journal import round_trip_legs, round_trips, trades, transaction_ledger
 
 __all__ = ["prepare"]
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from .disk import backups
-from .disk.paths import DataDir
-from .errors import Corrupt
-from .tables import audit_log, journal_identity
+from ..disk import backups
+from ..disk.paths import DataDir
+from ..errors import Corrupt
+from .schema.journal import audit_log, journal_identity
 
 __all__ = ["Standing", "check_database", "give_id", "last_entry", "new_journal_id", "read_id", "read_standing"]
 

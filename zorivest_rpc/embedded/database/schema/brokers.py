@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import JSON, Boolean, Column, String, Table, Text, true
 
 from ..columns import Moment
-from ..tables import metadata
+from .journal import metadata
 
 __all__ = ["SINCE", "broker_configs"]
 

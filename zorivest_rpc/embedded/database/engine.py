@@ -22,9 +22,9 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from .disk.backups import Facts
-from .disk.paths import private_opener
-from .errors import Busy, Corrupt, Forbidden, Refusal, Unavailable
+from ..disk.backups import Facts
+from ..disk.paths import private_opener
+from ..errors import Busy, Corrupt, Forbidden, Refusal, Unavailable
 from .identity import read_standing
 from .migrate import CURRENT, migrate, version_of
 
