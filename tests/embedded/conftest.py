@@ -16,9 +16,9 @@ from tests.embedded.upstream import NOWHERE, addresses
 from tests.places import ROOT
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import Kdf, new_api_key
 from zorivest_rpc.embedded.database.engine import cipher_driver
 from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import Kdf, new_api_key
 
 if TYPE_CHECKING:
     from tests.embedded.driver import Journal

@@ -12,11 +12,11 @@ import pytest
 
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.routes import AREAS
 from zorivest_rpc.embedded.routing import Access, Route
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.vault.crypto import new_api_key
+from zorivest_rpc.embedded.vault.vault import Vault
 
 from .conftest import Caller, Clock
 
@@ -266,7 +266,7 @@ async def test_every_key_is_compared_in_constant_time_and_in_full_number(
         return real(left, right)
 
     real = hmac.compare_digest
-    monkeypatch.setattr("zorivest_rpc.embedded.crypto.hmac.compare_digest", counted)
+    monkeypatch.setattr("zorivest_rpc.embedded.vault.crypto.hmac.compare_digest", counted)
     for guess in (*keys, keys[0][:-1] + "x", new_api_key()):
         compared.clear()
         backend.vault._find(guess)

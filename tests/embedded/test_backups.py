@@ -25,7 +25,6 @@ from sqlalchemy import text
 from tests.places import ROOT
 from zorivest_rpc.cli import backup as command
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.database import migrate
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver, examine
 from zorivest_rpc.embedded.disk import backups
@@ -36,7 +35,8 @@ from zorivest_rpc.embedded.errors import Corrupt, Refusal, Unauthorized, Unavail
 from zorivest_rpc.embedded.keeper import Keeper
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.restore import restore
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.vault.crypto import new_api_key
+from zorivest_rpc.embedded.vault.vault import Vault
 
 from .conftest import CHEAP, Caller
 

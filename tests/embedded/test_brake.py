@@ -235,7 +235,7 @@ async def test_with_a_full_disk_a_new_session_reaches_the_brake(
     admin: Caller, anybody: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with full_disk(monkeypatch):
-        monkeypatch.setattr("zorivest_rpc.embedded.vault.write_private", _no_room)
+        monkeypatch.setattr("zorivest_rpc.embedded.vault.vault.write_private", _no_room)
         fresh = await anybody.unlock(api_key)
         assert (await fresh.expect(200, "POST", LOCK, {"by": "person"}))["is_locked"] is True
 

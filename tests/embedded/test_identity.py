@@ -20,15 +20,15 @@ from zorivest_rpc.cli import backup as backup_command
 from zorivest_rpc.cli.checks.safekeeping import restore_step
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.disk import backups
 from zorivest_rpc.embedded.disk.backups import Facts
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.errors import Corrupt
 from zorivest_rpc.embedded.guard import Guard
-from zorivest_rpc.embedded.keystore import store_key
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.vault.crypto import new_api_key
+from zorivest_rpc.embedded.vault.keystore import store_key
+from zorivest_rpc.embedded.vault.vault import Vault
 
 KINDS = ("encrypted", "plain")
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
@@ -277,7 +277,7 @@ async def test_a_vault_that_cannot_be_written_keeps_no_owner_out(
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("zorivest_rpc.embedded.vault.write_private", full)
+    monkeypatch.setattr("zorivest_rpc.embedded.vault.vault.write_private", full)
     (status,) = await locked.use(STATUS)
     assert status["is_locked"]
 

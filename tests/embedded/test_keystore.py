@@ -7,9 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.keystore import read_key, store_key
+from zorivest_rpc.embedded.vault.crypto import new_api_key
+from zorivest_rpc.embedded.vault.keystore import read_key, store_key
 
 
 class Ring(ModuleType):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.disk.logs import Logs
 from zorivest_rpc.embedded.disk.redact import redact, redact_text
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 from .conftest import Caller
 

@@ -21,7 +21,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.errors import Unauthorized
 from zorivest_rpc.embedded.locate import find
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.vault.vault import Vault
 
 from .conftest import Caller, Clock
 
@@ -130,7 +130,7 @@ async def test_a_passphrase_that_cannot_be_written_down_is_not_set(
 
     await admin.expect(200, "PUT", "/auth/passphrase", {"passphrase": WORDS})
     with monkeypatch.context() as patched:
-        patched.setattr("zorivest_rpc.embedded.vault.write_private", full)
+        patched.setattr("zorivest_rpc.embedded.vault.vault.write_private", full)
         refused = await admin.expect(503, "PUT", "/auth/passphrase", {"passphrase": "this one does not get through"})
         assert refused["error"] == "disk_unwritable"
     await opened(anybody)

@@ -14,12 +14,12 @@ from sqlalchemy import select
 
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.database.schema.journal import journal_entries
 from zorivest_rpc.embedded.disk.paths import DataDir, write_private
 from zorivest_rpc.embedded.errors import Corrupt
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.vault.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
+from zorivest_rpc.embedded.vault.vault import Vault
 
 from .conftest import CHEAP, Caller
 
@@ -82,7 +82,7 @@ async def test_a_full_disk_does_not_keep_the_owner_out(
         raise OSError(28, "No space left on device")
 
     await anybody.unlock(api_key)
-    monkeypatch.setattr("zorivest_rpc.embedded.vault.write_private", full)
+    monkeypatch.setattr("zorivest_rpc.embedded.vault.vault.write_private", full)
     await anybody.unlock(api_key)
 
 

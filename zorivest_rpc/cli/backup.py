@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.embedded.disk.backups import Backup
     from zorivest_rpc.embedded.disk.filelock import FileLock
     from zorivest_rpc.embedded.disk.paths import DataDir
-    from zorivest_rpc.embedded.vault import Vault
+    from zorivest_rpc.embedded.vault.vault import Vault
 
 __all__ = ["main"]
 

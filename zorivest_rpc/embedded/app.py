@@ -21,7 +21,7 @@ from .errors import Busy, Corrupt, Forbidden, MethodNotAllowed, Refusal, TooLarg
 from .errors import NotFound as Missing
 from .routes import AREAS
 from .routing import Access, Ask, Handler, Route, bearer, reply
-from .sessions import Session
+from .vault.sessions import Session
 
 __all__ = ["API_PREFIX", "BACKEND", "create_app"]
 

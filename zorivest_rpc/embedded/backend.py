@@ -20,8 +20,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from zorivest_rpc.proof import new_secret
 
-from .attempts import Attempts
-from .crypto import FieldCipher, Kdf
 from .database import audit, identity
 from .database.engine import Database, cipher_driver
 from .database.identity import check_database
@@ -36,11 +34,13 @@ from .market.market import Market
 from .market.outbound import Outbound, load_addresses
 from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
-from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
 from .tax_years import YearResults
-from .vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
+from .vault.attempts import Attempts
+from .vault.crypto import FieldCipher, Kdf
+from .vault.sessions import Session, Sessions
+from .vault.vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
 

@@ -29,9 +29,9 @@ from zorivest_rpc.errors import ZorivestError
 
 from .disk.filelock import FileLock
 from .disk.paths import DataDir, private_opener
-from .keystore import read_key
 from .link import Address, BackendConnection
 from .runtime import GENERATION, Runtime, is_newer, is_older, read_runtime
+from .vault.keystore import read_key
 
 __all__ = ["BackendStartError", "Located", "find", "find_or_start", "stored_key"]
 

@@ -26,17 +26,17 @@ from zorivest_rpc.proof import place_of
 
 from .app import create_app
 from .backend import Embedded
-from .crypto import is_api_key, new_api_key
 from .database.engine import cipher_driver
 from .demo import load_into
 from .disk.filelock import FileLock
 from .disk.paths import DataDir
 from .errors import Corrupt, Refusal
-from .keystore import read_key, store_key
 from .link import socket_path
 from .locate import find
 from .runtime import GENERATION, Runtime, publish
-from .vault import Vault
+from .vault.crypto import is_api_key, new_api_key
+from .vault.keystore import read_key, store_key
+from .vault.vault import Vault
 
 __all__ = ["DEFAULT_PORT", "Options", "run"]
 

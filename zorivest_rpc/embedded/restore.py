@@ -24,7 +24,7 @@ from .disk import backups
 from .disk.backups import Backup, Facts
 from .disk.paths import DataDir, private_opener, sync_directory, write_private
 from .errors import Corrupt, Forbidden, Refusal
-from .vault import Vault
+from .vault.vault import Vault
 
 __all__ = ["Restored", "restore"]
 

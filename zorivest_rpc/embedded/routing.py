@@ -17,8 +17,8 @@ from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from .errors import Forbidden, Invalid, Refusal, TooLarge
-from .sessions import Session
 from .values.answers import number
+from .vault.sessions import Session
 
 if TYPE_CHECKING:
     from .backend import Embedded

@@ -19,10 +19,10 @@ from tests.embedded.conftest import CHEAP
 from tests.embedded.driver import START
 from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.database.engine import cipher_driver
 from zorivest_rpc.embedded.database.schema.journal import trades
 from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 from .test_round_trips import assert_in_step
 

@@ -105,7 +105,7 @@ def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mappi
             yield fail("key", text, "Set ZORIVEST_API_KEY to a key of this journal; without one it stays closed.")
         return
     try:
-        from zorivest_rpc.embedded.crypto import fingerprint
+        from zorivest_rpc.embedded.vault.crypto import fingerprint
     except ImportError:
         return  # the packages' own line tells
     standing = vault.standing(fingerprint(key), time.time())

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, select
 
 from .. import accounts as account_store
 from .. import bank_store, import_store
-from ..crypto import FieldCipher
 from ..database import audit
 from ..database.columns import money
 from ..database.engine import Database
@@ -26,6 +25,7 @@ from ..market.outbound import Outbound, Reach
 from ..settings import Settings
 from ..values.futures import SETTING as FUTURE_MULTIPLIERS
 from ..values.futures import parse_multipliers
+from ..vault.crypto import FieldCipher
 from . import alpaca, ibkr_flex, local_folder, tradier
 from .configs import Config, listed, read_one, write
 from .pulled import BrokerLink, Position, Pulled, Wanted

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Select, func, select
 
-from ..crypto import FieldCipher
 from ..database import audit
 from ..database.schema.market import market_providers
+from ..vault.crypto import FieldCipher
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
 from .provider import Link, Provider

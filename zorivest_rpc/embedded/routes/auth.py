@@ -9,7 +9,7 @@ from zorivest_rpc.proof import PROOF_PATH, is_challenge, prove
 from ..errors import Invalid, Unavailable
 from ..routing import ADMIN, OPEN, Ask, Route, no_content, reply
 from ..values.fields import Fields
-from ..vault import SHORTEST, Role
+from ..vault.vault import SHORTEST, Role
 
 __all__ = ["ROUTES"]
 

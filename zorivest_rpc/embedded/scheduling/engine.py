@@ -24,13 +24,13 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from ..crypto import FieldCipher
 from ..database.engine import Database
 from ..database.schema.scheduling import policies as policies_table
 from ..disk.paths import DataDir
 from ..disk.redact import redact_text
 from ..errors import BadRequest, Conflict, Forbidden, NotFound
 from ..settings import Settings
+from ..vault.crypto import FieldCipher
 from . import deliveries, policies, runs
 from .approval import Approval, approval_file
 from .budget import RUNS_PER_HOUR, note, spend_run

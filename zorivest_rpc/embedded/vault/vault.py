@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
+from ..database.identity import new_journal_id
+from ..disk.paths import DataDir, write_private
+from ..errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, Unauthorized
 from .crypto import Kdf, fingerprint, is_api_key, mask, new_api_key, new_dek, new_salt, same, unwrap_dek, wrap_dek
-from .database.identity import new_journal_id
-from .disk.paths import DataDir, write_private
-from .errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, Unauthorized
 
 __all__ = ["PASSPHRASE", "SHORTEST", "KeyEntry", "Passphrase", "Role", "Vault"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from .disk.paths import DataDir, write_private
+from ..disk.paths import DataDir, write_private
 
 __all__ = ["read_key", "store_key"]
 

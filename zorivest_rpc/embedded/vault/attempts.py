@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from .errors import TooMany, Unauthorized
+from ..errors import TooMany, Unauthorized
 
 __all__ = ["Attempts"]
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..errors import Forbidden, Unauthorized
 from .crypto import fingerprint
-from .errors import Forbidden, Unauthorized
 from .vault import Role
 
 __all__ = ["SESSION_SECONDS", "Session", "Sessions"]
