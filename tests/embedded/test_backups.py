@@ -32,9 +32,9 @@ from zorivest_rpc.embedded.disk.backups import Facts
 from zorivest_rpc.embedded.disk.filelock import FileLock
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.errors import Corrupt, Refusal, Unauthorized, Unavailable
-from zorivest_rpc.embedded.keeper import Keeper
 from zorivest_rpc.embedded.locate import find
-from zorivest_rpc.embedded.restore import restore
+from zorivest_rpc.embedded.safekeeping.keeper import Keeper
+from zorivest_rpc.embedded.safekeeping.restore import restore
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 from zorivest_rpc.embedded.vault.vault import Vault
 

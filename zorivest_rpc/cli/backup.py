@@ -58,7 +58,7 @@ def _restore(arguments: argparse.Namespace) -> None:
     from zorivest_rpc.embedded.disk.filelock import FileLock
     from zorivest_rpc.embedded.disk.paths import DataDir
     from zorivest_rpc.embedded.errors import Refusal
-    from zorivest_rpc.embedded.restore import restore
+    from zorivest_rpc.embedded.safekeeping.restore import restore
 
     backup = _chosen(arguments.data_dir, arguments.name)
     directory = DataDir(arguments.data_dir.absolute()).create()

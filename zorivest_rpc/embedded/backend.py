@@ -29,9 +29,9 @@ from .disk.logs import FEATURES, Logs
 from .disk.paths import DataDir
 from .errors import Busy, Corrupt, Forbidden, Refusal
 from .guard import Guard
-from .keeper import Keeper, before_migration
 from .market.market import Market
 from .market.outbound import Outbound, load_addresses
+from .safekeeping.keeper import Keeper, before_migration
 from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
 from .settings import Settings

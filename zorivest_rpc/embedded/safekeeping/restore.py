@@ -18,13 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .database.engine import examine
-from .database.migrate import CURRENT
-from .disk import backups
-from .disk.backups import Backup, Facts
-from .disk.paths import DataDir, private_opener, sync_directory, write_private
-from .errors import Corrupt, Forbidden, Refusal
-from .vault.vault import Vault
+from ..database.engine import examine
+from ..database.migrate import CURRENT
+from ..disk import backups
+from ..disk.backups import Backup, Facts
+from ..disk.paths import DataDir, private_opener, sync_directory, write_private
+from ..errors import Corrupt, Forbidden, Refusal
+from ..vault.vault import Vault
 
 __all__ = ["Restored", "restore"]
 

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, select
 
-from .database.engine import Database
-from .database.schema.journal import audit_log
-from .disk import backups
-from .disk.backups import Backup
-from .disk.paths import DataDir
-from .errors import Refusal, Unavailable
-from .settings import Settings
+from ..database.engine import Database
+from ..database.schema.journal import audit_log
+from ..disk import backups
+from ..disk.backups import Backup
+from ..disk.paths import DataDir
+from ..errors import Refusal, Unavailable
+from ..settings import Settings
 
 __all__ = ["Keeper", "before_migration"]
 
