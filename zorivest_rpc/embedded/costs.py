@@ -14,8 +14,6 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, Float, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
-from . import accounts as account_store
-from . import trades as trade_store
 from .analytics.fees import (
     Charge,
     FeeBreakdown,
@@ -30,8 +28,10 @@ from .brokers.registry import find_broker
 from .database import audit
 from .database.exact_sums import exact_sum, joined, scaled
 from .database.schema.journal import accounts, periodic_fees, trades, transaction_ledger
-from .exchange import DOLLAR, Conversion, differs, own_rate
-from .foreign_trips import read_foreign
+from .journal import accounts as account_store
+from .journal import trades as trade_store
+from .journal.exchange import DOLLAR, Conversion, differs, own_rate
+from .journal.foreign_trips import read_foreign
 from .results import Scope, gross_pnl, quote_is_usable, slipped
 from .values.inputs import Page
 

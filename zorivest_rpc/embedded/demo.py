@@ -21,22 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from . import (
-    accounts,
-    bars,
-    corporate_actions,
-    costs,
-    demo_books,
-    demo_data,
-    expiry,
-    images,
-    journal,
-    mistake_log,
-    plans,
-    tax_profiles,
-    tax_store,
-    trades,
-)
+from . import bars, costs, demo_books, demo_data, mistake_log, tax_profiles, tax_store
 from .analytics.excursion import Bar
 from .backend import Embedded
 from .database import audit
@@ -48,7 +33,9 @@ from .database.schema.journal import trades as trade_table
 from .database.schema.scheduling import policies
 from .demo_data import SOURCE, SYNTHETIC, Story
 from .errors import Refusal
-from .pictures import Picture, prepare
+from .journal import accounts, corporate_actions, expiry, images, plans, trades
+from .journal import reports as journal
+from .journal.pictures import Picture, prepare
 
 if TYPE_CHECKING:
     from .locate import Located

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from .analytics.excursion import Bar
-from .trades import Charge, Draft
+from .journal.trades import Charge, Draft
 from .values.symbols import Contract, parse_instrument
 
 __all__ = ["ACCOUNTS", "SOURCE", "SYNTHETIC", "Story", "tell"]

@@ -11,11 +11,11 @@ from typing import cast
 
 from sqlalchemy import Connection, select
 
-from . import corporate_actions as actions
-from .corporate_actions import OptionKind, moment_of
 from .database.schema.journal import corporate_actions, round_trips, trades
 from .errors import Refusal
 from .imports.drafts import BrokerImport, Note, PositionEvent
+from .journal import corporate_actions as actions
+from .journal.corporate_actions import OptionKind, moment_of
 from .values.symbols import Instrument, parse_instrument
 
 __all__ = ["apply_events"]

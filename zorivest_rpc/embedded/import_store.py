@@ -17,12 +17,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from . import accounts as account_store
-from . import trades
 from .database import audit
 from .database.columns import money, quantity
 from .database.schema.books import import_batches
-from .exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .held_trades import Held, find_held, sort_out
 from .import_events import apply_events
 from .import_order import in_order
@@ -32,6 +29,9 @@ from .imports.collect import outcome
 from .imports.dedup import SortedTrades
 from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
 from .imports.drafts import AssetClass as DraftAsset
+from .journal import accounts as account_store
+from .journal import trades
+from .journal.exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
 from .market.identifiers import known_here
 from .tax.dates import trade_date
 from .values.currencies import currency_of

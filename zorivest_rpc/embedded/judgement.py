@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from . import accounts, bars, round_trip_views, trades
+from . import bars
 from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
 from .analytics.positions import Episode
@@ -30,9 +30,10 @@ from .database.schema.journal import (
 )
 from .database.schema.journal import trades as trade_table
 from .errors import NotFound, Unavailable
-from .exchange import HOW_TO_GIVE, Conversion, own_rate
+from .journal import accounts, round_trip_views, trades
+from .journal.exchange import HOW_TO_GIVE, Conversion, own_rate
+from .journal.round_trips import episode_of, execution_of
 from .results import Scope, moments, planned_risk
-from .round_trip_store import episode_of, execution_of
 from .tax.dates import trade_date
 from .values.inputs import Page
 from .values.money import divide

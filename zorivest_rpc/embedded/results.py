@@ -31,8 +31,8 @@ from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
 from .database.columns import MONEY_PLACES
 from .database.exact_sums import SCALE, exact_sum, joined, scaled
 from .database.schema.journal import round_trip_legs, round_trips, trade_plans, trade_reports, trades
-from .exchange import DOLLAR, Conversion, differs
-from .foreign_trips import ForeignTrip, read_foreign
+from .journal.exchange import DOLLAR, Conversion, differs
+from .journal.foreign_trips import ForeignTrip, read_foreign
 from .values.money import divide
 from .values.period import Period
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from .accounts import require
 from .analytics.mistake_detection import TripFacts, suspect
 from .database.schema.journal import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
-from .exchange import Conversion, own_rate
-from .given_times import GivenTimes
+from .journal.accounts import require
+from .journal.exchange import Conversion, own_rate
+from .journal.given_times import GivenTimes
 from .results import Scope, moments, planned_risk, plans
 from .values.period import EVER
 from .values.symbols import parse_contract

@@ -19,7 +19,7 @@ from .database.engine import Database
 from .database.schema.books import tax_lots
 from .database.schema.journal import price_bars, trades
 from .errors import Refusal
-from .exchange import DOLLAR, Exchange, differs
+from .journal.exchange import DOLLAR, Exchange, differs
 from .market import connections
 from .market.cache import recall
 from .market.providers import PROVIDERS

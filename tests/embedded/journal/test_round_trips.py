@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, event, select
 
 from tests.embedded.driver import START, Journal
-from zorivest_rpc.embedded import corporate_actions as actions
-from zorivest_rpc.embedded import trades
 from zorivest_rpc.embedded.analytics.positions import Execution, Split
 from zorivest_rpc.embedded.analytics.round_trips import Matching, match
 from zorivest_rpc.embedded.backend import Embedded
@@ -26,7 +24,9 @@ from zorivest_rpc.embedded.database.schema.journal import (
     round_trips,
 )
 from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
-from zorivest_rpc.embedded.round_trip_store import episode_of, execution_of
+from zorivest_rpc.embedded.journal import corporate_actions as actions
+from zorivest_rpc.embedded.journal import trades
+from zorivest_rpc.embedded.journal.round_trips import episode_of, execution_of
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 

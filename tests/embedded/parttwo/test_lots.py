@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, event, select, text
 
-from zorivest_rpc.embedded import tax_profiles, tax_store, trades
+from zorivest_rpc.embedded import tax_profiles, tax_store
 from zorivest_rpc.embedded.database.migrate import migrate
 from zorivest_rpc.embedded.database.schema.books import (
     tax_lots,
@@ -23,6 +23,7 @@ from zorivest_rpc.embedded.database.schema.books import (
 )
 from zorivest_rpc.embedded.database.schema.journal import accounts
 from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
+from zorivest_rpc.embedded.journal import trades
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import Connection, select
 
 from tests.embedded.driver import Journal
-from zorivest_rpc.embedded import tax_events, tax_profiles, tax_store, tax_writing, trades
+from zorivest_rpc.embedded import tax_events, tax_profiles, tax_store, tax_writing
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.books import tax_lots, tax_state
+from zorivest_rpc.embedded.journal import trades
 from zorivest_rpc.embedded.tax import book as book_module
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.values.symbols import parse_instrument

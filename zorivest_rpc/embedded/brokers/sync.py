@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from .. import accounts as account_store
 from .. import bank_store, import_store
 from ..database import audit
 from ..database.columns import money
@@ -20,6 +19,7 @@ from ..database.engine import Database
 from ..database.schema.journal import accounts, round_trips
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
 from ..imports.drafts import BankImport
+from ..journal import accounts as account_store
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 from ..settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import accounts
+from ..journal import accounts
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.fields import Fields
 from ..values.inputs import currency, identifier, page

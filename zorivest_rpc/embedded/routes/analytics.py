@@ -20,8 +20,8 @@ from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
 from ..database.schema.journal import trades
 from ..errors import Invalid, NotFound, Unavailable
-from ..expiry import settle_due
-from ..market.coverage import cover
+from ..journal.coverage import cover
+from ..journal.expiry import settle_due
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.answers import to_json
 from ..values.fields import Fields

@@ -8,8 +8,8 @@ from typing import cast
 
 from aiohttp import web
 
-from .. import corporate_actions
-from ..corporate_actions import KINDS, OptionKind
+from ..journal import corporate_actions
+from ..journal.corporate_actions import KINDS, OptionKind
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
 from ..values.fields import Fields
 from ..values.inputs import aliased, identifier, instrument, page, row_number

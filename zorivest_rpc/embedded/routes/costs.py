@@ -9,8 +9,9 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import accounts, costs
+from .. import costs
 from ..analytics.pfof import cost_of_free
+from ..journal import accounts
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.answers import to_json
 from ..values.fields import Fields

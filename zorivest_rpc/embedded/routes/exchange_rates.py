@@ -6,7 +6,7 @@ from datetime import date
 
 from aiohttp import web
 
-from .. import exchange
+from ..journal import exchange
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.fields import Fields
 from ..values.inputs import currency, page

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import images, journal, pictures, plans, trades
 from ..errors import Invalid
+from ..journal import images, pictures, plans, trades
+from ..journal import reports as journal
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
 from ..values.fields import Fields
 from ..values.inputs import row_number

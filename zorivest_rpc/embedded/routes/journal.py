@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import journal
+from ..journal import reports as journal
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
 from ..values.fields import Fields
 from ..values.inputs import identifier

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from .. import mistake_log, results, suspicions
 from ..analytics.mistakes import CATEGORIES, mistake_summary, parse_category
-from ..exchange import Conversion
-from ..expiry import settle_due
+from ..journal.exchange import Conversion
+from ..journal.expiry import settle_due
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.answers import to_json
 from ..values.fields import Fields

@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import plans
 from ..analytics.position_size import position_size, problems_of
 from ..errors import Invalid
+from ..journal import plans
 from ..routing import OPEN, READ, WRITE, Ask, Route, no_content, reply
 from ..values.answers import to_json
 from ..values.fields import Fields

@@ -9,14 +9,14 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from .. import round_trip_views, trades
 from ..database.exact_sums import exact_sum, joined
 from ..database.schema.journal import round_trip_legs, round_trips
 from ..errors import NotFound
-from ..exchange import Conversion, differs
-from ..expiry import settle_due
-from ..foreign_trips import read_foreign
-from ..given_times import GivenTimes
+from ..journal import round_trip_views, trades
+from ..journal.exchange import Conversion, differs
+from ..journal.expiry import settle_due
+from ..journal.foreign_trips import read_foreign
+from ..journal.given_times import GivenTimes
 from ..routing import READ, Ask, Route, reply
 from ..values.answers import to_json
 from ..values.fields import Fields

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ..accounts import find
+from ..journal.accounts import find
 from ..results import Scope
 from ..routing import Ask
 from ..tax.dates import EXCHANGE_ZONE

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from .. import tax_payments, tax_profiles, tax_reading, tax_store
 from ..errors import BadRequest, Refusal
-from ..expiry import settle_due
+from ..journal.expiry import settle_due
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..tax.assumptions import DATES, about_carryover, about_installments, about_section_1256, about_spouse
 from ..tax.carryover import Carryover, carry_into, with_carryover

@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import trades
 from ..costs import FEE_TYPES
 from ..errors import Invalid
+from ..journal import trades
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
 from ..values.fields import Fields
 from ..values.futures import SETTING as FUTURE_MULTIPLIERS

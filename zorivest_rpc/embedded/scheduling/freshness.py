@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from .. import tax_profiles, tax_store
 from ..database.engine import Database
-from ..expiry import settle_due
+from ..journal.expiry import settle_due
 from ..tax.model import TaxError
 from .step import StepFailed
 

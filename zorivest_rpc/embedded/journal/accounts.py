@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, func, select
 
-from .database import audit
-from .database.exact_sums import exact_sum, joined
-from .database.schema.journal import accounts, balance_snapshots, round_trips, trades
-from .errors import Conflict, Forbidden, Invalid, NotFound
+from ..database import audit
+from ..database.exact_sums import exact_sum, joined
+from ..database.schema.journal import accounts, balance_snapshots, round_trips, trades
+from ..errors import Conflict, Forbidden, Invalid, NotFound
+from ..settings import read_value
+from ..values.money import cents
 from .exchange import Conversion, differs
 from .foreign_trips import read_foreign
-from .settings import read_value
-from .values.money import cents
 
 __all__ = [
     "ACCOUNT_TYPES",

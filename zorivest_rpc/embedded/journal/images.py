@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from .database import audit
-from .database.schema.journal import images
-from .errors import NotFound
+from ..database import audit
+from ..database.schema.journal import images
+from ..errors import NotFound
 from .pictures import Picture
 
 __all__ = ["attach", "data_of", "delete", "listed", "shown", "thumbnail_of"]

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
-from .database import audit
-from .database.schema.books import tax_stale
-from .database.schema.journal import trades
-from .database.schema.rates import exchange_rates
-from .tax.dates import trade_date
-from .tax.model import DOLLAR
-from .values.currencies import is_currency
-from .values.inputs import Page
-from .values.money import cents
+from ..database import audit
+from ..database.schema.books import tax_stale
+from ..database.schema.journal import trades
+from ..database.schema.rates import exchange_rates
+from ..tax.dates import trade_date
+from ..tax.model import DOLLAR
+from ..values.currencies import is_currency
+from ..values.inputs import Page
+from ..values.money import cents
 
 __all__ = [
     "DOLLAR",

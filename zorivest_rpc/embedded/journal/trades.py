@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
 from sqlalchemy.exc import StatementError
 
-from . import accounts as account_store
-from . import round_trip_store
-from .database import audit
-from .database.columns import money
-from .database.schema.journal import (
+from ..database import audit
+from ..database.columns import money
+from ..database.schema.journal import (
     accounts,
     corporate_actions,
     entity_links,
@@ -32,13 +30,15 @@ from .database.schema.journal import (
     trades,
     transaction_ledger,
 )
-from .errors import Conflict, Invalid, NotFound
+from ..errors import Conflict, Invalid, NotFound
+from ..values.currencies import currency_of, fixed_currency
+from ..values.inputs import Page
+from ..values.money import cents
+from ..values.period import Period
+from ..values.symbols import Instrument
+from . import accounts as account_store
+from . import round_trips as round_trip_store
 from .given_times import given_time
-from .values.currencies import currency_of, fixed_currency
-from .values.inputs import Page
-from .values.money import cents
-from .values.period import Period
-from .values.symbols import Instrument
 
 __all__ = [
     "LARGEST_VALUE",

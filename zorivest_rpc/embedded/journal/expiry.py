@@ -11,12 +11,13 @@ from datetime import UTC, datetime, time, timedelta
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from . import bars, trades
-from .analytics.expiration import settle_expired
-from .database.engine import Database
-from .database.schema.journal import round_trips
-from .round_trip_store import episode_of
-from .values.symbols import parse_instrument
+from .. import bars
+from ..analytics.expiration import settle_expired
+from ..database.engine import Database
+from ..database.schema.journal import round_trips
+from ..values.symbols import parse_instrument
+from . import trades
+from .round_trips import episode_of
 
 __all__ = ["settle", "settle_due"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from .database.schema.journal import trades
+from ..database.schema.journal import trades
 
 __all__ = ["GivenTimes", "given_time"]
 

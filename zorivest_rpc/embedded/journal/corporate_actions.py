@@ -14,15 +14,16 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
+from ..database import audit
+from ..database.schema.books import tax_stale
+from ..database.schema.journal import corporate_actions, round_trips
+from ..errors import Conflict, Invalid, NotFound
+from ..values.inputs import Page
+from ..values.symbols import Contract, Instrument, parse_instrument
 from . import accounts as account_store
-from . import round_trip_store, trades
-from .database import audit
-from .database.schema.books import tax_stale
-from .database.schema.journal import corporate_actions, round_trips
-from .errors import Conflict, Invalid, NotFound
+from . import round_trips as round_trip_store
+from . import trades
 from .given_times import GivenTimes
-from .values.inputs import Page
-from .values.symbols import Contract, Instrument, parse_instrument
 
 __all__ = ["KINDS", "Option", "Split", "delete", "listed", "moment_of", "record_option", "record_split", "shown"]
 

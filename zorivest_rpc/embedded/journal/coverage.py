@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 from ..analytics.excursion import Resolution, held_window, wanted_resolution
 from ..database.engine import Database
 from ..errors import Refusal, Unavailable
-from ..round_trip_store import episode_of
-from ..round_trip_views import trip_of
-from .market import Market
+from ..market.market import Market
+from .round_trip_views import trip_of
+from .round_trips import episode_of
 
 __all__ = ["cover"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import Invalid, Unavailable
+from ..errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from PIL.Image import Image, Resampling

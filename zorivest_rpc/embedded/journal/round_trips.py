@@ -16,12 +16,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
-from .analytics.positions import Episode, Execution, Fill, Lot, Split
-from .analytics.round_trips import Change, Matching, ResumePoint, advance, replay, resume_point, round_trip
-from .database.columns import money
-from .database.schema.journal import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
-from .values.money import ZERO
-from .values.symbols import parse_contract
+from ..analytics.positions import Episode, Execution, Fill, Lot, Split
+from ..analytics.round_trips import Change, Matching, ResumePoint, advance, replay, resume_point, round_trip
+from ..database.columns import money
+from ..database.schema.journal import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
+from ..values.money import ZERO
+from ..values.symbols import parse_contract
 
 __all__ = [
     "EXECUTION",

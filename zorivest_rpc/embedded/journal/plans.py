@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ..database import audit
+from ..database.schema.journal import images, trade_plans
+from ..errors import Conflict, Invalid, NotFound
+from ..values.inputs import Page
+from ..values.money import ratio
 from . import accounts, trades
-from .database import audit
-from .database.schema.journal import images, trade_plans
-from .errors import Conflict, Invalid, NotFound
-from .values.inputs import Page
-from .values.money import ratio
 
 __all__ = ["CONVICTIONS", "STATUSES", "add", "change", "delete", "listed", "shown"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from .database.schema.journal import round_trips, trades
+from ..database.schema.journal import round_trips, trades
 from .exchange import Conversion, own_rate
 
 __all__ = ["ForeignTrip", "read_foreign"]

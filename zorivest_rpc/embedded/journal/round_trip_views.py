@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from .analytics.positions import Episode
-from .analytics.round_trips import RoundTrip, round_trip
-from .database.schema.journal import round_trip_legs, round_trips
+from ..analytics.positions import Episode
+from ..analytics.round_trips import RoundTrip, round_trip
+from ..database.schema.journal import round_trip_legs, round_trips
 from .given_times import GivenTimes
-from .round_trip_store import episode_of
+from .round_trips import episode_of
 
 __all__ = ["shown", "trip_of"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from ..database import audit
+from ..database.schema.journal import entity_links, journal_entries, trade_reports
+from ..errors import Conflict, NotFound
 from . import trades
-from .database import audit
-from .database.schema.journal import entity_links, journal_entries, trade_reports
-from .errors import Conflict, NotFound
 
 __all__ = [
     "GRADES",
