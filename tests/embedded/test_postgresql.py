@@ -22,19 +22,26 @@ from sqlalchemy.exc import DBAPIError
 from zorivest_rpc.embedded import (
     bank_store,
     bars,
-    costs,
     demo,
     demo_data,
     import_store,
-    judgement,
-    mistake_log,
-    results,
     summary,
     tax_profiles,
     tax_reading,
     tax_store,
 )
 from zorivest_rpc.embedded.analytics.moments import Moments
+from zorivest_rpc.embedded.analytics.stored import (
+    costs,
+    results,
+)
+from zorivest_rpc.embedded.analytics.stored import (
+    mistakes as mistake_log,
+)
+from zorivest_rpc.embedded.analytics.stored import (
+    reviews as judgement,
+)
+from zorivest_rpc.embedded.analytics.stored.results import Scope
 from zorivest_rpc.embedded.database.migrate import CURRENT, migrate, version_of
 from zorivest_rpc.embedded.database.schema.journal import accounts as account_table
 from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard, metadata, round_trips
@@ -42,7 +49,6 @@ from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
 from zorivest_rpc.embedded.journal import accounts, plans, trades
 from zorivest_rpc.embedded.journal import reports as journal
 from zorivest_rpc.embedded.journal.exchange import Conversion
-from zorivest_rpc.embedded.results import Scope
 from zorivest_rpc.embedded.values.inputs import Page
 from zorivest_rpc.embedded.values.period import parse_period
 

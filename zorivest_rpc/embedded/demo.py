@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from . import bars, costs, demo_books, demo_data, mistake_log, tax_profiles, tax_store
+from . import bars, demo_books, demo_data, tax_profiles, tax_store
 from .analytics.excursion import Bar
+from .analytics.stored import costs
+from .analytics.stored import mistakes as mistake_log
 from .backend import Embedded
 from .database import audit
 from .database.schema.books import tax_pending, tax_stale, tax_state

@@ -9,12 +9,8 @@ import pytest
 from sqlalchemy import Connection, create_engine, event, select
 
 from tests.embedded.driver import Journal
-from zorivest_rpc.embedded import costs
-from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.database.fill_sums import prepare
-from zorivest_rpc.embedded.database.migrate import migrate
-from zorivest_rpc.embedded.database.schema.journal import round_trips, trades, transaction_ledger
-from zorivest_rpc.embedded.results import (
+from zorivest_rpc.embedded.analytics.stored import costs
+from zorivest_rpc.embedded.analytics.stored.results import (
     Scope,
     average_slippage,
     by_strategy,
@@ -23,6 +19,10 @@ from zorivest_rpc.embedded.results import (
     risk_moments,
     streaks,
 )
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.fill_sums import prepare
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.journal import round_trips, trades, transaction_ledger
 from zorivest_rpc.embedded.values.period import EVER
 
 from .test_round_trips import assert_in_step

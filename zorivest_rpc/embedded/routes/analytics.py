@@ -10,13 +10,14 @@ import msgspec
 from aiohttp import web
 from sqlalchemy import Connection, select
 
-from .. import judgement, results
 from ..analytics.drawdown import drawdown
 from ..analytics.excursion import SPANS, Resolution
 from ..analytics.expectancy import expectancy
 from ..analytics.options import OptionFill, detect
 from ..analytics.review import Review, review_trade, review_week
 from ..analytics.sqn import sqn
+from ..analytics.stored import results
+from ..analytics.stored import reviews as judgement
 from ..analytics.strategies import breakdown
 from ..database.schema.journal import trades
 from ..errors import Invalid, NotFound, Unavailable

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import costs
 from ..analytics.pfof import cost_of_free
+from ..analytics.stored import costs
 from ..journal import accounts
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.answers import to_json

@@ -7,8 +7,10 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import mistake_log, results, suspicions
 from ..analytics.mistakes import CATEGORIES, mistake_summary, parse_category
+from ..analytics.stored import mistake_scan as suspicions
+from ..analytics.stored import mistakes as mistake_log
+from ..analytics.stored import results
 from ..journal.exchange import Conversion
 from ..journal.expiry import settle_due
 from ..routing import READ, WRITE, Ask, Route, reply

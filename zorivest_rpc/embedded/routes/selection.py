@@ -6,8 +6,8 @@ from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from ..analytics.stored.results import Scope
 from ..journal.accounts import find
-from ..results import Scope
 from ..routing import Ask
 from ..tax.dates import EXCHANGE_ZONE
 from ..values.fields import Fields

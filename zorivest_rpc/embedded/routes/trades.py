@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ..costs import FEE_TYPES
+from ..analytics.stored.costs import FEE_TYPES
 from ..errors import Invalid
 from ..journal import trades
 from ..routing import READ, WRITE, Ask, Route, no_content, reply

@@ -25,16 +25,16 @@ from sqlalchemy import (
     select,
 )
 
-from .analytics.moments import Moments, Streaks, moments_of, streaks_of
-from .analytics.r_multiples import Result, RUnit, r_moments
-from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
-from .database.columns import MONEY_PLACES
-from .database.exact_sums import SCALE, exact_sum, joined, scaled
-from .database.schema.journal import round_trip_legs, round_trips, trade_plans, trade_reports, trades
-from .journal.exchange import DOLLAR, Conversion, differs
-from .journal.foreign_trips import ForeignTrip, read_foreign
-from .values.money import divide
-from .values.period import Period
+from ...database.columns import MONEY_PLACES
+from ...database.exact_sums import SCALE, exact_sum, joined, scaled
+from ...database.schema.journal import round_trip_legs, round_trips, trade_plans, trade_reports, trades
+from ...journal.exchange import DOLLAR, Conversion, differs
+from ...journal.foreign_trips import ForeignTrip, read_foreign
+from ...values.money import divide
+from ...values.period import Period
+from ..moments import Moments, Streaks, moments_of, streaks_of
+from ..r_multiples import Result, RUnit, r_moments
+from ..strategies import UNTAGGED, TaggedResult, group, strategies_of
 
 __all__ = [
     "Scope",

@@ -14,26 +14,18 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, Float, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
-from .analytics.fees import (
-    Charge,
-    FeeBreakdown,
-    FeeType,
-    TradeCharges,
-    charges_of,
-    estimate_regulatory,
-    fee_breakdown,
-)
-from .analytics.pfof import PfofReport, RoutingVolume, pfof_report, routing_of
-from .brokers.registry import find_broker
-from .database import audit
-from .database.exact_sums import exact_sum, joined, scaled
-from .database.schema.journal import accounts, periodic_fees, trades, transaction_ledger
-from .journal import accounts as account_store
-from .journal import trades as trade_store
-from .journal.exchange import DOLLAR, Conversion, differs, own_rate
-from .journal.foreign_trips import read_foreign
+from ...brokers.registry import find_broker
+from ...database import audit
+from ...database.exact_sums import exact_sum, joined, scaled
+from ...database.schema.journal import accounts, periodic_fees, trades, transaction_ledger
+from ...journal import accounts as account_store
+from ...journal import trades as trade_store
+from ...journal.exchange import DOLLAR, Conversion, differs, own_rate
+from ...journal.foreign_trips import read_foreign
+from ...values.inputs import Page
+from ..fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, estimate_regulatory, fee_breakdown
+from ..pfof import PfofReport, RoutingVolume, pfof_report, routing_of
 from .results import Scope, gross_pnl, quote_is_usable, slipped
-from .values.inputs import Page
 
 __all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing", "tell_currencies"]
 

@@ -12,14 +12,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from . import bars
-from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
-from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
-from .analytics.positions import Episode
-from .analytics.review import week_before
-from .analytics.review_rules import PlanFacts, ReviewFacts
-from .database.engine import Database
-from .database.schema.journal import (
+from ... import bars
+from ...database.engine import Database
+from ...database.schema.journal import (
     balance_snapshots,
     excursion_metrics,
     mistake_entries,
@@ -28,17 +23,22 @@ from .database.schema.journal import (
     trade_plans,
     trade_reports,
 )
-from .database.schema.journal import trades as trade_table
-from .errors import NotFound, Unavailable
-from .journal import accounts, round_trip_views, trades
-from .journal.exchange import HOW_TO_GIVE, Conversion, own_rate
-from .journal.round_trips import episode_of, execution_of
+from ...database.schema.journal import trades as trade_table
+from ...errors import NotFound, Unavailable
+from ...journal import accounts, round_trip_views, trades
+from ...journal.exchange import HOW_TO_GIVE, Conversion, own_rate
+from ...journal.round_trips import episode_of, execution_of
+from ...tax.dates import trade_date
+from ...values.inputs import Page
+from ...values.money import divide
+from ...values.period import Period
+from ...values.symbols import AssetClass
+from ..excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
+from ..execution_quality import ExecutionQuality, Quote, score_execution
+from ..positions import Episode
+from ..review import week_before
+from ..review_rules import PlanFacts, ReviewFacts
 from .results import Scope, moments, planned_risk
-from .tax.dates import trade_date
-from .values.inputs import Page
-from .values.money import divide
-from .values.period import Period
-from .values.symbols import AssetClass
 
 __all__ = ["enrich", "facts_of_trade", "facts_of_week", "score", "scored"]
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from .analytics.mistakes import Mistake, MistakeSums, cost_of, sums_of
-from .database import audit
-from .database.schema.journal import mistake_entries, round_trip_legs, round_trips
-from .database.schema.journal import trades as trade_table
-from .journal import trades
-from .journal.exchange import Conversion, own_rate
+from ...database import audit
+from ...database.schema.journal import mistake_entries, round_trip_legs, round_trips
+from ...database.schema.journal import trades as trade_table
+from ...journal import trades
+from ...journal.exchange import Conversion, own_rate
+from ...values.inputs import Page
+from ...values.money import cents
+from ..mistakes import Mistake, MistakeSums, cost_of, sums_of
 from .results import Scope
-from .values.inputs import Page
-from .values.money import cents
 
 __all__ = ["add", "listed", "sums"]
 

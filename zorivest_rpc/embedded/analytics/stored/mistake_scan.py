@@ -9,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from .analytics.mistake_detection import TripFacts, suspect
-from .database.schema.journal import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
-from .journal.accounts import require
-from .journal.exchange import Conversion, own_rate
-from .journal.given_times import GivenTimes
+from ...database.schema.journal import excursion_metrics, mistake_entries, round_trip_legs, round_trips, trades
+from ...journal.accounts import require
+from ...journal.exchange import Conversion, own_rate
+from ...journal.given_times import GivenTimes
+from ...values.period import EVER
+from ...values.symbols import parse_contract
+from ..mistake_detection import TripFacts, suspect
 from .results import Scope, moments, planned_risk, plans
-from .values.period import EVER
-from .values.symbols import parse_contract
 
 __all__ = ["MOST", "suspected"]
 
