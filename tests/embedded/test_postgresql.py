@@ -19,28 +19,11 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from zorivest_rpc.embedded import (
-    bank_store,
-    bars,
-    demo,
-    demo_data,
-    import_store,
-    summary,
-    tax_profiles,
-    tax_reading,
-    tax_store,
-)
+from zorivest_rpc.embedded import bank_store, bars, demo, demo_data, import_store, summary
 from zorivest_rpc.embedded.analytics.moments import Moments
-from zorivest_rpc.embedded.analytics.stored import (
-    costs,
-    results,
-)
-from zorivest_rpc.embedded.analytics.stored import (
-    mistakes as mistake_log,
-)
-from zorivest_rpc.embedded.analytics.stored import (
-    reviews as judgement,
-)
+from zorivest_rpc.embedded.analytics.stored import costs, results
+from zorivest_rpc.embedded.analytics.stored import mistakes as mistake_log
+from zorivest_rpc.embedded.analytics.stored import reviews as judgement
 from zorivest_rpc.embedded.analytics.stored.results import Scope
 from zorivest_rpc.embedded.database.migrate import CURRENT, migrate, version_of
 from zorivest_rpc.embedded.database.schema.journal import accounts as account_table
@@ -49,6 +32,15 @@ from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
 from zorivest_rpc.embedded.journal import accounts, plans, trades
 from zorivest_rpc.embedded.journal import reports as journal
 from zorivest_rpc.embedded.journal.exchange import Conversion
+from zorivest_rpc.embedded.tax.stored import (
+    profiles as tax_profiles,
+)
+from zorivest_rpc.embedded.tax.stored import (
+    reading as tax_reading,
+)
+from zorivest_rpc.embedded.tax.stored import (
+    sync as tax_store,
+)
 from zorivest_rpc.embedded.values.inputs import Page
 from zorivest_rpc.embedded.values.period import parse_period
 

@@ -36,7 +36,7 @@ from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
 from .settings import Settings
 from .summary import Summary
-from .tax_years import YearResults
+from .tax.stored.years import YearResults
 from .vault.attempts import Attempts
 from .vault.crypto import FieldCipher, Kdf
 from .vault.sessions import Session, Sessions

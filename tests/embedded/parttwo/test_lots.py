@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, event, select, text
 
-from zorivest_rpc.embedded import tax_profiles, tax_store
 from zorivest_rpc.embedded.database.migrate import migrate
 from zorivest_rpc.embedded.database.schema.books import (
     tax_lots,
@@ -24,6 +23,8 @@ from zorivest_rpc.embedded.database.schema.books import (
 from zorivest_rpc.embedded.database.schema.journal import accounts
 from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
 from zorivest_rpc.embedded.journal import trades
+from zorivest_rpc.embedded.tax.stored import profiles as tax_profiles
+from zorivest_rpc.embedded.tax.stored import sync as tax_store
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import Connection, event, func, select
 
 from tests.embedded.driver import Journal
-from zorivest_rpc.embedded import tax_store
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.books import tax_lots
+from zorivest_rpc.embedded.tax.stored import sync as tax_store
 
 
 class Gate:

@@ -11,7 +11,6 @@ import msgspec
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import tax_payments, tax_profiles, tax_reading, tax_store
 from ..errors import BadRequest, Refusal
 from ..journal.expiry import settle_due
 from ..routing import READ, WRITE, Ask, Route, reply
@@ -33,15 +32,19 @@ from ..tax.model import (
 )
 from ..tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
 from ..tax.simulate import SaleRequest, simulate_sale
+from ..tax.stored import payments as tax_payments
+from ..tax.stored import profiles as tax_profiles
+from ..tax.stored import reading as tax_reading
+from ..tax.stored import sync as tax_store
+from ..tax.stored.money import tell_foreign
+from ..tax.stored.prices import ask_anew, known_prices
+from ..tax.stored.profiles import Profiles
+from ..tax.stored.sync import Rules
+from ..tax.stored.years import YearResults
 from ..tax.summary import summarize_year
 from ..tax.symbols import is_expired, is_section_1256
 from ..tax.views import list_lots
 from ..tax.washes import find
-from ..tax_money import tell_foreign
-from ..tax_prices import ask_anew, known_prices
-from ..tax_profiles import Profiles
-from ..tax_store import Rules
-from ..tax_years import YearResults
 from ..values.answers import to_json
 from ..values.fields import Fields
 from ..values.inputs import aliased, identifier

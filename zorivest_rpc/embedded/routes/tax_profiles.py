@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from aiohttp import web
 from sqlalchemy import Connection
 
-from .. import tax_profiles
 from ..errors import NotFound
 from ..routing import ADMIN, READ, Ask, Route, reply
 from ..tax.model import DISCLAIMER, CostBasisMethod, FilingStatus, TaxError, WashSaleMethod, parse
-from ..tax_profiles import AMOUNTS, FLAGS
+from ..tax.stored import profiles as tax_profiles
+from ..tax.stored.profiles import AMOUNTS, FLAGS
 from ..values.answers import to_json
 from ..values.fields import Fields
 

@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, select
 
-from .analytics.excursion import SPANS
-from .database.engine import Database
-from .database.schema.books import tax_lots
-from .database.schema.journal import price_bars, trades
-from .errors import Refusal
-from .journal.exchange import DOLLAR, Exchange, differs
-from .market import connections
-from .market.cache import recall
-from .market.providers import PROVIDERS
-from .market.shapes import Quote
-from .tax.dates import trade_date
-from .tax.model import AssetClass, Price
-from .tax_reading import OPEN, open_lots
-from .values.money import ZERO
-from .values.symbols import parse_instrument
+from ...analytics.excursion import SPANS
+from ...database.engine import Database
+from ...database.schema.books import tax_lots
+from ...database.schema.journal import price_bars, trades
+from ...errors import Refusal
+from ...journal.exchange import DOLLAR, Exchange, differs
+from ...market import connections
+from ...market.cache import recall
+from ...market.providers import PROVIDERS
+from ...market.shapes import Quote
+from ...values.money import ZERO
+from ...values.symbols import parse_instrument
+from ..dates import trade_date
+from ..model import AssetClass, Price
+from .reading import OPEN, open_lots
 
 __all__ = ["ask_anew", "known_prices"]
 

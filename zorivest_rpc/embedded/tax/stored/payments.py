@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, select
 
-from .database import audit
-from .database.schema.books import tax_payments
-from .tax.model import Quarter
-from .tax.quarterly import TaxPayment
+from ...database import audit
+from ...database.schema.books import tax_payments
+from ..model import Quarter
+from ..quarterly import TaxPayment
 
 __all__ = ["book", "made"]
 

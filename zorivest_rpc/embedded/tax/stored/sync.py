@@ -15,18 +15,18 @@ import msgspec
 import orjson
 from sqlalchemy import Connection, Subquery, and_, exists, func, or_, select
 
-from . import tax_events
-from .database.schema.books import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
-from .database.schema.journal import accounts, trades
-from .tax.book import LotBook
-from .tax.dates import trade_date
-from .tax.lot import Lot
-from .tax.model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
-from .tax.wash import WINDOW
-from .tax_money import Translation, has_foreign
-from .tax_profiles import Profiles
-from .tax_reading import CLOSED, OPEN, parts
-from .tax_writing import Making, Writing
+from ...database.schema.books import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
+from ...database.schema.journal import accounts, trades
+from ..book import LotBook
+from ..dates import trade_date
+from ..lot import Lot
+from ..model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
+from ..wash import WINDOW
+from . import events as tax_events
+from .money import Translation, has_foreign
+from .profiles import Profiles
+from .reading import CLOSED, OPEN, parts
+from .writing import Making, Writing
 
 __all__ = ["Rules", "is_due", "is_empty", "rules_of", "sync"]
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from . import tax_reading
-from .tax.estimate import year_gains
-from .tax.model import TaxProfile
-from .tax.netting import Gains
-from .tax_store import Rules
+from ..estimate import year_gains
+from ..model import TaxProfile
+from ..netting import Gains
+from . import reading as tax_reading
+from .sync import Rules
 
 __all__ = ["YearResults"]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
-from .database.schema.books import tax_pending
-from .database.schema.journal import corporate_actions, trades
-from .tax.book import Event, event_order
-from .tax.model import Execution, OptionDelivery, StockSplit
-from .tax_reading import parts
+from ...database.schema.books import tax_pending
+from ...database.schema.journal import corporate_actions, trades
+from ..book import Event, event_order
+from ..model import Execution, OptionDelivery, StockSplit
+from .reading import parts
 
 __all__ = ["COLUMNS", "Actions", "Place", "histories", "not_before", "portions", "sizes"]
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from .database.schema.journal import trades
-from .journal.exchange import DOLLAR, HOW_TO_GIVE, Exchange, differs, own_rate
-from .tax.dates import trade_date
+from ...database.schema.journal import trades
+from ...journal.exchange import DOLLAR, HOW_TO_GIVE, Exchange, differs, own_rate
+from ..dates import trade_date
 
 __all__ = ["Translation", "has_foreign", "tell_foreign"]
 

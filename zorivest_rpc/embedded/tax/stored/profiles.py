@@ -16,12 +16,12 @@ from typing import Any, get_type_hints
 import msgspec
 from sqlalchemy import Connection, select
 
-from .database import audit
-from .database.schema.books import tax_profiles
-from .database.schema.journal import app_defaults, settings
-from .tax.dates import trade_date
-from .tax.model import TaxProfile, parse
-from .values.fields import parse_flag
+from ...database import audit
+from ...database.schema.books import tax_profiles
+from ...database.schema.journal import app_defaults, settings
+from ...values.fields import parse_flag
+from ..dates import trade_date
+from ..model import TaxProfile, parse
 
 __all__ = ["AMOUNTS", "CHOICES", "FLAGS", "Profiles", "load", "save"]
 

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from .database.bulk import insert_into
-from .database.columns import money
-from .database.schema.books import tax_lots, tax_wash_matches
-from .tax.book import Event, LotBook
-from .tax.dates import trade_date
-from .tax.lot import Lot
-from .tax.wash import WINDOW, WashMatch
-from .tax_reading import parts
+from ...database.bulk import insert_into
+from ...database.columns import money
+from ...database.schema.books import tax_lots, tax_wash_matches
+from ..book import Event, LotBook
+from ..dates import trade_date
+from ..lot import Lot
+from ..wash import WINDOW, WashMatch
+from .reading import parts
 
 __all__ = ["Making", "Writing"]
 

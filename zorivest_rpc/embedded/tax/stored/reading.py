@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Select, extract, func, select, text
 
-from .database.schema.books import tax_lots, tax_wash_matches
-from .tax.lot import Lot
-from .tax.symbols import is_expired
-from .tax.wash import WashMatch
-from .tax.washes import ChainEnds
-from .values.symbols import parse_instrument
+from ...database.schema.books import tax_lots, tax_wash_matches
+from ...values.symbols import parse_instrument
+from ..lot import Lot
+from ..symbols import is_expired
+from ..wash import WashMatch
+from ..washes import ChainEnds
 
 __all__ = [
     "CLOSED",
