@@ -16,18 +16,10 @@ from zorivest_rpc.embedded.database.schema.books import tax_lots, tax_state
 from zorivest_rpc.embedded.journal import trades
 from zorivest_rpc.embedded.tax import book as book_module
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.stored import (
-    events as tax_events,
-)
-from zorivest_rpc.embedded.tax.stored import (
-    profiles as tax_profiles,
-)
-from zorivest_rpc.embedded.tax.stored import (
-    sync as tax_store,
-)
-from zorivest_rpc.embedded.tax.stored import (
-    writing as tax_writing,
-)
+from zorivest_rpc.embedded.tax.stored import events as tax_events
+from zorivest_rpc.embedded.tax.stored import profiles as tax_profiles
+from zorivest_rpc.embedded.tax.stored import sync as tax_store
+from zorivest_rpc.embedded.tax.stored import writing as tax_writing
 from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 CALL, PUT = "SPY 350615 C 50", "SPY 350615 P 50"

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from .. import bank_store, import_store
 from ..database import audit
 from ..database.columns import money
 from ..database.engine import Database
 from ..database.schema.journal import accounts, round_trips
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
 from ..imports.drafts import BankImport
+from ..imports.stored import bank as bank_store
+from ..imports.stored import trades as import_store
 from ..journal import accounts as account_store
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach

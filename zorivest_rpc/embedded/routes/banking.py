@@ -8,11 +8,11 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import bank_store
 from ..errors import Invalid
 from ..imports.bank import import_bank_file
 from ..imports.drafts import BankCategory, BankDraft, BankHints
 from ..imports.statement import category_of
+from ..imports.stored import bank as bank_store
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..uploads import BODY, Progress, form_with_file, preview, read_file
 from ..values.fields import Fields

@@ -8,12 +8,13 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import import_store, rate_store
 from ..errors import NotFound
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
 from ..imports.drafts import BrokerHints, BrokerImport, Limits
 from ..imports.rates_csv import RatesImport, is_rates_file, read_rates
+from ..imports.stored import rates as rate_store
+from ..imports.stored import trades as import_store
 from ..routing import READ, WRITE, Ask, Route, Upload, reply
 from ..uploads import BODY, Importer, Progress, form_with_file, preview, read_file
 from ..values.fields import Fields

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from .import_store import date_range, listed_errors, new_batch_id, record_batch, same_file
-from .imports.collect import outcome
-from .imports.rates_csv import RatesImport
-from .imports.source import sha256
-from .journal.exchange import Rate, add_rates
+from ...journal.exchange import Rate, add_rates
+from ..collect import outcome
+from ..rates_csv import RatesImport
+from ..source import sha256
+from .trades import date_range, listed_errors, new_batch_id, record_batch, same_file
 
 __all__ = ["store"]
 

@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Select, select
 
-from .database.schema.journal import trades
-from .imports.dedup import HeldTrade, SortedTrades, sort_out_trades
-from .imports.drafts import TradeDraft
+from ...database.schema.journal import trades
+from ..dedup import HeldTrade, SortedTrades, sort_out_trades
+from ..drafts import TradeDraft
 
 __all__ = ["NEAR", "Held", "find_held", "sort_out"]
 

@@ -11,12 +11,12 @@ from typing import cast
 
 from sqlalchemy import Connection, select
 
-from .database.schema.journal import corporate_actions, round_trips, trades
-from .errors import Refusal
-from .imports.drafts import BrokerImport, Note, PositionEvent
-from .journal import corporate_actions as actions
-from .journal.corporate_actions import OptionKind, moment_of
-from .values.symbols import Instrument, parse_instrument
+from ...database.schema.journal import corporate_actions, round_trips, trades
+from ...errors import Refusal
+from ...journal import corporate_actions as actions
+from ...journal.corporate_actions import OptionKind, moment_of
+from ...values.symbols import Instrument, parse_instrument
+from ..drafts import BrokerImport, Note, PositionEvent
 
 __all__ = ["apply_events"]
 

@@ -10,9 +10,9 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, select
 
-from .database.schema.journal import round_trip_legs, round_trips
-from .imports.drafts import Note, TradeDraft
-from .values.money import cents
+from ...database.schema.journal import round_trip_legs, round_trips
+from ...values.money import cents
+from ..drafts import Note, TradeDraft
 
 __all__ = ["compare_profits"]
 

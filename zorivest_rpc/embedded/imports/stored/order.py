@@ -14,11 +14,11 @@ from decimal import Decimal
 import msgspec
 from sqlalchemy import BigInteger, Connection, case, func, select, type_coerce
 
-from .database.columns import QUANTITY_PLACES
-from .database.schema.journal import trades as table
-from .held_trades import NEAR, Held
-from .imports.drafts import Effect, Side, TradeDraft
-from .journal import trades
+from ...database.columns import QUANTITY_PLACES
+from ...database.schema.journal import trades as table
+from ...journal import trades
+from ..drafts import Effect, Side, TradeDraft
+from .held import NEAR, Held
 
 __all__ = ["in_order", "order_instant"]
 

@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, and_, func, or_, select
 
-from .database.columns import money
-from .database.schema.books import bank_transactions, import_batches
-from .database.schema.journal import accounts, balance_snapshots
-from .errors import NotFound
-from .import_store import date_range, listed_errors, listed_notes, new_batch_id, record_batch, roomy, same_file
-from .imports.dedup import SortedBank, bank_hash, sort_out_bank
-from .imports.drafts import BankDraft, BankImport, Note, Status
-from .journal import accounts as account_store
-from .values.inputs import Page
+from ...database.columns import money
+from ...database.schema.books import bank_transactions, import_batches
+from ...database.schema.journal import accounts, balance_snapshots
+from ...errors import NotFound
+from ...journal import accounts as account_store
+from ...values.inputs import Page
+from ..dedup import SortedBank, bank_hash, sort_out_bank
+from ..drafts import BankDraft, BankImport, Note, Status
+from .trades import date_range, listed_errors, listed_notes, new_batch_id, record_batch, roomy, same_file
 
 __all__ = ["BANK_TYPES", "enter", "ledger", "listed", "set_balance", "store"]
 

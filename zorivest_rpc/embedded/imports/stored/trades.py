@@ -17,27 +17,27 @@ from zoneinfo import ZoneInfo
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from .database import audit
-from .database.columns import money, quantity
-from .database.schema.books import import_batches
-from .held_trades import Held, find_held, sort_out
-from .import_events import apply_events
-from .import_order import in_order
-from .import_profits import compare_profits
-from .imports import dedup
-from .imports.collect import outcome
-from .imports.dedup import SortedTrades
-from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
-from .imports.drafts import AssetClass as DraftAsset
-from .journal import accounts as account_store
-from .journal import trades
-from .journal.exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
-from .market.identifiers import known_here
-from .tax.dates import trade_date
-from .values.currencies import currency_of
-from .values.inputs import Page
-from .values.money import divide
-from .values.symbols import AssetClass, Instrument, parse_instrument
+from ...database import audit
+from ...database.columns import money, quantity
+from ...database.schema.books import import_batches
+from ...journal import accounts as account_store
+from ...journal import trades
+from ...journal.exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
+from ...market.identifiers import known_here
+from ...tax.dates import trade_date
+from ...values.currencies import currency_of
+from ...values.inputs import Page
+from ...values.money import divide
+from ...values.symbols import AssetClass, Instrument, parse_instrument
+from .. import dedup
+from ..collect import outcome
+from ..dedup import SortedTrades
+from ..drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
+from ..drafts import AssetClass as DraftAsset
+from .events import apply_events
+from .held import Held, find_held, sort_out
+from .order import in_order
+from .profits import compare_profits
 
 __all__ = [
     "batches",
