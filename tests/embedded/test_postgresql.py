@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from zorivest_rpc.embedded import bars, demo, demo_data, summary
+from zorivest_rpc.embedded import demo, demo_data, summary
 from zorivest_rpc.embedded.analytics.moments import Moments
 from zorivest_rpc.embedded.analytics.stored import costs, results
 from zorivest_rpc.embedded.analytics.stored import mistakes as mistake_log
@@ -34,6 +34,7 @@ from zorivest_rpc.embedded.imports.stored import trades as import_store
 from zorivest_rpc.embedded.journal import accounts, plans, trades
 from zorivest_rpc.embedded.journal import reports as journal
 from zorivest_rpc.embedded.journal.exchange import Conversion
+from zorivest_rpc.embedded.market import stored_bars as bars
 from zorivest_rpc.embedded.tax.stored import profiles as tax_profiles
 from zorivest_rpc.embedded.tax.stored import reading as tax_reading
 from zorivest_rpc.embedded.tax.stored import sync as tax_store

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from . import bars, demo_books, demo_data
+from . import demo_books, demo_data
 from .analytics.excursion import Bar
 from .analytics.stored import costs
 from .analytics.stored import mistakes as mistake_log
@@ -38,6 +38,7 @@ from .errors import Refusal
 from .journal import accounts, corporate_actions, expiry, images, plans, trades
 from .journal import reports as journal
 from .journal.pictures import Picture, prepare
+from .market import stored_bars as bars
 from .tax.stored import profiles as tax_profiles
 from .tax.stored import sync as tax_store
 

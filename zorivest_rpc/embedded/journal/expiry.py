@@ -11,10 +11,10 @@ from datetime import UTC, datetime, time, timedelta
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from .. import bars
 from ..analytics.expiration import settle_expired
 from ..database.engine import Database
 from ..database.schema.journal import round_trips
+from ..market import stored_bars as bars
 from ..values.symbols import parse_instrument
 from . import trades
 from .round_trips import episode_of

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from .. import bars
 from ..analytics.excursion import SPANS, Bar, Resolution
 from ..database import audit
 from ..errors import Invalid
+from ..market import stored_bars as bars
 from ..routing import READ, WRITE, Ask, Route, reply
 from ..values.fields import Fields
 from ..values.inputs import page

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from ... import bars
 from ...database.engine import Database
 from ...database.schema.journal import (
     balance_snapshots,
@@ -28,6 +27,7 @@ from ...errors import NotFound, Unavailable
 from ...journal import accounts, round_trip_views, trades
 from ...journal.exchange import HOW_TO_GIVE, Conversion, own_rate
 from ...journal.round_trips import episode_of, execution_of
+from ...market import stored_bars as bars
 from ...tax.dates import trade_date
 from ...values.inputs import Page
 from ...values.money import divide

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from .analytics.excursion import SPANS, Bar, Resolution
-from .database.schema.journal import price_bars
-from .values.inputs import Page
+from ..analytics.excursion import SPANS, Bar, Resolution
+from ..database.schema.journal import price_bars
+from ..values.inputs import Page
 
 __all__ = ["Stored", "available", "between", "closes_before", "covering", "last_close", "listed", "store"]
 
