@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from zorivest_rpc.embedded import demo, demo_data, summary
+from zorivest_rpc.embedded import summary
 from zorivest_rpc.embedded.analytics.moments import Moments
 from zorivest_rpc.embedded.analytics.stored import costs, results
 from zorivest_rpc.embedded.analytics.stored import mistakes as mistake_log
@@ -29,6 +29,8 @@ from zorivest_rpc.embedded.database.migrate import CURRENT, migrate, version_of
 from zorivest_rpc.embedded.database.schema.journal import accounts as account_table
 from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard, metadata, round_trips
 from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
+from zorivest_rpc.embedded.demo import load as demo
+from zorivest_rpc.embedded.demo import story as demo_data
 from zorivest_rpc.embedded.imports.stored import bank as bank_store
 from zorivest_rpc.embedded.imports.stored import trades as import_store
 from zorivest_rpc.embedded.journal import accounts, plans, trades

@@ -27,7 +27,7 @@ from zorivest_rpc.proof import place_of
 from .app import create_app
 from .backend import Embedded
 from .database.engine import cipher_driver
-from .demo import load_into
+from .demo.load import load_into
 from .disk.filelock import FileLock
 from .disk.paths import DataDir
 from .errors import Corrupt, Refusal

@@ -22,9 +22,9 @@ from zorivest_rpc.embedded.analytics.positions import Execution
 from zorivest_rpc.embedded.analytics.round_trips import match
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.journal import metadata
-from zorivest_rpc.embedded.demo import main
-from zorivest_rpc.embedded.demo_books import bank_lines
-from zorivest_rpc.embedded.demo_data import SYNTHETIC, tell
+from zorivest_rpc.embedded.demo.books import bank_lines
+from zorivest_rpc.embedded.demo.load import main
+from zorivest_rpc.embedded.demo.story import SYNTHETIC, tell
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.locate import find
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import func, select
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded import demo
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.journal import mistake_entries, round_trips
+from zorivest_rpc.embedded.demo import load as demo
 
 from .test_runs import POLICIES, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from .. import demo
+from ..demo import load as demo
 from ..routing import ADMIN, READ, Ask, Route, reply
 
 __all__ = ["ROUTES"]

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, or_, select
 
-from .database.schema.books import bank_transactions, import_batches
-from .database.schema.scheduling import pipeline_runs, policies, report_deliveries, reports
-from .demo_data import BALANCES, BANK, SOURCE
-from .imports.dedup import bank_hash
-from .imports.stored.trades import record_batch
-from .scheduling.document import content_hash, normal_form
+from ..database.schema.books import bank_transactions, import_batches
+from ..database.schema.scheduling import pipeline_runs, policies, report_deliveries, reports
+from ..imports.dedup import bank_hash
+from ..imports.stored.trades import record_batch
+from ..scheduling.document import content_hash, normal_form
+from .story import BALANCES, BANK, SOURCE
 
 __all__ = ["POLICY_IDS", "RESULTS", "Line", "bank_lines", "load_bank", "load_policies", "remove_books"]
 

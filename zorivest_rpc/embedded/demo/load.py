@@ -1,8 +1,8 @@
 """The demo data: loaded and removed as a whole, in one transaction, without touching what is the user's own. The one
 policy that has been approved is then run once, so that its history is a real one.
 
-`python -m zorivest_rpc.embedded.demo load` and `remove` do the same from a terminal, through the running backend of
-the data directory or one that they start."""
+`python -m zorivest_rpc.embedded.demo.load load` and `remove` do the same from a terminal, through the running backend
+of the data directory or one that they start."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from . import demo_books, demo_data
-from .analytics.excursion import Bar
-from .analytics.stored import costs
-from .analytics.stored import mistakes as mistake_log
-from .backend import Embedded
-from .database import audit
-from .database.schema.books import tax_pending, tax_stale, tax_state
-from .database.schema.journal import accounts as account_table
-from .database.schema.journal import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
-from .database.schema.journal import corporate_actions as action_table
-from .database.schema.journal import trades as trade_table
-from .database.schema.scheduling import policies
-from .demo_data import SOURCE, SYNTHETIC, Story
-from .errors import Refusal
-from .journal import accounts, corporate_actions, expiry, images, plans, trades
-from .journal import reports as journal
-from .journal.pictures import Picture, prepare
-from .market import stored_bars as bars
-from .tax.stored import profiles as tax_profiles
-from .tax.stored import sync as tax_store
+from ..analytics.excursion import Bar
+from ..analytics.stored import costs
+from ..analytics.stored import mistakes as mistake_log
+from ..backend import Embedded
+from ..database import audit
+from ..database.schema.books import tax_pending, tax_stale, tax_state
+from ..database.schema.journal import accounts as account_table
+from ..database.schema.journal import balance_snapshots, journal_entries, periodic_fees, price_bars, trade_plans
+from ..database.schema.journal import corporate_actions as action_table
+from ..database.schema.journal import trades as trade_table
+from ..database.schema.scheduling import policies
+from ..errors import Refusal
+from ..journal import accounts, corporate_actions, expiry, images, plans, trades
+from ..journal import reports as journal
+from ..journal.pictures import Picture, prepare
+from ..market import stored_bars as bars
+from ..tax.stored import profiles as tax_profiles
+from ..tax.stored import sync as tax_store
+from . import books as demo_books
+from . import story as demo_data
+from .story import SOURCE, SYNTHETIC, Story
 
 if TYPE_CHECKING:
-    from .locate import Located
+    from ..locate import Located
 
 __all__ = ["chart", "load", "load_into", "loaded", "main", "remove", "remove_from"]
 
@@ -275,7 +276,7 @@ def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
     from zorivest_rpc.config import chosen_data_dir
     from zorivest_rpc.errors import ZorivestError
 
-    from .locate import find_or_start, stored_key
+    from ..locate import find_or_start, stored_key
 
     env = dict(os.environ) if environ is None else environ
     parser = argparse.ArgumentParser(prog="zorivest-rpc demo", description="Load or remove the demo data.")

@@ -13,9 +13,9 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
-from .analytics.excursion import Bar
-from .journal.trades import Charge, Draft
-from .values.symbols import Contract, parse_instrument
+from ..analytics.excursion import Bar
+from ..journal.trades import Charge, Draft
+from ..values.symbols import Contract, parse_instrument
 
 __all__ = ["ACCOUNTS", "SOURCE", "SYNTHETIC", "Story", "tell"]
 
