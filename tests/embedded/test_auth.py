@@ -13,8 +13,8 @@ import pytest
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.routes import AREAS
-from zorivest_rpc.embedded.routing import Access, Route
+from zorivest_rpc.embedded.rest.routes import AREAS
+from zorivest_rpc.embedded.rest.routing import Access, Route
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 from zorivest_rpc.embedded.vault.vault import Vault
 

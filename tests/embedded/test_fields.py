@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.errors import Invalid
-from zorivest_rpc.embedded.routing import reply
+from zorivest_rpc.embedded.rest.routing import reply
 from zorivest_rpc.embedded.values.fields import Fields
 
 

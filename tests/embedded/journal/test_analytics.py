@@ -13,7 +13,7 @@ from tests.embedded.driver import START, Journal
 from tests.embedded.journal.pictures import form, picture
 from zorivest_rpc.embedded.analytics.drawdown import drawdown
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.routes import analytics as analytics_routes
+from zorivest_rpc.embedded.rest.routes import analytics as analytics_routes
 
 RESULTS = (200, -100, 150, -50, 0, 300, -100, 50)
 

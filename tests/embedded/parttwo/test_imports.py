@@ -15,9 +15,9 @@ from tests.embedded.conftest import Caller
 from tests.embedded.driver import Journal, form
 from tests.embedded.imports import writers
 from tests.embedded.imports.writers import NEW_YORK, Contract, Fill
-from zorivest_rpc.embedded import uploads
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.imports.drafts import Limits
+from zorivest_rpc.embedded.rest import uploads
 
 SPY = Contract("SPY")
 CALL = Contract("AAPL", dt.date(2025, 6, 20), "C", Decimal(200))

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.routes import tax as routes
+from zorivest_rpc.embedded.rest.routes import tax as routes
 
 
 @pytest.fixture
