@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .conftest import Caller
+from ..conftest import Caller
 
 
 async def test_a_token_says_what_it_is_for_and_how_long(admin: Caller) -> None:

@@ -18,7 +18,7 @@ from zorivest_rpc.embedded.rest.routing import Access, Route
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 from zorivest_rpc.embedded.vault.vault import Vault
 
-from .conftest import Caller, Clock
+from ..conftest import Caller, Clock
 
 Roles = Callable[[str], Awaitable[Caller]]
 OPEN = {

@@ -21,7 +21,7 @@ from zorivest_rpc.embedded.errors import Corrupt
 from zorivest_rpc.embedded.vault.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
 from zorivest_rpc.embedded.vault.vault import Vault
 
-from .conftest import CHEAP, Caller
+from ..conftest import CHEAP, Caller
 
 SECRET = "the meeting with the lender is on thursday"
 

@@ -38,7 +38,7 @@ from zorivest_rpc.embedded.safekeeping.restore import restore
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 from zorivest_rpc.embedded.vault.vault import Vault
 
-from .conftest import CHEAP, Caller
+from ..conftest import CHEAP, Caller
 
 SECRET = "the meeting with the lender is on thursday"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -23,7 +23,7 @@ from zorivest_rpc.embedded.errors import Unauthorized
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.embedded.vault.vault import Vault
 
-from .conftest import Caller, Clock
+from ..conftest import Caller, Clock
 
 WORDS = "correct horse battery staple"
 

@@ -16,7 +16,7 @@ from zorivest_rpc.embedded.disk.logs import Logs
 from zorivest_rpc.embedded.disk.redact import redact, redact_text
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 
-from .conftest import Caller
+from ..conftest import Caller
 
 QUIET = {"app": "INFO"}
 
