@@ -100,7 +100,7 @@ def test_the_count_of_an_event_has_no_sign_or_letter(cell: str, count: D | None)
     assert [one.quantity for one in schwab("Expired", "SPY 05/17/2024 540.00 C", quantity=cell).events] == [count]
 
 
-@pytest.mark.parametrize("symbol", ["SPY", "", ""])
+@pytest.mark.parametrize("symbol", ["SPY", "", "@@"])
 def test_an_end_of_what_is_no_option_is_only_counted(symbol: str) -> None:
     result = schwab("Expired", symbol=symbol, quantity="2")
     assert (result.events, result.skipped_kinds) == ((), {"expiry": 1})
