@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from zorivest_rpc.embedded.routes import AREAS
+from zorivest_rpc.embedded.rest.routes import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -126,9 +126,9 @@ def of_code() -> Iterator[Named]:
 AT_RUN_TIME: dict[str, tuple[str, ...]] = {
     "cli/approve.py": ("POST /scheduling/policies/{}/approve",),
     "cli/connect.py": ("PUT /market-data/providers/{}", "PUT /brokers/{}"),
-    "embedded/demo.py": ("DELETE /demo",),
+    "embedded/demo/load.py": ("DELETE /demo",),
     "cli/disconnect.py": ("DELETE /brokers/{}/key", "DELETE /scheduling/email"),
-    "tools/scheduling.py": ("PUT /scheduling/policies/{}",),
+    "serving/tools/scheduling.py": ("PUT /scheduling/policies/{}",),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.tables import accounts, trades
+from zorivest_rpc.embedded.database.schema.journal import accounts, trades
 
 from .conftest import Caller, Clock
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import FormData
 
+from tests.embedded.driver import Journal
 from tests.embedded.imports import writers
 from tests.embedded.imports.writers import Line
-from tests.embedded.journal.conftest import Journal
 
 FIRST = date(2025, 1, 6)
 DAYS = 200

@@ -14,9 +14,9 @@ from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
 from sqlalchemy import text
 
+from tests.embedded.driver import Journal
+from tests.embedded.journal.pictures import form, picture
 from zorivest_rpc.embedded.backend import Embedded
-
-from .conftest import Journal, form, picture
 
 
 async def attach(journal: Journal, data: bytes, status: int = 201, **options: Any) -> Any:
