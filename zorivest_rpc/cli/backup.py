@@ -13,10 +13,10 @@ from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_sec
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
-    from zorivest_rpc.embedded.backups import Backup
-    from zorivest_rpc.embedded.filelock import FileLock
-    from zorivest_rpc.embedded.paths import DataDir
-    from zorivest_rpc.embedded.vault import Vault
+    from zorivest_rpc.embedded.disk.backups import Backup
+    from zorivest_rpc.embedded.disk.filelock import FileLock
+    from zorivest_rpc.embedded.disk.paths import DataDir
+    from zorivest_rpc.embedded.vault.vault import Vault
 
 __all__ = ["main"]
 
@@ -54,11 +54,11 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _restore(arguments: argparse.Namespace) -> None:
-    from zorivest_rpc.embedded.db import cipher_driver
+    from zorivest_rpc.embedded.database.engine import cipher_driver
+    from zorivest_rpc.embedded.disk.filelock import FileLock
+    from zorivest_rpc.embedded.disk.paths import DataDir
     from zorivest_rpc.embedded.errors import Refusal
-    from zorivest_rpc.embedded.filelock import FileLock
-    from zorivest_rpc.embedded.paths import DataDir
-    from zorivest_rpc.embedded.restore import restore
+    from zorivest_rpc.embedded.safekeeping.restore import restore
 
     backup = _chosen(arguments.data_dir, arguments.name)
     directory = DataDir(arguments.data_dir.absolute()).create()
@@ -125,7 +125,7 @@ def _chosen(data_dir: Path, name: str) -> Backup:
     if not found:
         raise Refused(f"there are no backups in {data_dir / 'backups'}")
     if name == "latest":
-        from zorivest_rpc.embedded.backups import REPLACED
+        from zorivest_rpc.embedded.disk.backups import REPLACED
 
         whole = [backup for backup in found if backup.reason not in REPLACED]
         return (whole or found)[0]
@@ -136,8 +136,8 @@ def _chosen(data_dir: Path, name: str) -> Backup:
 
 
 def _found(data_dir: Path) -> list[Backup]:
-    from zorivest_rpc.embedded.backups import listed
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.backups import listed
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     return listed(DataDir(data_dir))
 

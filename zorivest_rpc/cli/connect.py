@@ -145,7 +145,7 @@ def _server(mail: Any, arguments: argparse.Namespace, source: Answers) -> dict[s
         preset, host = (None, word) if "." in word or ":" in word or word == "localhost" else (word, None)
     if preset is not None:
         if preset.lower() not in presets:
-            from zorivest_rpc.catalog.names import nearest
+            from zorivest_rpc.mcp.catalog.names import nearest
 
             near = nearest(preset, presets)
             raise Refused(f"unknown preset; {f'did you mean {near}?' if near else 'there are ' + ', '.join(presets)}")

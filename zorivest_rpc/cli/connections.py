@@ -65,7 +65,7 @@ def chosen(listed: Any, kind: str, name: str) -> Any:
                     f"{entry['display_name']} has no connection; its trades are imported from files (import_broker_csv)"
                 )
             return entry
-    from zorivest_rpc.catalog.names import nearest
+    from zorivest_rpc.mcp.catalog.names import nearest
 
     names = [entry["name"] for entry in entries]
     near = [known for known in names if wanted and _folded(known).startswith(wanted)] or [nearest(name, names)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.audience import sizes
-from zorivest_rpc.catalog.names import nearest
-from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.catalog.toolsets import toolset_names
 from zorivest_rpc.cli.terminal import Words, misused, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.audience import sizes
+from zorivest_rpc.serving.catalog.spec import ToolSpec
+from zorivest_rpc.serving.catalog.toolsets import toolset_names
 
 __all__ = ["run"]
 

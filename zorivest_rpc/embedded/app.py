@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 from .backend import Embedded
 from .errors import Busy, Corrupt, Forbidden, MethodNotAllowed, Refusal, TooLarge, Unavailable
 from .errors import NotFound as Missing
-from .routes import AREAS
-from .routing import Access, Ask, Handler, Route, bearer, reply
-from .sessions import Session
+from .rest.routes import AREAS
+from .rest.routing import Access, Ask, Handler, Route, bearer, reply
+from .vault.sessions import Session
 
 __all__ = ["API_PREFIX", "BACKEND", "create_app"]
 

@@ -16,14 +16,14 @@ from zoneinfo import available_timezones
 
 from sqlalchemy import Connection, select
 
-from . import audit
-from .db import Database
+from .database import audit
+from .database.engine import Database
+from .database.schema.journal import app_defaults, settings
+from .disk.logs import FEATURES, LEVELS
 from .errors import Invalid, NotFound
-from .fields import parse_flag
-from .futures import SETTING as FUTURE_MULTIPLIERS
-from .futures import parse_multipliers
-from .logs import FEATURES, LEVELS
-from .tables import app_defaults, settings
+from .values.fields import parse_flag
+from .values.futures import SETTING as FUTURE_MULTIPLIERS
+from .values.futures import parse_multipliers
 
 __all__ = ["REGISTRY", "Settings", "Spec", "read_value", "spec_of"]
 

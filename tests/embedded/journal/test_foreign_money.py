@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import FormData
 
-from tests.embedded.journal.conftest import Journal
+from tests.embedded.driver import Journal
 
 FIRST = date(2025, 1, 6)
 DAYS = 200

@@ -9,8 +9,6 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.futures import SETTING as _FUTURES_SETTING
-from zorivest_rpc.embedded.futures import contract_of
 from zorivest_rpc.embedded.imports.dedup import exec_id, fingerprint
 from zorivest_rpc.embedded.imports.drafts import (
     AssetClass,
@@ -31,6 +29,8 @@ from zorivest_rpc.embedded.imports.drafts import (
 from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, shown
 from zorivest_rpc.embedded.imports.symbols import Symbol, multiplier_of, plain
 from zorivest_rpc.embedded.imports.values import BadValue
+from zorivest_rpc.embedded.values.futures import SETTING as _FUTURES_SETTING
+from zorivest_rpc.embedded.values.futures import contract_of
 
 __all__ = ["Found", "TradeCollector", "costs", "outcome"]
 

@@ -13,11 +13,11 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.futures import contract_of, parse_fraction
 from zorivest_rpc.embedded.imports.drafts import AssetClass, ImportRefused
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
+from zorivest_rpc.embedded.values.futures import contract_of, parse_fraction
 
 __all__ = [
     "Columns",

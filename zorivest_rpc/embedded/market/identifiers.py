@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, and_, or_, select
 
-from ..db import Database
-from ..imports.identifiers import IdentifierType, classify, cusip_to_isin, isin_to_cusip, normalise, problem
+from ..database.engine import Database
+from ..database.schema.market import identifier_cache
+from ..values.identifiers import IdentifierType, classify, cusip_to_isin, isin_to_cusip, normalise, problem
 from .directory import by_identifier
 from .failures import Failure
 from .market import Market
 from .providers import finnhub, openfigi
 from .shapes import plain
-from .tables import identifier_cache
 
 __all__ = ["Asked", "Match", "known_here", "resolve"]
 

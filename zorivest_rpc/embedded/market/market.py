@@ -14,11 +14,11 @@ import msgspec
 from sqlalchemy import Connection
 
 from ..analytics.excursion import SPANS, Resolution
-from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
 from ..errors import Invalid, NotFound, Refusal
 from ..settings import Settings
-from ..symbols import Instrument
+from ..values.symbols import Instrument
+from ..vault.crypto import FieldCipher
 from . import cache, connections
 from .answers import refusal, shown
 from .bars import INTERVAL_OF, beginning, select_bars, store_bars

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..credentials import API_KEY, Credential
-from ..symbols import Instrument
+from ..values.symbols import Instrument
+from ..vault.credentials import API_KEY, Credential
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
 from .shapes import Bar, Filing, Fundamental, Hit, News, Quote

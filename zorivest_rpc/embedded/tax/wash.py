@@ -18,7 +18,6 @@ from decimal import ROUND_CEILING, Decimal
 import msgspec
 from msgspec.structs import replace
 
-from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax.holdings import Holdings
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
@@ -34,6 +33,7 @@ from zorivest_rpc.embedded.tax.model import (
 from zorivest_rpc.embedded.tax.money import share_of
 from zorivest_rpc.embedded.tax.ordered import Ordered
 from zorivest_rpc.embedded.tax.symbols import is_section_1256, option_terms
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["WINDOW", "WashMatch", "WashRule", "can_be_washed", "closing_order", "is_candidate", "replaceable_symbols"]
 

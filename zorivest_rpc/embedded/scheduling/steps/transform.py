@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import JSON, Boolean, Connection, Float, Integer, Table, UniqueConstraint, and_, or_, select
 
-from ...columns import Moment, Scaled
-from ...tables import metadata
+from ...database.columns import Moment, Scaled
+from ...database.schema.journal import metadata
 from ..step import Context, Outcome, StepFailed, StepType
 
 __all__ = ["TRANSFORM", "WRITABLE", "convert_rows", "write_rows"]
