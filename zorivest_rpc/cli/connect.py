@@ -88,7 +88,7 @@ def _connect(backend: Admin, entry: Any, arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print(f"{who}: {'stored' if any(one['name'] in body for one in credentials) else 'switched on'}", flush=True)
     if not arguments.no_test:
-        done["test"] = _tested(backend, kind, entry)
+        done["test"] = _test_credential(backend, kind, entry)
     if arguments.json:
         print(json.dumps(done))
     elif done["test"] is not None:
@@ -99,7 +99,7 @@ def _connect(backend: Admin, entry: Any, arguments: argparse.Namespace) -> int:
     return 0 if done["test"] is None or done["test"]["success"] else 1
 
 
-def _tested(backend: Admin, kind: str, entry: Any) -> Any:
+def _test_credential(backend: Admin, kind: str, entry: Any) -> Any:
     """What the backend found out; None where there is no way to ask without fetching everything."""
     if kind == "provider":
         found = backend.ask("POST", place(kind, entry, "test"), {})

@@ -38,7 +38,7 @@ def run(argv: list[str]) -> int:
             raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
         tools = journal.audience.allowed(session, name)
         if words.json:
-            print_json([_described(journal, session, spec) for spec in tools])
+            print_json([_describe(journal, session, spec) for spec in tools])
         else:
             listed = journal.audience.listed(session)
             rows = [[spec.name, "yes" if spec in listed else "", spec.description.minimal] for spec in tools]
@@ -71,7 +71,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _described(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Json]:
+def _describe(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Json]:
     return {
         "name": spec.name,
         "description": spec.description.minimal,

@@ -378,7 +378,7 @@ async def test_a_write_ahead_log_of_the_old_file_does_not_reach_the_new_one(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from zorivest_rpc.embedded import backups
+from zorivest_rpc.embedded.disk import backups
 from zorivest_rpc.embedded.disk.paths import DataDir
 directory = DataDir(Path(sys.argv[1])).create()
 step = sys.argv[2]

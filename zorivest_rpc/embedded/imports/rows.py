@@ -112,12 +112,12 @@ def read_rows(
             yield Row(at + 1, [_clean(cell) for cell in line.split(delimiter)], line, "", at + 1 == total)
             at += 1
             continue
-        used, row = _quoted(lines, at, delimiter)
+        used, row = _read_quoted(lines, at, delimiter)
         yield row
         at += used
 
 
-def _quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
+def _read_quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
     text = ""
     for used in range(1, MAX_LINES_PER_ROW + 1):
         if at + used > len(lines):
