@@ -52,7 +52,7 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
         warnings.append(Note(code="same_file", message="This very file was imported before."))
     sorted_out = _sort_out(conn, found.account_id, lines)
     if sorted_out.flagged:
-        warnings.append(_flagged(sorted_out.flagged))
+        warnings.append(_note_lookalikes(sorted_out.flagged))
     batch_id = new_batch_id()
     with roomy(conn, len(sorted_out.new)):
         _write(conn, sorted_out.new, found.balance_source, batch_id)
@@ -110,13 +110,13 @@ def enter(
     """Lines that somebody read off a statement; 404 for an unknown account."""
     own = _currency_of(conn, account_id)
     before = _balance(conn, account_id)
-    numbered = _numbered(lines)
+    numbered = _number(lines)
     found = (
         _sort_out(conn, account_id, numbered)
         if deduplicate
         else SortedBank(new=tuple(numbered), duplicates=(), flagged=())
     )
-    warnings = [_flagged(found.flagged)] if found.flagged else []
+    warnings = [_note_lookalikes(found.flagged)] if found.flagged else []
     batch_id = new_batch_id()
     _write(conn, found.new, "agent_submit", batch_id)
     drift: Decimal | None = None
@@ -347,7 +347,7 @@ def _normal(draft: BankDraft) -> BankDraft:
     )
 
 
-def _numbered(lines: Sequence[BankDraft]) -> list[BankDraft]:
+def _number(lines: Sequence[BankDraft]) -> list[BankDraft]:
     twins: Counter[tuple[date, str, Decimal]] = Counter()
     result = []
     for line in lines:
@@ -358,7 +358,7 @@ def _numbered(lines: Sequence[BankDraft]) -> list[BankDraft]:
     return result
 
 
-def _flagged(lines: Sequence[BankDraft]) -> Note:
+def _note_lookalikes(lines: Sequence[BankDraft]) -> Note:
     shown = ", ".join(f"{line.date} {line.amount}" for line in lines[:5])
     return Note(
         code="possible_duplicate",
