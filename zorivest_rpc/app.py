@@ -133,7 +133,7 @@ class Journal:
             self._backend_for,
             Metrics(network_bound=network, started=self.started),
             roots=ImportRoots(roots, private=settings.data_dir),
-            seen=self._guard_seen,
+            seen=self._record_guard_state,
             desktop=bool(settings.api_url),
         )
         pipeline.use(
@@ -147,7 +147,7 @@ class Journal:
                 consent=pipeline.confirmation.answer_to,
                 asks=settings.confirm != "never",
                 shape=pipeline.shown,
-                seen=self._guard_seen,
+                seen=self._record_guard_state,
                 log_directory=os.path.join(settings.data_dir, "logs"),
                 environ=os.environ,
                 desktop=bool(settings.api_url),
@@ -222,7 +222,7 @@ class Journal:
             listed=len(listed),
             situation=Situation(
                 backend=self.settings.api_url or "embedded",
-                locked=self._locked(session.principal),
+                locked=self._read_lock(session.principal),
                 read_only=audience.limits(session).read_only,
             ),
             client=profile.title,
@@ -255,9 +255,9 @@ class Journal:
         assert keyring is not None
         plain = self.settings.backend_writer == "plain"
         if principal == LOCAL:
-            return HttpBackend(self.settings.api_url or self._embedded, self.own_key, plain=plain)
+            return HttpBackend(self.settings.api_url or self._find_embedded, self.own_key, plain=plain)
         return HttpBackend(
-            self.settings.api_url or self._embedded,
+            self.settings.api_url or self._find_embedded,
             lambda: keyring.key_of(principal),
             plain=plain,
         )
@@ -283,10 +283,10 @@ class Journal:
 
         if self.settings.api_url or DataDir(Path(self.settings.data_dir)).bootstrap.exists():
             return False
-        await self._embedded()
+        await self._find_embedded()
         return True
 
-    async def _embedded(self) -> Address:
+    async def _find_embedded(self) -> Address:
         """Where the embedded backend of the data directory listens, started if it does not run yet."""
         import asyncio
         from pathlib import Path
@@ -353,7 +353,7 @@ class Journal:
                 raise
             if principal not in self._proven:
                 self.backends().drop(principal)
-                raise _cannot_be_checked(error) from None
+                raise _check_failure(error) from None
         else:
             _note(self._proven, principal, None)
         return principal
@@ -402,12 +402,12 @@ class Journal:
         request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)
         return (await self.backends().of(LOCAL).ask(request)).value
 
-    def _guard_seen(self, call: Call, locked: bool) -> None:
+    def _record_guard_state(self, call: Call, locked: bool) -> None:
         if self._guard_watch is not None:
             self._guard_watch.wake(locked)
         _note(self._guards, call.session.principal, (locked, time.monotonic()))
 
-    def _locked(self, principal: str) -> bool | None:
+    def _read_lock(self, principal: str) -> bool | None:
         seen = self._guards.get(principal)
         return seen[0] if seen is not None and time.monotonic() - seen[1] < _FRESH else None
 
@@ -476,7 +476,7 @@ def _note(known: dict[str, T], principal: str, value: T) -> None:
     known[principal] = value
 
 
-def _cannot_be_checked(error: ToolError) -> Exception:
+def _check_failure(error: ToolError) -> Exception:
     from zorivest_rpc.errors import ProtocolError
     from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR
     from zorivest_rpc.mcp.transports.streamable import Refused

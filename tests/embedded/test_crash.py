@@ -20,7 +20,7 @@ WRITER = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from zorivest_rpc.embedded import audit
+from zorivest_rpc.embedded.database import audit
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.database.schema.journal import settings
 

@@ -121,7 +121,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
         facts=lambda: facts,
         metrics=None if journal is None else journal.prometheus,
     )
-    if journal is not None and not await _found(journal, settings):
+    if journal is not None and not await _create_journal(journal, settings):
         records.close()
         os.close(lock)
         return 1
@@ -156,7 +156,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     return 0
 
 
-async def _found(journal: Journal, settings: Settings) -> bool:
+async def _create_journal(journal: Journal, settings: Settings) -> bool:
     """Make the journal before anything listens, so that no caller can; False if that failed, which was said."""
     from zorivest_rpc.cli.welcome import tell_founding
     from zorivest_rpc.errors import ZorivestError

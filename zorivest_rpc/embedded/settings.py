@@ -167,7 +167,7 @@ def _text(value: Any) -> str:
     raise ValueError("must be a string, a number or true/false")
 
 
-def _checked(key: str, value: Any) -> tuple[Spec, str]:
+def _check(key: str, value: Any) -> tuple[Spec, str]:
     """Known, then typed, then in range, then harmless; the first failing stage gives the reason."""
     spec = spec_of(key)
     if spec is None:
@@ -225,7 +225,7 @@ class Settings:
         now = datetime.now(UTC)
         for key, value in changes.items():
             try:
-                spec, text = _checked(key, value)
+                spec, text = _check(key, value)
             except ValueError as exc:
                 errors[key] = [str(exc)]
                 continue

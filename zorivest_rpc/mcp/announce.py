@@ -134,7 +134,7 @@ class Announcer:
 
     def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
         if uri is not None:
-            self._updated(uri, session)
+            self._notify_update(uri, session)
             return
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:
@@ -145,7 +145,7 @@ class Announcer:
                 if kind in listener.kinds:
                     listener.send(head)
 
-    def _updated(self, uri: str, session: Session | None) -> None:
+    def _notify_update(self, uri: str, session: Session | None) -> None:
         frame = _updated_frame(uri)
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:
@@ -172,7 +172,7 @@ class Announcer:
                 INTERNAL_ERROR, f"{self._most} subscriptions are open already; close one or retry later"
             )
         check_subscriptions(params.notifications.resource_subscriptions)
-        wanted = self._honoured(params.notifications, exchange.session)
+        wanted = self._accept_filter(params.notifications, exchange.session)
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(exchange, wanted, closed)
         self._listeners[listener] = None  # before the acknowledgement, so that nothing falls between the two
@@ -189,7 +189,7 @@ class Announcer:
             del self._listeners[listener]
         return Result(meta={SUBSCRIPTION_ID: exchange.id})
 
-    def _honoured(self, wanted: Filter, session: Session) -> Filter:
+    def _accept_filter(self, wanted: Filter, session: Session) -> Filter:
         offer, changing = self._offer, self._offer.changing[session.revision.modern]
         return Filter(
             wanted.tools_list_changed and offer.tools is not None and TOOLS in changing,

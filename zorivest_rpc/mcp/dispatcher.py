@@ -89,7 +89,7 @@ class Conversation:
             return
         if error is not None:
             words = error.get("message") if isinstance(error, dict) else None
-            waiting.set_exception(_refused(str(words or "no reason given")))
+            waiting.set_exception(_refusal(str(words or "no reason given")))
         else:
             waiting.set_result(result)
 
@@ -200,7 +200,7 @@ class Exchange:
                 self._send(notification_frame("notifications/cancelled", dumps({"requestId": id})))
 
 
-def _refused(words: str) -> ToolError:
+def _refusal(words: str) -> ToolError:
     next = "Ask the user in the conversation, then call again."
     return ToolError(f"The client refused to ask: {words}", code="input_refused", next=next)
 
@@ -303,7 +303,7 @@ class Dispatcher:
         running[key] = exchange
         if exchange.method not in self._unlimited:
             self.hold(exchange)
-        task.add_done_callback(lambda done: self._ended(exchange, done))
+        task.add_done_callback(lambda done: self._end_exchange(exchange, done))
 
     def hold(self, exchange: Exchange) -> None:
         exchange.conversation.active += 1
@@ -313,7 +313,7 @@ class Dispatcher:
         exchange.conversation.active -= 1
         self._active -= 1
 
-    def _ended(self, exchange: Exchange, task: asyncio.Task[Result]) -> None:
+    def _end_exchange(self, exchange: Exchange, task: asyncio.Task[Result]) -> None:
         del exchange.conversation.running[exchange.key]
         if exchange.method not in self._unlimited:
             self.release(exchange)

@@ -163,11 +163,11 @@ class Audience:
     def limits(self, session: Session) -> Limits:
         found = self._limits.get(session.asked)
         if found is None:
-            found = self._narrowed(session.asked)
+            found = self._narrow(session.asked)
             _remember(self._limits, session.asked, found)
         return found
 
-    def _narrowed(self, asked: tuple[str, ...]) -> Limits:
+    def _narrow(self, asked: tuple[str, ...]) -> Limits:
         """Headers can only narrow: an unknown name narrows to nothing rather than opening anything."""
         toolsets, tools, excluded, read_only = (*asked, "", "", "", "")[:4]
         wanted = _names(toolsets)

@@ -378,7 +378,7 @@ async def test_a_write_ahead_log_of_the_old_file_does_not_reach_the_new_one(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from zorivest_rpc.embedded import backups
+from zorivest_rpc.embedded.disk import backups
 from zorivest_rpc.embedded.disk.paths import DataDir
 directory = DataDir(Path(sys.argv[1])).create()
 step = sys.argv[2]
@@ -425,7 +425,7 @@ def test_the_commands_make_list_and_restore(terminal: Path, capsys: pytest.Captu
     place = ["--data-dir", str(terminal)]
 
     def said(code: int, *words: str) -> str:
-        assert command.main([*words, *place]) == code
+        assert command.run([*words, *place]) == code
         output = capsys.readouterr()
         return output.err if code else output.out
 

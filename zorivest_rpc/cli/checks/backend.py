@@ -183,7 +183,7 @@ def _asked(base: Place, key: str | None, name: str, *, remote: bool = False) -> 
     if remote and health.date is not None and abs(health.date - time.time()) > _SKEW:
         apart = f"{abs(health.date - time.time()) / 60:.0f} minutes"
         yield fail("clock", f"{apart} apart from {name}'s", "Set the clock; sessions and tokens end by it.")
-    yield from _unlocked(base, key, health.body, name)
+    yield from _check_unlock(base, key, health.body, name)
     yield from _guard(base)
 
 
@@ -192,7 +192,7 @@ def _speaks(health: Answer) -> bool:
     return health.status == 200 and isinstance(body, dict) and ("version" in body or "database" in body)
 
 
-def _unlocked(base: Place, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
+def _check_unlock(base: Place, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
     database = health.get("database")
     unlocked = database.get("unlocked") if isinstance(database, dict) else health.get("database_unlocked")
     if unlocked is False:

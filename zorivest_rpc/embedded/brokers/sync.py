@@ -114,9 +114,9 @@ class Brokers:
         try:
             link = await self._link(broker, config)
             if broker.adapter == "alpaca":
-                return [_shown(position) for position in await alpaca.positions(link)]
+                return [_render_position(position) for position in await alpaca.positions(link)]
             if broker.adapter == "tradier":
-                return [_shown(position) for position in await tradier.positions(link)]
+                return [_render_position(position) for position in await tradier.positions(link)]
         except Failure as failure:
             raise _refusal(failure) from None
         raise Conflict(
@@ -346,5 +346,5 @@ def _held_positions(conn: Connection) -> list[dict[str, Any]]:
     ]
 
 
-def _shown(position: Position) -> dict[str, Any]:
+def _render_position(position: Position) -> dict[str, Any]:
     return msgspec.structs.asdict(position)

@@ -148,7 +148,7 @@ def shown(conn: Connection, account_id: str) -> dict[str, Any]:
         ).where(round_trips.c.account_id == account_id)
     ).one()
     count = conn.execute(select(func.count()).select_from(trades).where(trades.c.account_id == account_id)).scalar_one()
-    earned, told = _earned(conn, account_id, row["currency"])
+    earned, told = _sum_earnings(conn, account_id, row["currency"])
     latest = snapshots(conn, account_id, 1, 0)[0]
     return {
         **_view(row),
@@ -162,7 +162,7 @@ def shown(conn: Connection, account_id: str) -> dict[str, Any]:
     }
 
 
-def _earned(conn: Connection, account_id: str, currency: str) -> tuple[Decimal, dict[str, Any]]:
+def _sum_earnings(conn: Connection, account_id: str, currency: str) -> tuple[Decimal, dict[str, Any]]:
     """What the account's round trips earned so far, in its currency, and what is said about other currencies."""
     of_account = round_trips.c.account_id == account_id
     own = exact_sum(round_trips.c.realized_pnl, round_trips.c.currency == currency)

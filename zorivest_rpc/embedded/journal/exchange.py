@@ -90,7 +90,7 @@ def add_rates(conn: Connection, rates: Iterable[Rate], source: str, actor: str) 
     now = datetime.now(UTC)
     for at in range(0, len(given), _AT_ONCE):
         portion = given[at : at + _AT_ONCE]
-        held = _held(conn, portion)
+        held = _read_stored_rates(conn, portion)
         rows, stale = [], []
         for one in portion:
             before = held.get((one.day, one.base, one.quote))
@@ -113,7 +113,7 @@ def add_rates(conn: Connection, rates: Iterable[Rate], source: str, actor: str) 
     return counts
 
 
-def _held(conn: Connection, portion: list[Rate]) -> dict[tuple[date, str, str], Decimal]:
+def _read_stored_rates(conn: Connection, portion: list[Rate]) -> dict[tuple[date, str, str], Decimal]:
     days = [one.day for one in portion]
     query = select(_rates.day, _rates.base, _rates.quote, _rates.rate)
     rows = conn.execute(query.where(_rates.day >= min(days), _rates.day <= max(days)))
@@ -159,12 +159,12 @@ class Exchange:
         if source == target:
             return Decimal(1)
         if own is not None:
-            rest = self._stored(own.base, target, day)
+            rest = self._find_stored_rate(own.base, target, day)
             if rest is not None:
                 return _EXACT.multiply(own.rate, rest)
-        return self._stored(source, target, day)
+        return self._find_stored_rate(source, target, day)
 
-    def _stored(self, source: str, target: str, day: date) -> Decimal | None:
+    def _find_stored_rate(self, source: str, target: str, day: date) -> Decimal | None:
         if source == target:
             return Decimal(1)
         key = (source, target, day)

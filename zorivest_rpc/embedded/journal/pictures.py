@@ -50,7 +50,7 @@ def prepare(data: bytes) -> Picture:
     kind = kind_of(data)
     if kind is None:
         raise Invalid({"file": ["must be a PNG, JPEG, GIF or WebP image"]}, "not_an_image")
-    image = _decoded(data, kind)
+    image = _decode(data, kind)
     width, height = image.size
     whole = _webp(image, QUALITY)
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), _lanczos())  # in place: a copy would be another 200 MB
@@ -59,14 +59,14 @@ def prepare(data: bytes) -> Picture:
 
 def resized(data: bytes, largest: int) -> bytes:
     """A stored picture with its longer side at most `largest`; smaller ones stay as they are."""
-    image = _decoded(data, "WEBP")
+    image = _decode(data, "WEBP")
     if max(image.size) <= largest:
         return data
     image.thumbnail((largest, largest), _lanczos())
     return _webp(image, QUALITY)
 
 
-def _decoded(data: bytes, kind: str) -> Image:
+def _decode(data: bytes, kind: str) -> Image:
     try:
         from PIL import Image, ImageOps
     except ImportError:

@@ -147,11 +147,11 @@ def link(conn: Connection, exec_id: str, entry_id: str, actor: str) -> dict[str,
     trades.require(conn, exec_id)
     if conn.execute(select(journal_entries.c.entry_id).where(journal_entries.c.entry_id == entry_id)).first() is None:
         raise NotFound("journal entry", entry_id)
-    known = _found(conn, exec_id, entry_id)
+    known = _find_report(conn, exec_id, entry_id)
     if known is None:
         _link(conn, exec_id, entry_id, datetime.now(UTC))
         audit.record(conn, actor, "journal.link", "trade", exec_id, entry_id=entry_id)
-    row = known or _found(conn, exec_id, entry_id)
+    row = known or _find_report(conn, exec_id, entry_id)
     assert row is not None
     return {
         "status": "linked",
@@ -163,7 +163,7 @@ def link(conn: Connection, exec_id: str, entry_id: str, actor: str) -> dict[str,
     }
 
 
-def _found(conn: Connection, exec_id: str, entry_id: str) -> Mapping[Any, Any] | None:
+def _find_report(conn: Connection, exec_id: str, entry_id: str) -> Mapping[Any, Any] | None:
     return (
         conn.execute(
             select(entity_links).where(

@@ -47,12 +47,12 @@ def shown(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) 
             ids[trip_id][role].append(exec_id)
     given = GivenTimes(conn, (row[name] for row in found for name in ("opened_by", "last_by")))
     return [
-        round_trip(_as_given(row, given), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
+        round_trip(_with_given_time(row, given), ids[row["id"]]["entry"], ids[row["id"]]["exit"], _flags(row, today))
         for row in found
     ]
 
 
-def _as_given(row: Mapping[Any, Any], given: GivenTimes) -> Episode:
+def _with_given_time(row: Mapping[Any, Any], given: GivenTimes) -> Episode:
     episode = episode_of(row)
     return msgspec.structs.replace(
         episode,

@@ -100,9 +100,9 @@ class Provider:
 
     def answers_to(self, name: str) -> bool:
         """Whether a caller's word means this provider: its name, its slug, or another name it had."""
-        word = _folded(name)
-        return word in {_folded(known) for known in (self.name, self.slug, *self.aliases)}
+        word = _fold(name)
+        return word in {_fold(known) for known in (self.name, self.slug, *self.aliases)}
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return "".join(char for char in name.casefold() if char.isalnum())

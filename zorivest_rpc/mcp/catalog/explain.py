@@ -36,7 +36,7 @@ def problems(schema: Json, value: Json) -> list[str]:
     """One sentence part per problem, at most MOST and a hint that there are more; none where the judge accepts."""
     found: list[str] = []
     for error in _judge(schema).iter_errors(value) if _is_small(value) else _first_error(schema, value):
-        for problem in _told(error):  # one at a time: there may be as many as the message has names
+        for problem in _describe(error):  # one at a time: there may be as many as the message has names
             if problem not in found:
                 found.append(problem)
             if len(found) > MOST:
@@ -140,13 +140,13 @@ def _judge(schema: Json) -> Json:
     return validator_for(schema, default=Draft202012Validator)(schema)
 
 
-def _told(error: Json) -> Iterator[str]:
+def _describe(error: Json) -> Iterator[str]:
     keyword, path = error.validator, [str(step) for step in error.absolute_path]
     if keyword == "required":
         known = error.schema.get("properties", {})
         for name in error.validator_value:
             if name not in error.instance and f"{name!r} is a required" in error.message:
-                allowed = _allowed(known.get(name, {}))
+                allowed = _describe_allowed(known.get(name, {}))
                 yield f"{'.'.join([*path, name])} is missing; it must be {allowed}" + _such_as(
                     known.get(name, {}), name
                 )
@@ -158,7 +158,7 @@ def _told(error: Json) -> Iterator[str]:
                 yield f"{'.'.join([*path, _cut(str(name))])} ({shown}) is no argument; {_instead(name, known)}"
     else:
         name = path[-1] if path else "arguments"
-        allowed = _allowed(error.schema) if isinstance(error.schema, dict) else "left out"
+        allowed = _describe_allowed(error.schema) if isinstance(error.schema, dict) else "left out"
         yield f"{'.'.join(path) or name} is {_value(error.instance, name)}; it must be {allowed}" + _such_as(
             error.schema, name
         )
@@ -171,7 +171,7 @@ def _instead(name: str, known: dict[str, Json]) -> str:
     return f"allowed are {_cut(', '.join(known), 240)}" if known else "none is taken here"
 
 
-def _allowed(schema: Json) -> str:
+def _describe_allowed(schema: Json) -> str:
     """What a schema asks for, in words."""
     if not isinstance(schema, dict):
         return "anything"

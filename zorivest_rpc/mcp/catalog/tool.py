@@ -88,10 +88,10 @@ class Tool:
         """The definition as this shape lists it: compact, so that it can be spliced into any frame."""
         found = self._fragments.get(shape)
         if found is None:
-            found = self._fragments[shape] = dumps(self._shaped(shape))
+            found = self._fragments[shape] = dumps(self._shape(shape))
         return found
 
-    def _shaped(self, shape: Shape) -> dict[str, Json]:
+    def _shape(self, shape: Shape) -> dict[str, Json]:
         shown = dict(self.definition)
         schema = self.output_schema
         if schema is not None and (
@@ -158,10 +158,10 @@ def _compile(schema: Json) -> Callable[[Json], bool]:
 def _validator(schema: Json) -> Json:
     import jsonschema_rs
 
-    return jsonschema_rs.validator_for(schema, retriever=_never_fetched)
+    return jsonschema_rs.validator_for(schema, retriever=_refuse_fetch)
 
 
-def _never_fetched(uri: str) -> Json:
+def _refuse_fetch(uri: str) -> Json:
     raise ValueError(f"{uri} is not part of the schema, and schemas are never fetched")
 
 

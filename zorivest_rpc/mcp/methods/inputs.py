@@ -65,11 +65,11 @@ def binding(exchange: Exchange, method: str, name: str, arguments: Json) -> list
     """What sealed state belongs to: this method, this name, these arguments, this principal."""
     from hashlib import blake2b
 
-    digest = blake2b(_encoded(arguments), digest_size=16).digest()
+    digest = blake2b(_encode_canonical(arguments), digest_size=16).digest()
     return [method, name, digest, exchange.session.principal]
 
 
-def _encoded(value: Json) -> bytes:
+def _encode_canonical(value: Json) -> bytes:
     """The same bytes for the same value, whatever the order of its members and the size of its integers."""
     try:
         return msgspec.json.encode(value, order="sorted")
@@ -80,7 +80,7 @@ def _encoded(value: Json) -> bytes:
 def input_required(core: Core, asks: Mapping[str, Ask], answers: Mapping[str, Json], bound_to: list[Json]) -> Result:
     from secrets import token_hex
 
-    payload = [_encoded(answers), token_hex(8)]
+    payload = [_encode_canonical(answers), token_hex(8)]
     state = core.seal.close("state", payload, bound_to=bound_to, expires=core.now() + core.limits.input_seconds)
     given = {"inputRequests": {key: ask_wire(ask) for key, ask in asks.items()}, "requestState": state}
     return Result(dumps(given)[1:-1], kind="input_required")

@@ -93,9 +93,9 @@ class Tools:
             raise RuntimeError(f"the handler of {tool.name} tried to end the process") from exc
         if outcome.after is not None:
             exchange.after = outcome.after
-        return self._checked(tool, outcome, exchange.session.revision)
+        return self._check_result(tool, outcome, exchange.session.revision)
 
-    def _checked(self, tool: Tool, outcome: Outcome, revision: Revision) -> Result:
+    def _check_result(self, tool: Tool, outcome: Outcome, revision: Revision) -> Result:
         """A result that its own schema refuses is shown as text and flagged: a program must not take it for what the
         schema promises, and who asked has a right to see what came."""
         if tool.output_schema is not None and not outcome.is_error:
@@ -148,7 +148,7 @@ class Tools:
             inside.in_task = True
             for _ in range(self._core.limits.input_rounds):
                 try:
-                    return self._checked(tool, await handler(inside), revision)
+                    return self._check_result(tool, await handler(inside), revision)
                 except InputRequired as asked:
                     given = await record.ask(asked.asks)
                     inside.answers = {**inside.answers, **given}

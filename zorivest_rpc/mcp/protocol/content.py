@@ -41,10 +41,10 @@ def shape_blocks(blocks: list[Block], revision: Revision) -> list[Block]:
     """The same list where the revision knows every type, which is the common case."""
     if revision.links and revision.audio:
         return blocks
-    return list(_shaped(blocks, revision))
+    return list(_shape(blocks, revision))
 
 
-def _shaped(blocks: Iterable[Block], revision: Revision) -> Iterable[Block]:
+def _shape(blocks: Iterable[Block], revision: Revision) -> Iterable[Block]:
     for block in blocks:
         kind = block.get("type")
         if kind == "resource_link" and not revision.links:

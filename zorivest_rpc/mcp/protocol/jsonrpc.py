@@ -140,10 +140,10 @@ def _second_look(data: bytes) -> Message | Batch:
             raise ProtocolError(PARSE_ERROR, f"not JSON that can be read: {exc}") from None
     if not isinstance(value, dict):
         raise ProtocolError(INVALID_REQUEST, f"a message is a JSON object, not {_kind(value)}")
-    return _checked(value)
+    return _check(value)
 
 
-def _checked(value: dict[str, Json]) -> Message:
+def _check(value: dict[str, Json]) -> Message:
     id = value.get("id", UNSET)
     known = id if type(id) in (str, int) else None
     if isinstance(known, str) and len(known) > MOST_ID:

@@ -58,7 +58,7 @@ class Finisher:
         members = result.members
         if not revision.modern:
             if result.meta:
-                return _joined(members, b'"_meta":' + dumps(result.meta))
+                return _join(members, b'"_meta":' + dumps(result.meta))
             return members
         if result.meta is None and result.kind == "complete":
             stamp = self._stamp
@@ -67,7 +67,7 @@ class Finisher:
             stamp = b'"resultType":%b,"_meta":%b' % (dumps(result.kind), dumps(meta))
         if result.cache is not None:
             stamp += b',"ttlMs":%d,"cacheScope":%b' % (result.cache[0], dumps(result.cache[1]))
-        return _joined(stamp, members)
+        return _join(stamp, members)
 
     def error(self, revision: Revision, id: Id, error: ProtocolError) -> bytes:
         error.id = id
@@ -76,5 +76,5 @@ class Finisher:
         return error_frame(error)
 
 
-def _joined(first: bytes, second: bytes) -> bytes:
+def _join(first: bytes, second: bytes) -> bytes:
     return b"%b,%b" % (first, second) if first and second else first or second

@@ -156,7 +156,7 @@ class EventStream:
             transport, self._transport = self._transport, None
             if transport is not None and not transport.is_closing():
                 transport.write(b"0\r\n\r\n")
-            self._told()
+            self._notify_closed()
 
     def abort(self) -> None:
         """Drop the reader and what it has not read."""
@@ -165,9 +165,9 @@ class EventStream:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
-        self._told()
+        self._notify_closed()
 
-    def _told(self) -> None:
+    def _notify_closed(self) -> None:
         callback, self.on_close = self.on_close, None
         if callback is not None:
             callback()
@@ -179,7 +179,7 @@ class EventStream:
         finally:
             if not self._closed.done():
                 self._closed.set_result(None)
-            self._told()
+            self._notify_closed()
             self._transport = None
         return _Sent(b"", 200, self._keep_alive)  # type: ignore[return-value]
 
@@ -217,7 +217,7 @@ class _PlainStream(EventStream):
         if not self._closed.done():
             self._closed.set_result(None)
             self._wake.set()
-            self._told()
+            self._notify_closed()
 
     def abort(self) -> None:
         if not self._closed.done():
@@ -226,7 +226,7 @@ class _PlainStream(EventStream):
         self._wake.set()
         if self._request is not None and self._request.transport is not None:
             self._request.transport.abort()
-        self._told()
+        self._notify_closed()
 
     async def served(self) -> web.StreamResponse:
         response = self._response
@@ -246,6 +246,6 @@ class _PlainStream(EventStream):
         finally:
             if not self._closed.done():
                 self._closed.set_result(None)
-            self._told()
+            self._notify_closed()
             self._request = self._response = None
         return response

@@ -195,7 +195,7 @@ class Journal:
             elif change == _DEAD:
                 self._bury(name, expires)
             elif name not in self._ended:
-                self._keep(name, expires, _applied(self.get(name) or State(), change))
+                self._keep(name, expires, _apply(self.get(name) or State(), change))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, float, Json]]:
@@ -241,7 +241,7 @@ def _changes(old: State, new: State) -> dict[str, Json]:
     return {key: change for key, change in changes.items() if change != []}
 
 
-def _applied(old: State, change: dict[str, Json]) -> State:
+def _apply(old: State, change: dict[str, Json]) -> State:
     """The state after a change; what is no state of ours in it is passed over."""
     if isinstance(whole := change.get("is"), dict):
         change = {"level": whole.get("level", "info"), **{f"+{key}": whole.get(key, []) for key in _MEMBERS}}

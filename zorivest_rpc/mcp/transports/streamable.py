@@ -163,7 +163,7 @@ class Streamable:
             return self._whole(request, channel, live, id)
         if channel.done and channel.code and live is None and channel.code in _MODERN_STATUS:
             return self._whole(request, channel, live, id)  # a mandated status beats what was about to be streamed
-        return await self._streamed(request, channel, exchange, live, id)
+        return await self._answer_by_stream(request, channel, exchange, live, id)
 
     def _whole(
         self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id | None
@@ -181,7 +181,7 @@ class Streamable:
             headers = (*headers, ("Retry-After", "1"))
         return self._writer.answer(request, status, body, headers)
 
-    async def _streamed(
+    async def _answer_by_stream(
         self,
         request: web.BaseRequest,
         channel: PostChannel,
@@ -366,10 +366,10 @@ class Streamable:
         point = read_event_id(last) if last is not None else None
         if last is not None and point is None:
             raise ProtocolError(INVALID_REQUEST, "Last-Event-ID is not one of ours")
-        stream = self._resumed(live, point)
+        stream = self._resume(live, point)
         missing = 0 if stream is None or point is None else stream.missing(point.number)
         if (stream is None or (missing and stream.is_spent)) and point is not None and point.request is not None:
-            return await self._lost(request, point)
+            return await self._answer_lost_stream(request, point)
         fresh = stream is None
         if stream is None:
             stream = live.streams.open_standing()
@@ -386,16 +386,16 @@ class Streamable:
                 self._tell_missing(live, connection, missing)
             stream.replay(point.number, connection)
         if stream.name.endswith("-"):
-            connection.on_close = lambda: self._standing_closed(live)
+            connection.on_close = lambda: self._on_standing_close(live)
             live.standing.opened(lambda frame: self._to_standing(live, frame))
         return await connection.served()
 
-    def _resumed(self, live: LiveSession, point: ResumePoint | None) -> Stream | None:
+    def _resume(self, live: LiveSession, point: ResumePoint | None) -> Stream | None:
         if point is None or point.epoch != self._server.epoch:
             return None
         return live.streams.find(point.stream)
 
-    async def _lost(self, request: web.BaseRequest, point: ResumePoint) -> web.StreamResponse:
+    async def _answer_lost_stream(self, request: web.BaseRequest, point: ResumePoint) -> web.StreamResponse:
         """A stream that this process does not have: the request behind it is answered, not left waiting for ever."""
         words = "the server restarted or no longer holds this stream; the outcome is unknown, so look before repeating"
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
@@ -416,7 +416,7 @@ class Streamable:
         if stream is not None:
             stream.send(frame)
 
-    def _standing_closed(self, live: LiveSession) -> None:
+    def _on_standing_close(self, live: LiveSession) -> None:
         if live.streams.standing() is None:
             live.standing.write = None
 

@@ -22,10 +22,10 @@ class Coalesced(Generic[T]):
         task = self._task
         if task is None:
             task = self._task = asyncio.get_running_loop().create_task(self._make())
-            task.add_done_callback(self._done)
+            task.add_done_callback(self._finish)
         return await asyncio.shield(task)
 
-    def _done(self, task: asyncio.Task[T]) -> None:
+    def _finish(self, task: asyncio.Task[T]) -> None:
         self._task = None
         if not task.cancelled():
             task.exception()  # seen, even if every caller has left

@@ -43,13 +43,13 @@ def encode_form(form: Form) -> tuple[bytes, str]:
 
 
 def _part_head(boundary: str, name: str, filename: str | None = None) -> bytes:
-    line = f'--{boundary}\r\nContent-Disposition: form-data; name="{_quoted(name)}"'
+    line = f'--{boundary}\r\nContent-Disposition: form-data; name="{_quote(name)}"'
     if filename is not None:
-        line += f'; filename="{_quoted(filename)}"'
+        line += f'; filename="{_quote(filename)}"'
     return (line + "\r\n").encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -244,7 +244,7 @@ class HttpBackend:
             except BackendUnreachable as error:
                 failure = error
                 self._breaker.failed(period)
-                moved = self._moved(place)
+                moved = self._move(place)
                 follows = moved and moves < _MOVES
                 if self._closed or (attempt == attempts and not follows):
                     raise
@@ -339,7 +339,7 @@ class HttpBackend:
             self._urls[path] = url
         return url
 
-    def _moved(self, place: int) -> bool:
+    def _move(self, place: int) -> bool:
         """Nothing listens at this place any more: a backend that is looked for is looked for again, once for all who
         noticed."""
         if not callable(self._where):

@@ -63,7 +63,7 @@ def refusal(
     write: bool = False,
 ) -> ToolError:
     """The error for an answer that is not 2xx; `write` warns of repeating what may have been done."""
-    answer = _decoded(content_type, body)
+    answer = _decode(content_type, body)
     reported, detail = _words(answer)
     if reported == "guard_blocked":
         about = detail if isinstance(detail, dict) else {}
@@ -90,7 +90,7 @@ def refusal(
 
 def is_ours(content_type: str, body: bytes) -> bool:
     """Whether an error was written by the backend itself and not by something in between; only then it is final."""
-    answer = _decoded(content_type, body)
+    answer = _decode(content_type, body)
     return isinstance(answer, dict) and ("detail" in answer or "error" in answer)
 
 
@@ -146,7 +146,7 @@ def _fields(errors: Json) -> Iterator[str]:
         yield f"{where}: {words}" if where else str(words)
 
 
-def _decoded(content_type: str, body: bytes) -> Json:
+def _decode(content_type: str, body: bytes) -> Json:
     if "json" not in content_type:
         return None
     try:

@@ -42,7 +42,7 @@ def load(root: str | None = None) -> Definitions:
         if not problems:  # only the fast path saw it: say what it saw
             problems = [exc if isinstance(exc, CatalogError) else CatalogError(root, "", str(exc))]
         raise ExceptionGroup("the tool catalogue cannot be served", problems) from None
-    if files.sum != _checked(root) and (problems := check(root)):
+    if files.sum != _read_stamp(root) and (problems := check(root)):
         raise ExceptionGroup("the tool catalogue cannot be served", problems)
     return definitions
 
@@ -54,7 +54,7 @@ def fingerprint(root: str | None = None) -> str:
     return files.sum
 
 
-def _checked(root: str) -> str | None:
+def _read_stamp(root: str) -> str | None:
     try:
         return msgspec.json.decode(_bytes(os.path.join(root, CHECKED)), type=dict[str, str]).get("sum")
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

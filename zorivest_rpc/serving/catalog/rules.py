@@ -67,13 +67,13 @@ def problems(
 
     known: list[str] = []
     if toolsets is not None:
-        value, found = _shaped(toolsets, _Toolsets)
+        value, found = _convert(toolsets, _Toolsets)
         add("toolsets.json", iter(found))
         if isinstance(value, _Toolsets):
             add("toolsets.json", _toolset_problems(value.toolsets, tools))
             known = [toolset.name for toolset in value.toolsets]
     if clients is not None:
-        table, found = _shaped(clients, ClientTable)
+        table, found = _convert(clients, ClientTable)
         add("clients.json", iter(found))
         if isinstance(table, ClientTable):
             add("clients.json", _client_problems(table))
@@ -92,9 +92,9 @@ def problems(
     return report
 
 
-def _shaped(data: bytes, kind: type[Any]) -> tuple[Any, list[tuple[str, str]]]:
+def _convert(data: bytes, kind: type[Any]) -> tuple[Any, list[tuple[str, str]]]:
     """The value as `kind`, or every way in which it is not one (msgspec alone would stop at the first)."""
-    value, found = _parsed(data)
+    value, found = _parse(data)
     if found:
         return None, found
     judge = Draft202012Validator(msgspec.json.schema(kind))
@@ -107,7 +107,7 @@ def _shaped(data: bytes, kind: type[Any]) -> tuple[Any, list[tuple[str, str]]]:
     return None, found
 
 
-def _parsed(data: bytes) -> tuple[Json, list[tuple[str, str]]]:
+def _parse(data: bytes) -> tuple[Json, list[tuple[str, str]]]:
     repeated: list[str] = []
 
     def once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -163,7 +163,7 @@ def _client_problems(table: ClientTable) -> Found:
 def _tool_problems(
     file: ToolFile, judge: Draft202012Validator | None, known: list[str], homes: dict[str, str]
 ) -> Found:
-    value, found = _parsed(file.data)
+    value, found = _parse(file.data)
     yield from found
     if value is None:
         return
@@ -322,7 +322,7 @@ def _rest_problems(rest: RestSpec, inputs: dict[str, Json], required: set[str], 
 
 
 def _reference_problems(file: ToolFile, homes: dict[str, str]) -> Found:
-    value, _ = _parsed(file.data)
+    value, _ = _parse(file.data)
     other = value.get("check_with") if isinstance(value, dict) else None
     if isinstance(other, str) and (other not in homes or other == value.get("name")):
         yield "/check_with", f"no other tool {other!r}"

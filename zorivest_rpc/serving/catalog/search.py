@@ -129,7 +129,7 @@ class SearchIndex:
                 next="Search with the few words that matter.",
             )
         scores: dict[int, float] = defaultdict(float)
-        for term, share in self._widened(query).items():
+        for term, share in self._widen(query).items():
             postings = self._postings.get(term, {})
             rarity = math.log(1 + (len(self._tools) - len(postings) + 0.5) / (len(postings) + 0.5))
             for number, frequency in postings.items():
@@ -138,22 +138,22 @@ class SearchIndex:
         for number, tool in enumerate(self._tools):
             if tool.name == exact:
                 scores[number] += 100.0
-        return self._ranked(scores)
+        return self._rank(scores)
 
     def expression(self, pattern: str) -> list[Match]:
         """The tools some text of which matches, by the weight of the texts that do; case does not matter."""
-        matches = _compiled(pattern)
+        matches = _compile_pattern(pattern)
         scores = {
             number: sum(_FIELD_WEIGHTS[name] for name, text in texts.items() if matches(text))
             for number, texts in enumerate(self._texts)
         }
-        return self._ranked({number: score for number, score in scores.items() if score})
+        return self._rank({number: score for number, score in scores.items() if score})
 
-    def _ranked(self, scores: dict[int, float]) -> list[Match]:
+    def _rank(self, scores: dict[int, float]) -> list[Match]:
         order = sorted(scores, key=lambda number: (-round(scores[number], 6), number))
         return [Match(self._tools[number], round(scores[number], 4)) for number in order]
 
-    def _widened(self, query: str) -> dict[str, float]:
+    def _widen(self, query: str) -> dict[str, float]:
         """The terms to look for and how much each counts: the query's own, synonyms, and what is nearly the same."""
         words = _terms(query)
         meant = [word for word in words if word not in _stop_terms()] or words
@@ -250,7 +250,7 @@ def _synonyms_of(words: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _compiled(pattern: str) -> Callable[[str], bool]:
+def _compile_pattern(pattern: str) -> Callable[[str], bool]:
     """A search for the expression; jsonschema-rs brings the one linear-time engine that is installed anyway."""
     from jsonschema_rs import RegexOptions, ValidationError, validator_for
 

@@ -138,7 +138,7 @@ class Confirmation:
             if held is None or not held.same_as(asked):
                 continue
             if held.spent:
-                raise _refused(
+                raise _refusal(
                     "used", "This confirmation has been used; it is good for one call.", "Call again to be asked again"
                 )
             held.spent = True
@@ -163,17 +163,17 @@ class Confirmation:
             )
         token = self._tokens.get(_name(str(given)))
         if token is None or token.asked:
-            raise _refused("unknown", "This confirmation token is not one of this server's.", fetch)
+            raise _refusal("unknown", "This confirmation token is not one of this server's.", fetch)
         if token.session != _session(call) or token.tenant != self._tenant(call):
-            raise _refused("other_session", "This confirmation token was issued to another session.", fetch)
+            raise _refusal("other_session", "This confirmation token was issued to another session.", fetch)
         if token.spent:
-            raise _refused("used", "This confirmation token has been used; a token is good for one call.", fetch)
+            raise _refusal("used", "This confirmation token has been used; a token is good for one call.", fetch)
         if self._clock() - token.issued >= TOKEN_SECONDS:
-            raise _refused("expired", f"This confirmation token is older than {TOKEN_SECONDS} seconds.", fetch)
+            raise _refusal("expired", f"This confirmation token is older than {TOKEN_SECONDS} seconds.", fetch)
         if token.action != name:
-            raise _refused("other_arguments", f"This confirmation token is for {token.action}, not for {name}.", fetch)
+            raise _refusal("other_arguments", f"This confirmation token is for {token.action}, not for {name}.", fetch)
         if token.arguments is not None and token.arguments != digest(spec, bound):
-            raise _refused("other_arguments", "This confirmation token was issued for other arguments.", fetch)
+            raise _refusal("other_arguments", "This confirmation token was issued for other arguments.", fetch)
         token.spent = True
 
     # --- what get_confirmation_token does
@@ -234,7 +234,7 @@ def _name(token: str) -> str:
     return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _refused(why: str, what: str, fetch: str) -> ConfirmationRequired:
+def _refusal(why: str, what: str, fetch: str) -> ConfirmationRequired:
     advice = fetch + "."
     return ConfirmationRequired(f"{what} Nothing was done. {advice}", code=f"confirmation_{why}", next=advice)
 
@@ -259,7 +259,7 @@ def _yes_or_no(spec: ToolSpec, words: str) -> Ask:
 
 
 def _question(spec: ToolSpec, arguments: Mapping[str, Json]) -> Ask:
-    shown = "; ".join(f"{name}: {_shown(value)}" for name, value in arguments.items() if name != ARGUMENT)
+    shown = "; ".join(f"{name}: {_render_value(value)}" for name, value in arguments.items() if name != ARGUMENT)
     words = f"{spec.title}: {spec.description.minimal} " + (f"({shown}) " if shown else "")
     if not spec.confirm_typed:
         return _yes_or_no(spec, words + "Go ahead?")
@@ -290,6 +290,6 @@ def _same(wanted: Json, typed: Json) -> bool:
     return words != "" and words in (whole, whole.partition(" ")[0])
 
 
-def _shown(value: Json) -> str:
+def _render_value(value: Json) -> str:
     words = value if isinstance(value, str) else dumps(value).decode()
     return words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"

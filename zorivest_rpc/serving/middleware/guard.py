@@ -63,7 +63,7 @@ class Guard:
                 except GuardLocked as refused:
                     if refused.code != "guard_blocked":
                         raise
-                    raise self._locked(call, refused.reason, refused.locked_by) from None
+                    raise self._lock_refusal(call, refused.reason, refused.locked_by) from None
             return await asks(call, inner)
 
         return sends_along
@@ -101,7 +101,7 @@ class Guard:
             raise _refusal(error) from None
         locked = status.get("is_locked") if isinstance(status, dict) else None
         if locked is True:
-            raise self._locked(call, status.get("lock_reason"), status.get("locked_by"))
+            raise self._lock_refusal(call, status.get("lock_reason"), status.get("locked_by"))
         if locked is not False:
             raise GuardLocked.unasked("Its answer could not be understood.")
 
@@ -127,11 +127,11 @@ class Guard:
         if allowed is True:
             self._seen(call, False)
         elif allowed is False:
-            raise self._locked(call, verdict.get("reason"), verdict.get("locked_by"))
+            raise self._lock_refusal(call, verdict.get("reason"), verdict.get("locked_by"))
         else:
             raise GuardLocked.unasked("Its answer could not be understood.")
 
-    def _locked(self, call: Call, reason: Json, locked_by: Json) -> GuardLocked:
+    def _lock_refusal(self, call: Call, reason: Json, locked_by: Json) -> GuardLocked:
         self._seen(call, True)
         by = locked_by if isinstance(locked_by, str) else None
         return GuardLocked(str(reason or "locked"), desktop=self._desktop, locked_by=by)

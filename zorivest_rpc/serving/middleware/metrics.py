@@ -107,7 +107,7 @@ class Metrics:
             numbers.fail_last(more)
 
     def uptime_minutes(self) -> int:
-        return _rounded((self._clock() - self._started) / 60)
+        return _round((self._clock() - self._started) / 60)
 
     def summary(self, verbose: bool = False) -> dict[str, Json]:
         """The session as a whole; each tool by itself only on demand."""
@@ -126,9 +126,9 @@ class Metrics:
                 highest, slowest = average, name
             if tool.errors > most:
                 most, most_errored = tool.errors, name
-            warnings += self._warnings(name, tool, _rounded(_percentile(ordered, 0.95)))
+            warnings += self._warnings(name, tool, _round(_percentile(ordered, 0.95)))
             if verbose:
-                per_tool[name] = _described(tool, ordered, average)
+                per_tool[name] = _describe(tool, ordered, average)
         minutes = self.uptime_minutes()
         found: dict[str, Json] = {
             "session_uptime_minutes": minutes,
@@ -145,7 +145,7 @@ class Metrics:
 
     def _warnings(self, name: str, tool: _Tool, p95: int) -> Iterator[str]:
         if tool.error_rate > _ERROR_RATE:
-            percent = _rounded(tool.error_rate * 100)
+            percent = _round(tool.error_rate * 100)
             yield f"Tool '{name}' has {percent}% error rate ({tool.errors}/{tool.calls} calls)"
         if p95 > _SLOW_MS and name not in self._network_bound:
             yield f"Tool '{name}' p95 latency is {p95}ms"
@@ -189,21 +189,21 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
-def _described(tool: _Tool, ordered: list[float], average: float) -> dict[str, Json]:
-    p50, p95, p99 = (_rounded(_percentile(ordered, rank)) for rank in _QUANTILES)
+def _describe(tool: _Tool, ordered: list[float], average: float) -> dict[str, Json]:
+    p50, p95, p99 = (_round(_percentile(ordered, rank)) for rank in _QUANTILES)
     return {
         "call_count": tool.calls,
         "error_count": tool.errors,
         "error_rate": _rounded_to(tool.error_rate, 4),
         "latency": {
-            "avg": _rounded(average),
-            "min": _rounded(ordered[0]),
-            "max": _rounded(ordered[-1]),
+            "avg": _round(average),
+            "min": _round(ordered[0]),
+            "max": _round(ordered[-1]),
             "p50": p50,
             "p95": p95,
             "p99": p99,
         },
-        "avg_payload_bytes": _rounded(sum(tool.sizes) / len(tool.sizes)),
+        "avg_payload_bytes": _round(sum(tool.sizes) / len(tool.sizes)),
     }
 
 
@@ -233,7 +233,7 @@ def _bytes(words: str) -> int:
     return len(words) if words.isascii() else len(words.encode("utf-8", "replace"))
 
 
-def _rounded(value: float) -> int:
+def _round(value: float) -> int:
     return floor(value + 0.5)
 
 

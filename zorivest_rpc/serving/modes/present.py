@@ -158,15 +158,13 @@ def shorten(payload: dict[str, Json], brief: Mapping[str, Sequence[str]]) -> dic
     """The payload with nothing but what the tool's file calls brief; null and "" say no more than nothing does."""
     members = brief.get("")
     return {
-        name: [_shortened(entry, brief[name]) for entry in value]
-        if name in brief and isinstance(value, list)
-        else value
+        name: [_shorten(entry, brief[name]) for entry in value] if name in brief and isinstance(value, list) else value
         for name, value in payload.items()
         if members is None or name in members
     }
 
 
-def _shortened(entry: Json, fields: Sequence[str]) -> Json:
+def _shorten(entry: Json, fields: Sequence[str]) -> Json:
     if not isinstance(entry, dict):
         return entry
     shown: dict[str, Json] = {}

@@ -35,7 +35,9 @@ class AccountReview:
         arguments = self._kit.arguments(call)
         scope, days = arguments["scope"], arguments["stale_threshold_days"]
         backend = self._kit.backend_for(call)
-        brokers, banks = await asyncio.gather(_listed(backend, "/brokers"), _listed(backend, "/banking/accounts"))
+        brokers, banks = await asyncio.gather(
+            _fetch_list(backend, "/brokers"), _fetch_list(backend, "/banking/accounts")
+        )
         if isinstance(brokers, ToolError) and isinstance(banks, ToolError):
             raise brokers
         accounts = [*self._brokers(brokers, days), *self._banks(banks, days)]
@@ -92,7 +94,7 @@ class AccountReview:
         return moment is None or self._now() - moment > days * _DAY
 
 
-async def _listed(backend: Backend, path: str) -> list[dict[str, Json]] | ToolError:
+async def _fetch_list(backend: Backend, path: str) -> list[dict[str, Json]] | ToolError:
     try:
         reply = await backend.ask(Request("GET", path))
     except ToolError as error:

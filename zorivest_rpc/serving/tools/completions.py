@@ -65,9 +65,9 @@ class Completions:
         }.get(argument)
         if source is None or self._refusal(session, source[0]) is not None:
             return []
-        return await self._unlocked(self._backend_of(session), source[1])
+        return await self._ask_unless_locked(self._backend_of(session), source[1])
 
-    async def _unlocked(self, backend: Backend, ask: Callable[[Backend], Awaitable[Choices]]) -> Choices:
+    async def _ask_unless_locked(self, backend: Backend, ask: Callable[[Backend], Awaitable[Choices]]) -> Choices:
         """The guard's state is read, not asked for permission: that would count every key somebody presses."""
         try:
             async with asyncio.timeout(self._seconds):

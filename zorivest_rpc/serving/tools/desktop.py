@@ -138,7 +138,7 @@ def command_for(system: System, found: Found, *, wait: bool = False) -> Command:
         opens = system == "macos" and path.rstrip("/").endswith(".app")
         return Command(("open", "-W", "-a", path)) if opens else Command((path,))
     if system == "windows":
-        return Command(shell=f'start "" {_quoted(path)}')
+        return Command(shell=f'start "" {_quote(path)}')
     if system == "macos":
         if path.rstrip("/").endswith(".app"):
             return Command(("open", "-a", path))
@@ -150,7 +150,7 @@ def _development(system: System, ui: str, *, wait: bool) -> Command:
     if system == "windows":
         if wait:
             return Command(shell="npm run dev", directory=ui)
-        return Command(shell=f'start "" /d {_quoted(ui)} cmd.exe /c npm run dev')
+        return Command(shell=f'start "" /d {_quote(ui)} cmd.exe /c npm run dev')
     if wait:
         return Command(("npm", "run", "dev"), directory=ui)
     # a new session on Linux as well: without one the client's process group would take it along
@@ -161,13 +161,13 @@ def _development(system: System, ui: str, *, wait: bool) -> Command:
 def command_to_open(system: System, page: str) -> Command:
     """The command that shows a page in the default browser."""
     if system == "windows":
-        return Command(shell=f'start "" {_quoted(page)}')
+        return Command(shell=f'start "" {_quote(page)}')
     if system == "macos":
         return Command(("open", page))
     return Command(("/bin/sh", "-c", f'setsid xdg-open "$0" {_QUIET}', page))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if _UNQUOTABLE.search(text):
         raise ToolError(
             f"The path {text!r} cannot be given to the Windows command interpreter.",
@@ -198,7 +198,7 @@ class Processes:
         self._left = [process for process in self._left if process.poll() is None]
         process = self._open(command)  # a matter of milliseconds; in a thread, a cancelled call would lose it
         if not wait:
-            await asyncio.get_running_loop().run_in_executor(None, _launched, process)
+            await asyncio.get_running_loop().run_in_executor(None, _check_launcher, process)
             return
         try:
             while process.poll() is None:  # by looking: a call that is cancelled must not end the application
@@ -220,7 +220,7 @@ class Processes:
         )
 
 
-def _launched(process: subprocess.Popen[bytes]) -> None:
+def _check_launcher(process: subprocess.Popen[bytes]) -> None:
     """A launcher ends at once; if it fails, so did the start."""
     try:
         code = process.wait(_LAUNCH_SECONDS)
@@ -258,10 +258,10 @@ class Desktop:
         try:
             await self._start(command_for(self._on.system, found, wait=wait), wait)
         except ToolError as error:
-            return self._failed(found, error)
+            return self._explain_failure(found, error)
         except OSError as exc:
             why = (exc.strerror or str(exc)).lower()
-            return self._failed(
+            return self._explain_failure(
                 found,
                 ToolError(
                     f"The desktop application was found at {found.path} and could not be started: {why}.",
@@ -274,7 +274,7 @@ class Desktop:
         message = f"The Zorivest desktop application at {found.path} {done}{how}."
         return self._kit.give(call, {"gui_found": True, "method": found.method}, message=message)
 
-    def _failed(self, found: Found, error: ToolError) -> Outcome:
+    def _explain_failure(self, found: Found, error: ToolError) -> Outcome:
         return flagged({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
 
     async def _absent(self, call: Call) -> Outcome:

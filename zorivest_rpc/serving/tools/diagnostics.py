@@ -88,7 +88,7 @@ class Diagnostics:
         report: dict[str, Json] = {
             "backend": _backend(health, reachable=not isinstance(replies[0], ToolError)) | _address(backend.base_url),
             "version": _version(version),
-            "database": {"unlocked": _unlocked(health, reachable=not isinstance(replies[0], ToolError))},
+            "database": {"unlocked": _unlock_state(health, reachable=not isinstance(replies[0], ToolError))},
             "guard": guard_state(guard),
             "providers": _providers(providers),
             "mcp_server": {
@@ -164,7 +164,7 @@ def _version(answer: Json) -> dict[str, Json]:
     }
 
 
-def _unlocked(health: Json, *, reachable: bool) -> Json:
+def _unlock_state(health: Json, *, reachable: bool) -> Json:
     if not reachable:
         return False
     for found in (_of(_of(health, "database"), "unlocked"), _of(health, "database_unlocked")):

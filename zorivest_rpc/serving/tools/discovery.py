@@ -65,7 +65,7 @@ class Discovery:
         return give({"toolsets": shown, "total_tools": sum(entry["tool_count"] for entry in shown)})
 
     async def describe_toolset(self, call: Call) -> Outcome:
-        name = self._known(call.arguments["toolset_name"])
+        name = self._require_known(call.arguments["toolset_name"])
         audience = self._audience
         toolset = next(each for each in audience.definitions.toolsets if each.name == name)
         session, allowed = call.session, audience.allowed(call.session, name)
@@ -74,7 +74,7 @@ class Discovery:
             "description": toolset.description,
             "loaded": audience.loaded(session, name),
             "tool_count": len(allowed),
-            "tools": [self._described(spec) for spec in allowed],
+            "tools": [self._describe(spec) for spec in allowed],
         }
         refused = [spec for spec in members(audience.definitions, name) if spec not in allowed]
         if refused:
@@ -85,7 +85,7 @@ class Discovery:
         refusal = self._audience.limits(session).refusal(spec)
         return "" if refusal is None else refusal[1]
 
-    def _described(self, spec: ToolSpec) -> dict[str, Json]:
+    def _describe(self, spec: ToolSpec) -> dict[str, Json]:
         return {
             "name": spec.name,
             "description": spec.description.minimal,
@@ -98,7 +98,7 @@ class Discovery:
 
     async def enable_toolset(self, call: Call) -> Outcome:
         """Unknown, loaded already, not for this client, or done: in this order."""
-        name = self._known(call.arguments["toolset_name"])
+        name = self._require_known(call.arguments["toolset_name"])
         audience, session = self._audience, call.session
         allowed = audience.allowed(session, name)
         if audience.loaded(session, name):
@@ -115,7 +115,7 @@ class Discovery:
                 f'Toolset "{name}" has {len(allowed)} tools. In this protocol revision a list does not change because '
                 "of a call: run them with call_tool (name and arguments)."
             )
-            return self._loaded(session, {"message": message, "toolset": name, "tools": definitions}, lines)
+            return self._answer_loaded(session, {"message": message, "toolset": name, "tools": definitions}, lines)
         profile = audience.profile(session)
         if profile.mode is Mode.STATIC:
             restart = f"Restart the MCP server with --toolsets {self._with(session, name)} to include this category."
@@ -134,7 +134,7 @@ class Discovery:
                 f"{count} tools are listed now; {profile.title} works best with at most {limit}. "
                 "call_tool runs tools without listing them."
             )
-        outcome = self._loaded(session, given, lines)
+        outcome = self._answer_loaded(session, given, lines)
         outcome.after = [lambda: self._changed(session)]
         return outcome
 
@@ -149,7 +149,7 @@ class Discovery:
             if each not in always and (each in kept or audience.loaded(session, each))
         )
 
-    def _loaded(self, session: Session, value: dict[str, Json], lines: str) -> Outcome:
+    def _answer_loaded(self, session: Session, value: dict[str, Json], lines: str) -> Outcome:
         """The text names the tools; it repeats their definitions only where the model would not get them otherwise,
         neither in a new list nor as structure."""
         traits = self._audience.profile(session).traits
@@ -160,7 +160,7 @@ class Discovery:
             shown = {key: entry for key, entry in value.items() if key != "tools"}
         return Outcome([text(f"{value['message']}\n{lines}"), text(dumps(shown).decode())], value)
 
-    def _known(self, name: str) -> str:
+    def _require_known(self, name: str) -> str:
         known = toolset_names(self._audience.definitions)
         if name in known:
             return name
@@ -188,7 +188,7 @@ class Discovery:
                 "toolset": spec.toolset,
                 "description": spec.description.rich,
                 "inputSchema": spec.input_schema,
-                "annotations": self._described(spec)["annotations"],
+                "annotations": self._describe(spec)["annotations"],
                 "listed": spec.name in listed,
             }
             for spec in specs[:limit]

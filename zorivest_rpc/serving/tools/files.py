@@ -63,7 +63,7 @@ class ImportRoots:
             handle = os.open(real, os.O_RDONLY | _NO_WAIT | _BINARY)
         except FileNotFoundError:
             raise FileRefused(
-                f'There is no file "{path}" below {self._allowed()}. Check the name, or move the file there.',
+                f'There is no file "{path}" below {self._describe_roots()}. Check the name, or move the file there.',
                 code="file_not_found",
                 next="Check the file name.",
             ) from None
@@ -90,7 +90,7 @@ class ImportRoots:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
             raise self._unreadable(path, "it is not an ordinary file")
-        opened = self._opened(handle, real, facts)
+        opened = self._path_of_open_file(handle, real, facts)
         if opened is None or not self._below(opened):
             raise self._outside(path)
         if facts.st_size > self._limit:
@@ -101,7 +101,7 @@ class ImportRoots:
             raise self._too_large(path, len(data))
         return data
 
-    def _opened(self, handle: int, real: str, facts: os.stat_result) -> str | None:
+    def _path_of_open_file(self, handle: int, real: str, facts: os.stat_result) -> str | None:
         """The path of what was really opened, or None if it is not what was judged."""
         if sys.platform == "linux":
             try:
@@ -111,20 +111,20 @@ class ImportRoots:
         now = os.path.realpath(real)
         return now if os.path.samestat(os.stat(now), facts) else None
 
-    def _allowed(self) -> str:
+    def _describe_roots(self) -> str:
         return ", ".join(self.roots) or "no directory"
 
     def _outside(self, path: str) -> FileRefused:
         return FileRefused(
-            f'"{path}" is not in a directory that may be read. Allowed: {self._allowed()}. Move the file there, or '
-            "start the server with --import-root.",
+            f'"{path}" is not in a directory that may be read. Allowed: {self._describe_roots()}. Move the file there, '
+            "or start the server with --import-root.",
             code="file_outside_roots",
             next="Move the file into an allowed directory.",
         )
 
     def _unreadable(self, path: str, why: str) -> FileRefused:
         return FileRefused(
-            f'"{path}" cannot be read: {why}. Name an ordinary file below {self._allowed()}.',
+            f'"{path}" cannot be read: {why}. Name an ordinary file below {self._describe_roots()}.',
             code="file_unreadable",
             next="Name an ordinary file.",
         )

@@ -59,7 +59,7 @@ class GuardWatch:
     def note(self, state: Json) -> None:
         """Somebody was shown this state: what differs from it is news to him, however soon it comes."""
         if isinstance(state, dict) and not (self._is_watching and self._has_looked):
-            self._known = _told(state)
+            self._known = _render_state(state)
 
     def wake(self, locked: bool) -> None:
         """A call found the guard, or left it, like this: if that is news, look now."""
@@ -112,7 +112,7 @@ class GuardWatch:
     def _compare(self, state: dict[str, Json]) -> None:
         version = state.get("version")
         known, before = self._known, self._version
-        self._known, self._has_looked = _told(state), True
+        self._known, self._has_looked = _render_state(state), True
         self._version = version if isinstance(version, str) else None
         # where nobody was shown anything yet, open is what is expected
         differs = self._known != known if known else state["is_locked"]
@@ -131,7 +131,7 @@ class GuardWatch:
         return bool(self._wanted)
 
 
-def _told(state: dict[str, Json]) -> dict[str, Json]:
+def _render_state(state: dict[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in state.items() if name not in _COUNTS}
 
 

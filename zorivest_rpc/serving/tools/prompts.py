@@ -29,15 +29,15 @@ Values = Mapping[str, str]
 def _weekly_review(given: Values) -> str:
     period = given.get("period") or "7d"
     account = _and_argument("account_id", given.get("account_id"))
-    return f"""Review my trading of the period {_quoted(period)}{_of_account(given)}.
+    return f"""Review my trading of the period {_quote(period)}{_of_account(given)}.
 
 1. `zorivest_diagnose`: if the backend is unreachable or the guard locked, report that and stop.
 2. `get_account_review_checklist` with scope "stale_only": name accounts whose figures are old before you use them, \
 and offer `sync_broker` for them without calling it.
 3. `get_round_trips` with status "closed"{account}, and `list_trades` for the executions behind them.
-4. `get_expectancy_metrics`, `get_sqn` and `get_fee_breakdown` with period {_quoted(period)}{account}; \
+4. `get_expectancy_metrics`, `get_sqn` and `get_fee_breakdown` with period {_quote(period)}{account}; \
 `get_strategy_breakdown`{_with_account(given)}.
-5. `get_mistake_summary` with period {_quoted(period)}{account}.
+5. `get_mistake_summary` with period {_quote(period)}{account}.
 
 Then write: a table of results (trades, win rate, expectancy, fees, net), the three findings that matter most with \
 their numbers, the costliest mistake category, and one rule for next week that follows from them. With fewer than 30 \
@@ -48,15 +48,15 @@ closed round trips say that the statistics are weak.
 
 def _pre_trade_check(given: Values) -> str:
     ticker = given["ticker"].strip().upper()
-    idea = [f"{name} {_quoted(given[name])}" for name in ("direction", "entry", "stop", "target") if given.get(name)]
-    return f"""Check a trade in {_quoted(ticker)} before I enter it{": " + ", ".join(idea) if idea else ""}\
+    idea = [f"{name} {_quote(given[name])}" for name in ("direction", "entry", "stop", "target") if given.get(name)]
+    return f"""Check a trade in {_quote(ticker)} before I enter it{": " + ", ".join(idea) if idea else ""}\
 {_of_account(given)}.
 
-1. `get_stock_quote` with ticker {_quoted(ticker)}: the price now, and how old it is.
-2. `get_market_news` and `get_sec_filings` for {_quoted(ticker)}: what could move it while I hold it.
+1. `get_stock_quote` with ticker {_quote(ticker)}: the price now, and how old it is.
+2. `get_market_news` and `get_sec_filings` for {_quote(ticker)}: what could move it while I hold it.
 3. `get_round_trips` and `get_strategy_breakdown`{_with_account(given)}: how I did with this symbol and this kind of \
 trade before.
-4. `find_wash_sales` with ticker {_quoted(ticker)}: whether a new purchase would disallow a recent loss.
+4. `find_wash_sales` with ticker {_quote(ticker)}: whether a new purchase would disallow a recent loss.
 5. `calculate_position_size` with my balance, entry, stop and target. Ask me for whichever of them is missing; do not \
 invent one.
 
@@ -93,7 +93,7 @@ that it has been made. These are estimates and no tax advice; say so once.
 
 
 def _trade_post_mortem(given: Values) -> str:
-    trade = _quoted(given["exec_id"].strip())
+    trade = _quote(given["exec_id"].strip())
     return f"""Take one trade apart: execution {trade}.
 
 1. `list_trades` and `get_round_trips` with status "all": the execution, its partner and the result.
@@ -180,18 +180,18 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
 """The names of each prompt's arguments."""
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """A person's value as one visible unit, whatever is in it."""
     return dumps(value).decode()
 
 
 def _of_account(given: Values) -> str:
-    return f" for account {_quoted(given['account_id'])}" if given.get("account_id") else ""
+    return f" for account {_quote(given['account_id'])}" if given.get("account_id") else ""
 
 
 def _with_account(given: Values) -> str:
-    return f" with account_id {_quoted(given['account_id'])}" if given.get("account_id") else ""
+    return f" with account_id {_quote(given['account_id'])}" if given.get("account_id") else ""
 
 
 def _and_argument(name: str, value: str | None) -> str:
-    return f", {name} {_quoted(value)}" if value else ""
+    return f", {name} {_quote(value)}" if value else ""

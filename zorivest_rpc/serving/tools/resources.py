@@ -106,19 +106,19 @@ class Shelf(ResourceShelf):
         )
 
     def listed(self, session: Session) -> Sequence[Resource]:
-        return [resource for resource in super().listed(session) if self._shown(session, resource.uri)]
+        return [resource for resource in super().listed(session) if self._is_visible(session, resource.uri)]
 
     def templates(self, session: Session) -> Sequence[Template]:
-        return [template for template in super().templates(session) if self._shown(session, template.uri_template)]
+        return [template for template in super().templates(session) if self._is_visible(session, template.uri_template)]
 
     def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
         found = super().find(session, uri)
         if found is None:
             return None
         name = found[0].uri if isinstance(found[0], Resource) else found[0].uri_template
-        return found if self._shown(session, name) else None
+        return found if self._is_visible(session, name) else None
 
-    def _shown(self, session: Session, name: str) -> bool:
+    def _is_visible(self, session: Session, name: str) -> bool:
         tool = _STANDS_FOR.get(name)
         return tool is None or self._refusal(session, tool) is None
 

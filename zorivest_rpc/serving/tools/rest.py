@@ -106,12 +106,12 @@ def rest_handler(
         try:
             watched = _IMPORTS if form is not None else spec.progress
             if watched is not None and key is not None and call.wire.progress_token is not None:
-                asking = _told(call, backend, watched.format(key=key), asking)
+                asking = _ask_with_progress(call, backend, watched.format(key=key), asking)
             if spec.progress is not None and key is not None:
                 asking = _withdrawn(backend, spec.progress.format(key=key), asking)
             reply = await asking
         except BackendError as error:
-            raise _explained(spec, arguments, error) from None
+            raise _explain_missing(spec, arguments, error) from None
         except OutcomeUnknown as error:
             raise _unknown(spec, error) from None
         payload = structured(reply.value) if reply.body or reply.value is not None else {"done": True}
@@ -131,11 +131,11 @@ async def _show_preview(call: Call, spec: ToolSpec, preview: Preview, shape: Sha
     try:
         payload = await preview.show()
     except BackendError as error:
-        raise _explained(spec, call.arguments, error) from None
+        raise _explain_missing(spec, call.arguments, error) from None
     return give(payload if shape is None else shape(call, payload))
 
 
-async def _told(call: Call, backend: Backend, where: str, asking: Coroutine[Any, Any, Reply]) -> Reply:
+async def _ask_with_progress(call: Call, backend: Backend, where: str, asking: Coroutine[Any, Any, Reply]) -> Reply:
     """The reply to something long, with progress for the client while the backend is at it."""
     watching = asyncio.get_running_loop().create_task(_watch(call, backend, where))
     try:
@@ -277,7 +277,7 @@ def _from_base64(name: str, given: str) -> bytes:
     return data
 
 
-def _explained(spec: ToolSpec, arguments: Mapping[str, Json], error: BackendError) -> BackendError:
+def _explain_missing(spec: ToolSpec, arguments: Mapping[str, Json], error: BackendError) -> BackendError:
     """A 404 about the thing that was named, in the tool's own words."""
     if error.status != 404 or spec.not_found is None or unknown_route(error):
         return error

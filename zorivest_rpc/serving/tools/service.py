@@ -48,7 +48,7 @@ class Service:
     async def status(self, call: Call) -> Outcome:
         backend = self._kit.backend_for(call)
         health, process = await asyncio.gather(
-            _asked(backend, "/health", open_to_all=True), _asked(backend, "/service/status")
+            _ask(backend, "/health", open_to_all=True), _ask(backend, "/service/status")
         )
         if not _answers(health) and not _answers(process):
             assert isinstance(health, ToolError)
@@ -60,7 +60,7 @@ class Service:
     async def restart(self, call: Call) -> Outcome:
         """The old process may answer for a while yet, so only a proof of a new one ends the wait."""
         backend = self._kit.backend_for(call)
-        before = await _asked(backend, "/health", open_to_all=True)
+        before = await _ask(backend, "/health", open_to_all=True)
         if isinstance(before, BackendUnreachable):
             raise BackendUnreachable(
                 f"The backend does not answer, so it cannot be asked to restart; nothing was done. {self._start}",
@@ -78,9 +78,9 @@ class Service:
         while (passed := self._clock() - started) < _LONGEST:
             call.progress(passed, _LONGEST, "waiting for the new process")
             await self._sleep(min(_PAUSE, _LONGEST - passed))
-            after = await _asked(backend, "/health", open_to_all=True)
+            after = await _ask(backend, "/health", open_to_all=True)
             if witness.is_new(after, self._clock() - started):
-                return await self._restarted(call, backend, after, receipt)
+                return await self._finish_restart(call, backend, after, receipt)
         if lost is not None:
             raise lost
         raise ToolError(
@@ -89,11 +89,11 @@ class Service:
             next=f"Check with zorivest_service_status. {self._start}",
         )
 
-    async def _restarted(
+    async def _finish_restart(
         self, call: Call, backend: Backend, health: Reply | ToolError, receipt: dict[str, Json] | None
     ) -> Outcome:
         """A new process knows no sessions; a request that needs one makes the backend's client unlock again."""
-        process = await _asked(backend, "/service/status")
+        process = await _ask(backend, "/service/status")
         vitals = _vitals(health, process)
         given: dict[str, Json] = {"status": "restarted"}
         given |= {name: vitals[name] for name in ("version", "pid") if vitals.get(name) is not None}
@@ -145,7 +145,7 @@ def _started(health: dict[str, Json]) -> str | None:
     return _text(health, "started_at") or _text(health, "instance_id")
 
 
-async def _asked(backend: Backend, path: str, *, open_to_all: bool = False) -> Reply | ToolError:
+async def _ask(backend: Backend, path: str, *, open_to_all: bool = False) -> Reply | ToolError:
     auth: Auth = "none" if open_to_all else "needed"
     try:
         return await backend.ask(Request("GET", path, auth=auth, timeout=_HEALTH_SECONDS, urgent=True))

@@ -41,7 +41,7 @@ def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tupl
     With `estimate`, sales of shares for which the broker told no fees have their regulatory fees estimated."""
     gross = gross_pnl(conn, scope)
     foreign = Conversion(conn, scope.currency)
-    charges = [*_itemised(conn, scope), *_totals(conn, scope), *_periodic(conn, scope, foreign)]
+    charges = [*_read_charges(conn, scope), *_totals(conn, scope), *_periodic(conn, scope, foreign)]
     charges += _converted_charges(conn, scope, foreign)
     if estimate:
         charges += _regulatory(conn, scope, foreign)
@@ -56,7 +56,7 @@ def _brokers(conn: Connection) -> dict[str, str | None]:
     return {row.account_id: row.broker_id for row in conn.execute(select(accounts.c.account_id, accounts.c.broker_id))}
 
 
-def _itemised(conn: Connection, scope: Scope) -> list[Charge]:
+def _read_charges(conn: Connection, scope: Scope) -> list[Charge]:
     ledger, brokers = transaction_ledger.c, _brokers(conn)
     groups = (ledger.account_id, ledger.fee_type, ledger.broker, ledger.is_estimated)
     rows = conn.execute(
@@ -182,7 +182,7 @@ def _periodic(conn: Connection, scope: Scope, conversion: Conversion) -> list[Ch
 def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
     """The estimate of what routing cost. Futures go to their one exchange: no wholesaler pays for their order flow."""
     brokers = _brokers(conn)
-    slipped_by, futures = _slipped(conn, scope), _volumes(conn, scope, only_futures=True)
+    slipped_by, futures = _read_slippage(conn, scope), _volumes(conn, scope, only_futures=True)
     volumes = []
     for (account, broker), (every, value) in _volumes(conn, scope).items():
         some, some_value = futures.get((account, broker), (0, Decimal(0)))
@@ -194,7 +194,7 @@ def routing(conn: Connection, scope: Scope, now: datetime) -> PfofReport:
         kind, known = routing_of(name, None if registered is None else registered.routing_type)
         scored, bps = slipped_by.get((account, broker), (0, Decimal(0)))
         volumes.append(RoutingVolume(kind, count, notional, scored, bps, known))
-    days = scope.period.days or _days_traded(conn, scope, now)
+    days = scope.period.days or _count_days(conn, scope, now)
     return pfof_report(volumes, account_id=scope.account_id, period=scope.period.text, days=days)
 
 
@@ -218,7 +218,7 @@ def _volumes(
     return sums
 
 
-def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
+def _read_slippage(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
     """Of fills with a usable quote, by account and broker: how many, and the basis points they slipped in all."""
     bps = sql_cast(slipped(), Float) / sql_cast(scaled(trades.c.price), Float) * 10_000.0
     groups = (trades.c.account_id, trades.c.broker)
@@ -230,7 +230,7 @@ def _slipped(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tup
     return {(account, broker): (count, Decimal(repr(round(float(total), 6)))) for account, broker, count, total in rows}
 
 
-def _days_traded(conn: Connection, scope: Scope, now: datetime) -> int | None:
+def _count_days(conn: Connection, scope: Scope, now: datetime) -> int | None:
     """An unbounded period has as many days as passed since its first execution."""
     first = conn.execute(select(func.min(trades.c.time)).where(*scope.executed())).scalar()
     return None if first is None else max(1, (now - cast(datetime, first)).days + 1)

@@ -80,7 +80,7 @@ def _proposals(
     before = _latest(conn, [_trips.account_id == account_id, _trips.opened_at < within[-1]["opened_at"]], _BEFORE)
     rows = {row["id"]: row for row in (*within, *before)}
     chosen = {row["id"] for row in within}
-    stops, risks = _planned(conn, list(rows))
+    stops, risks = _read_plans(conn, list(rows))
     moved = {
         row.round_trip_id: row
         for row in conn.execute(
@@ -109,7 +109,7 @@ def _proposals(
         for row in rows.values()
         if row["id"] in rates
     ]
-    tagged = _tagged(conn, chosen)
+    tagged = _read_tags(conn, chosen)
     told = conversion.answer()
     given = GivenTimes(conn, (row["opened_by"] for row in rows.values()))
     proposals = [
@@ -156,7 +156,7 @@ def _decision(row: Mapping[Any, Any]) -> str | None:
     return None if contract is None else f"{contract.underlying} {row['opened_at']:%Y-%m-%dT%H:%M}"
 
 
-def _planned(conn: Connection, ids: list[str]) -> tuple[dict[str, bool], dict[str, Decimal]]:
+def _read_plans(conn: Connection, ids: list[str]) -> tuple[dict[str, bool], dict[str, Decimal]]:
     """Of round trips with a linked plan: whether it names a stop, and the money that it risks."""
     stops: dict[str, bool] = {}
     risks: dict[str, Decimal] = {}
@@ -168,7 +168,7 @@ def _planned(conn: Connection, ids: list[str]) -> tuple[dict[str, bool], dict[st
     return stops, risks
 
 
-def _tagged(conn: Connection, ids: set[str]) -> set[tuple[str, str]]:
+def _read_tags(conn: Connection, ids: set[str]) -> set[tuple[str, str]]:
     legs = round_trip_legs.c
     return {
         (row.round_trip_id, row.category)

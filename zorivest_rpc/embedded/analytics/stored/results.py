@@ -66,13 +66,13 @@ class Scope(NamedTuple):
 
     def closed(self) -> list[ColumnElement[bool]]:
         """Those in the scope's own currency."""
-        return [_trips.currency == self.currency, *self._closed()]
+        return [_trips.currency == self.currency, *self._closing_conditions()]
 
     def foreign(self) -> list[ColumnElement[bool]]:
         """Those in any other currency."""
-        return [differs(_trips.currency, self.currency), *self._closed()]
+        return [differs(_trips.currency, self.currency), *self._closing_conditions()]
 
-    def _closed(self) -> list[ColumnElement[bool]]:
+    def _closing_conditions(self) -> list[ColumnElement[bool]]:
         wanted: list[ColumnElement[bool]] = [_trips.status == "closed"]
         if self.account_id is not None:
             wanted.append(_trips.account_id == self.account_id)
@@ -190,7 +190,7 @@ def planned_risk(entry: Decimal, stop: Decimal, quantity: Decimal, multiplier: D
     return risk if stop and risk else None
 
 
-def _planned(conn: Connection, scope: Scope) -> dict[str, tuple[Decimal, Decimal]]:
+def _read_planned_risks(conn: Connection, scope: Scope) -> dict[str, tuple[Decimal, Decimal]]:
     """Of round trips with a planned risk: the result and that risk."""
     found: dict[str, tuple[Decimal, Decimal]] = {}
     converted = {trip.id: trip for trip in foreign_trips(conn, scope)}
@@ -213,7 +213,7 @@ def _planned(conn: Connection, scope: Scope) -> dict[str, tuple[Decimal, Decimal
 def risk_moments(conn: Connection, scope: Scope) -> tuple[Moments, RUnit]:
     """The sums of the results in units of risk."""
     everything = moments(conn, scope)
-    planned = _planned(conn, scope)
+    planned = _read_planned_risks(conn, scope)
     with localcontext(prec=60):
         in_r = moments_of(pnl / risk for pnl, risk in planned.values())
         done = moments_of(pnl for pnl, _ in planned.values())
@@ -230,7 +230,7 @@ def risk_moments(conn: Connection, scope: Scope) -> tuple[Moments, RUnit]:
 
 def results(conn: Connection, scope: Scope) -> list[Result]:
     """Every result in the order of closing, with its planned risk; a simulation draws from them."""
-    planned = _planned(conn, scope)
+    planned = _read_planned_risks(conn, scope)
     columns = (_trips.closed_at, _trips.id, scaled(_trips.realized_pnl))
     rows = conn.execute(select(*columns).where(*scope.closed()).order_by(_trips.closed_at, _trips.id))
     known = [(moment, trip, Decimal(pnl).scaleb(-MONEY_PLACES)) for moment, trip, pnl in rows]
@@ -240,7 +240,7 @@ def results(conn: Connection, scope: Scope) -> list[Result]:
     return [Result(pnl, planned[trip][1] if trip in planned else None) for _, trip, pnl in known]
 
 
-def _noted(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
+def _read_annotated(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
     """The round trips that have a report or a linked plan, by id and in the order of closing.
 
     Each query starts from the few rows that somebody wrote, and none leaves the order to the planner."""
@@ -267,7 +267,7 @@ def _noted(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
 
 def by_strategy(conn: Connection, scope: Scope) -> tuple[dict[str, Moments], Moments]:
     """The sums per strategy, and over everything once."""
-    noted = _noted(conn, scope)
+    noted = _read_annotated(conn, scope)
     groups, _ = group(noted.values())
     everything = moments(conn, scope)
     if everything.count > len(noted):
@@ -291,7 +291,7 @@ def _noted_ids() -> Select[Any]:
 def of_strategy(conn: Connection, scope: Scope, strategy: str) -> tuple[Moments, Streaks, Decimal | None]:
     """The sums, streaks and average slippage of one strategy, whatever its case; of the untagged too."""
     wanted = strategy.strip().lower()
-    noted = _noted(conn, scope)
+    noted = _read_annotated(conn, scope)
     query = select(_trips.closed_at, _trips.id, _trips.realized_pnl, _trips.slippage).where(*scope.closed())
     if wanted != UNTAGGED:
         query = query.where(_trips.id.in_(_noted_ids()))

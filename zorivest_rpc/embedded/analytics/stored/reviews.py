@@ -90,7 +90,7 @@ def _keep(conn: Connection, found: Excursion, episode: Episode) -> bool:
 
 def score(conn: Connection, exec_id: str) -> ExecutionQuality:
     """The mark of a fill together with the other fills of its order."""
-    return _scored(conn, trades.require(conn, exec_id))
+    return _score_row(conn, trades.require(conn, exec_id))
 
 
 def scored(conn: Connection, account_id: str | None, page: Page) -> dict[str, Any]:
@@ -108,10 +108,10 @@ def scored(conn: Connection, account_id: str | None, page: Page) -> dict[str, An
         .mappings()
         .all()
     )
-    return page.envelope([_scored(conn, row) for row in rows], total)
+    return page.envelope([_score_row(conn, row) for row in rows], total)
 
 
-def _scored(conn: Connection, row: Mapping[Any, Any]) -> ExecutionQuality:
+def _score_row(conn: Connection, row: Mapping[Any, Any]) -> ExecutionQuality:
     together = [row]
     if row["order_id"] is not None:
         same = ("order_id", "account_id", "symbol", "action")

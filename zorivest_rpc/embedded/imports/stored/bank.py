@@ -50,7 +50,7 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
         warnings.append(Note(code="same_file", message="This very file was imported before."))
     sorted_out = _sort_out(conn, found.account_id, lines)
     if sorted_out.flagged:
-        warnings.append(_flagged(sorted_out.flagged))
+        warnings.append(_note_lookalikes(sorted_out.flagged))
     batch_id = new_batch_id()
     with roomy(conn, len(sorted_out.new)):
         _write(conn, sorted_out.new, found.balance_source, batch_id)
@@ -264,7 +264,7 @@ def _normal(draft: BankDraft) -> BankDraft:
     )
 
 
-def _flagged(lines: Sequence[BankDraft]) -> Note:
+def _note_lookalikes(lines: Sequence[BankDraft]) -> Note:
     shown = ", ".join(f"{line.date} {line.amount}" for line in lines[:5])
     return Note(
         code="possible_duplicate",

@@ -24,7 +24,7 @@ _JUDGED_BY_ROW = frozenset({"ninjatrader", "tradovate"})  # their rows hold both
 def compare_profits(conn: Connection, drafts: Sequence[TradeDraft]) -> list[Note]:
     """A note on the first stated profit that differs, and how many do; the fills are in the journal by now."""
     stated = {draft.exec_id: draft for draft in drafts if draft.realized_pnl and draft.broker not in _JUDGED_BY_ROW}
-    earned = _earned(conn, list(stated))
+    earned = _read_profits(conn, list(stated))
     wrong = [
         (draft, earned[name][0])
         for name, draft in stated.items()
@@ -41,7 +41,7 @@ def compare_profits(conn: Connection, drafts: Sequence[TradeDraft]) -> list[Note
     return [Note(code="profit_contradicts", message=text, row_number=draft.row_number)]
 
 
-def _earned(conn: Connection, exec_ids: list[str]) -> dict[str, tuple[Decimal, Decimal]]:
+def _read_profits(conn: Connection, exec_ids: list[str]) -> dict[str, tuple[Decimal, Decimal]]:
     """By closing fill: what it realised, and all fees of the round trip that it closed."""
     legs, trips = round_trip_legs.c, round_trips.c
     found: dict[str, tuple[Decimal, Decimal]] = {}

@@ -124,7 +124,7 @@ def store(
         "warnings": listed_notes(warnings),
         "date_range": date_range(found.date_from, found.date_to),
         "symbols": sorted({draft.symbol for draft in drafts}),
-        "preview": [_shown(draft) for draft in drafts[:_PREVIEW]],
+        "preview": [_render_draft(draft) for draft in drafts[:_PREVIEW]],
     }
     if found.confidence is not None:
         answer["confidence"] = found.confidence
@@ -302,11 +302,11 @@ def _normal(draft: TradeDraft) -> TradeDraft:
 
 def _instrument(draft: TradeDraft) -> Instrument:
     """What the file traded, with the multiplier that it told."""
-    return _named(draft.symbol, draft.asset_class.value, draft.multiplier)
+    return _instrument_of(draft.symbol, draft.asset_class.value, draft.multiplier)
 
 
 @functools.lru_cache(maxsize=4096)  # a file names few instruments and names them often
-def _named(symbol: str, kind: AssetClass, multiplier: Decimal) -> Instrument:
+def _instrument_of(symbol: str, kind: AssetClass, multiplier: Decimal) -> Instrument:
     try:
         parsed = parse_instrument(symbol, kind)
     except ValueError:
@@ -421,7 +421,7 @@ def _file_name(name: str) -> str:
     return "".join(char for char in base if char.isprintable())[:255]
 
 
-def _shown(draft: TradeDraft) -> dict[str, Any]:
+def _render_draft(draft: TradeDraft) -> dict[str, Any]:
     return {
         "exec_id": draft.exec_id,
         "time": draft.exec_time,

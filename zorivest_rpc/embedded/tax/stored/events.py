@@ -103,7 +103,7 @@ def histories(
     for group in groups:
         start = None if since is None else since[group]
         later = [split for split in actions.splits(group) if start is None or event_order(split) >= start]
-        own = _joined(fills(group), actions.deliveries(group))
+        own = _merge_events(fills(group), actions.deliveries(group))
         yield group, heapq.merge(own, later, key=event_order) if later else own
 
 
@@ -160,7 +160,7 @@ def _fills(conn: Connection, read: Reader, group: str, since: Place | None = Non
         query = ordered.where(not_before((last.time, last.exec_id)), _trades.exec_id != last.exec_id)
 
 
-def _joined(fills: Iterator[Execution], deliveries: Mapping[str, Any]) -> Iterator[Event]:
+def _merge_events(fills: Iterator[Execution], deliveries: Mapping[str, Any]) -> Iterator[Event]:
     waiting: dict[int, Execution] = {}
     for fill in fills:
         action = deliveries.get(fill.exec_id)

@@ -70,7 +70,7 @@ class Profiles:
         """The profile in force for a year."""
         stored, since = self._stored.get(year, (None, None))
         said = {
-            name: _typed(name, text)
+            name: _parse_value(name, text)
             for name, (text, moment) in self._said.items()
             if self._is_about(name, moment, year) and (since is None or moment > since)
         }
@@ -88,7 +88,7 @@ class Profiles:
 
     def standing(self) -> TaxProfile:
         """What holds for years that nobody described."""
-        said = {name: _typed(name, text) for name, (text, _) in self._said.items() if name in _STANDING}
+        said = {name: _parse_value(name, text) for name, (text, _) in self._said.items() if name in _STANDING}
         return TaxProfile(tax_year=self.current, is_default=True, **said)
 
 
@@ -132,7 +132,7 @@ def _joined(*names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name for part in names for name in part}))
 
 
-def _typed(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     kind = _TYPES[name]
     if isinstance(kind, type) and issubclass(kind, Enum):
         return parse(kind, text)

@@ -58,7 +58,7 @@ def open_lots(
 ) -> list[Lot]:
     """Open lots; `related_to` a symbol are those of its underlying, in all their forms, and those `alive_on` a day are
     no options that were past their last day by then."""
-    query = _filtered(select(_lots.lot).where(OPEN), account_id, ticker)
+    query = _filter(select(_lots.lot).where(OPEN), account_id, ticker)
     if related_to is not None:
         query = query.where(_lots.underlying == parse_instrument(related_to).underlying)
     lots = load(conn, query)
@@ -79,7 +79,7 @@ def closed_lots(
         query = query.where(_lots.close_date >= start)
     if end is not None:
         query = query.where(_lots.close_date <= end)
-    return load(conn, _filtered(query, account_id, ticker))
+    return load(conn, _filter(query, account_id, ticker))
 
 
 def closings_by_year(conn: Connection, before: int) -> dict[int, tuple[int, Any]]:
@@ -100,7 +100,7 @@ def open_tickers(conn: Connection, end: date) -> list[str]:
 
 def wash_sales(conn: Connection, *, start: date, end: date) -> list[WashMatch]:
     """Wash sales whose loss was taken from one day to another."""
-    return _ordered(conn, select(_matches.id, _matches.match).where(_matches.loss_date.between(start, end)))
+    return _read_matches(conn, select(_matches.id, _matches.match).where(_matches.loss_date.between(start, end)))
 
 
 def loss_lots(conn: Connection, matches: Iterable[WashMatch]) -> dict[str, Lot]:
@@ -120,12 +120,12 @@ def chain_ends(conn: Connection, matches: Iterable[WashMatch]) -> ChainEnds:
     return ChainEnds(frozenset(waiting), frozenset(lost))
 
 
-def _ordered(conn: Connection, query: Select[Any]) -> list[WashMatch]:
+def _read_matches(conn: Connection, query: Select[Any]) -> list[WashMatch]:
     rows = conn.execute(query).all()
     return [msgspec.json.decode(row.match, type=WashMatch) for row in sorted(rows, key=lambda row: row.id)]
 
 
-def _filtered(query: Select[Any], account_id: str | None, ticker: str | None) -> Select[Any]:
+def _filter(query: Select[Any], account_id: str | None, ticker: str | None) -> Select[Any]:
     if account_id is not None:
         query = query.where(_lots.account_id == account_id)
     return query if ticker is None else query.where(_lots.ticker == ticker)

@@ -222,7 +222,7 @@ def _waiting(conn: Connection, groups: Collection[str]) -> dict[str, int]:
     return found
 
 
-def _ranked(portion: Sequence[str]) -> Subquery:
+def _rank_pending(portion: Sequence[str]) -> Subquery:
     """The pending trades of underlyings, each with its place among those of its own."""
     place = func.row_number().over(partition_by=_pending.underlying, order_by=(_trades.time, _trades.exec_id))
     return (
@@ -235,7 +235,7 @@ def _ranked(portion: Sequence[str]) -> Subquery:
 
 def _firsts(conn: Connection, portion: Sequence[str]) -> dict[str, tax_events.Place]:
     """The first pending trade of each underlying that has one, in the order of the underlyings."""
-    ranked = _ranked(portion).c
+    ranked = _rank_pending(portion).c
     query = select(ranked.underlying, ranked.time, ranked.exec_id).where(ranked.place == 1)
     found = {row.underlying: (row.time, row.exec_id) for row in conn.execute(query)}
     return {group: found[group] for group in portion if group in found}
@@ -243,7 +243,7 @@ def _firsts(conn: Connection, portion: Sequence[str]) -> dict[str, tax_events.Pl
 
 def _overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion: Sequence[str]) -> set[str]:
     """Underlyings whose lots have already seen a trade that comes after a pending one."""
-    first = _ranked(portion).c
+    first = _rank_pending(portion).c
     later = and_(_trades.time >= first.time, or_(_trades.time > first.time, _trades.exec_id > first.exec_id))
     seen = ~exists().where(_pending.exec_id == _trades.exec_id)
     overtaken = select(_trades.underlying).where(first.place == 1, _trades.underlying == first.underlying, later, seen)

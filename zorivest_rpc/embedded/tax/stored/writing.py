@@ -91,7 +91,7 @@ class Writing:
         waiting, self._waiting, self._size = self._waiting, [], 0
         stored: dict[str, Lot] = {}
         if not self._is_first:
-            stored = self._stored([lot.lot_id for _, lots, _ in waiting for lot in lots])
+            stored = self._read_lots([lot.lot_id for _, lots, _ in waiting for lot in lots])
         write: list[tuple[str, Lot]] = []
         washed: list[tuple[str, WashMatch]] = []
         for making, lots, matches in waiting:
@@ -119,7 +119,7 @@ class Writing:
             left += [name for name, group in self._conn.execute(query) if not books[group].has_made(name)]
         self._drop([name for name in left if not any(book.has_made(name) for book in books.values())])
 
-    def _stored(self, names: Sequence[str]) -> dict[str, Lot]:
+    def _read_lots(self, names: Sequence[str]) -> dict[str, Lot]:
         lots = (
             _decode(text)
             for part in parts(names)
