@@ -97,6 +97,18 @@ async def test_unlocking_starts_with_fresh_counters(admin: Caller) -> None:
     assert [(await check(admin))["allowed"] for _ in range(2)] == [True, False]
 
 
+async def test_unlocking_forgets_the_calls_of_the_hour_as_well(admin: Caller, clock: Clock) -> None:
+    await enable(admin, minute=10_000, hour=2)
+    for _ in range(2):
+        results = []
+        for _ in range(3):
+            results.append((await check(admin))["allowed"])
+            clock.now += 61
+        assert results == [True, True, False]
+        status = await admin.expect(200, "POST", "/mcp-guard/unlock")
+        assert (status["recent_calls_1min"], status["recent_calls_1hr"]) == (0, 0)
+
+
 async def test_exactly_as_many_concurrent_calls_pass_as_the_limit_allows(admin: Caller) -> None:
     await enable(admin, minute=7)
     answers = await asyncio.gather(*(check(admin) for _ in range(40)))
