@@ -24,10 +24,10 @@ from typing import Any
 
 from tests.bench import scale
 from tests.crash.lives import Life, Nursery
-from zorivest_rpc.embedded import trades
-from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.symbols import parse_instrument
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.journal import trades
+from zorivest_rpc.embedded.values.symbols import parse_instrument
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 __all__ = ["ALLOWED", "Column", "measure", "report"]
 

@@ -13,12 +13,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.embedded.conftest import CHEAP, Caller
 from tests.embedded.kept import clock as fixed
-from zorivest_rpc.embedded import backups
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.disk import backups
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 JUMPS = [timedelta(days=3650), timedelta(days=-3650)]
 KEY = new_api_key()

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.embedded.analytics.review import (
-    PERSONAS,
-    Review,
-    review_trade,
-    review_week,
-    week_before,
-)
+from zorivest_rpc.embedded.analytics.review import PERSONAS, Review, review_trade, review_week, week_before
 from zorivest_rpc.embedded.analytics.review_rules import ADVICE, Mark, PlanFacts, ReviewFacts
-from zorivest_rpc.embedded.answers import to_json
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 OPENED = datetime(2026, 3, 2, 15, 0, tzinfo=UTC)

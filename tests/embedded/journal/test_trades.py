@@ -10,10 +10,9 @@ from urllib.parse import quote
 from yarl import URL
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded import trades
+from tests.embedded.driver import START, Journal
 from zorivest_rpc.embedded.imports import dedup
-
-from .conftest import START, Journal
+from zorivest_rpc.embedded.journal import trades
 
 TRADE = {"exec_id": "X1", "instrument": "SPY", "action": "BOT", "quantity": 10, "price": 500.25, "account_id": "A1"}
 

@@ -16,13 +16,14 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.embedded.conftest import CHEAP, Caller
 from tests.embedded.kept.clock import NOW, fixed_clock
-from zorivest_rpc.embedded import demo, demo_data
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import Kdf, new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.keystore import store_key
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.demo import load as demo
+from zorivest_rpc.embedded.demo import story as demo_data
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import Kdf, new_api_key
+from zorivest_rpc.embedded.vault.keystore import store_key
 
 PASSPHRASE = "correct horse battery staple"
 OWN = "OWN-1"

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, func, select
 from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
 from tests.embedded.upstream import Upstream, status
-from zorivest_rpc.embedded import bars as price_bars
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.market import market_ohlcv
 from zorivest_rpc.embedded.errors import BadUpstream
+from zorivest_rpc.embedded.market import stored_bars as price_bars
 from zorivest_rpc.embedded.market.bars import beginning, select_bars, store_bars
 from zorivest_rpc.embedded.market.market import Market
 from zorivest_rpc.embedded.market.shapes import Bar
-from zorivest_rpc.embedded.market.tables import market_ohlcv
 
 DAY = datetime(2026, 3, 9, tzinfo=UTC)
 

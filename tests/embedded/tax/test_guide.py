@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.docs.shell import machine
 from tests.places import ROOT
 from zorivest_rpc.embedded.settings import REGISTRY
+from zorivest_rpc.embedded.tax.law import federal, federal_years
 from zorivest_rpc.embedded.tax.model import TaxProfile
-from zorivest_rpc.embedded.tax.tables import federal, federal_years
 
 PAGE = ROOT / "docs" / "guide" / "taxes.md"
 

@@ -10,13 +10,13 @@ import pytest
 from msgspec import UNSET
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
-from zorivest_rpc.embedded.answers import to_json
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, Quarter, TaxError, TaxProfile
 from zorivest_rpc.embedded.tax.netting import Gains
 from zorivest_rpc.embedded.tax.quarterly import TaxPayment
 from zorivest_rpc.embedded.tax.summary import YearSummary, summarize_year
+from zorivest_rpc.embedded.values.answers import to_json
 
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
 

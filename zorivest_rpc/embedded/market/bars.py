@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from .. import bars as price_bars
 from ..analytics.excursion import Bar as PriceBar
 from ..analytics.excursion import Resolution
+from ..database.schema.market import market_ohlcv
+from . import stored_bars as price_bars
 from .shapes import INTERVALS, Bar
-from .tables import market_ohlcv
 
 __all__ = ["INTERVAL_OF", "beginning", "select_bars", "store_bars"]
 

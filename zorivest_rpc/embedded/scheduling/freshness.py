@@ -11,10 +11,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from .. import tax_profiles, tax_store
-from ..db import Database
-from ..expiry import settle_due
+from ..database.engine import Database
+from ..journal.expiry import settle_due
 from ..tax.model import TaxError
+from ..tax.stored import profiles as tax_profiles
+from ..tax.stored import sync as tax_store
 from .step import StepFailed
 
 __all__ = ["bring_up_to_date"]

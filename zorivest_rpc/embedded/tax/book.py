@@ -13,7 +13,6 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax import selection
 from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.holdings import Closing, Holdings
@@ -36,6 +35,7 @@ from zorivest_rpc.embedded.tax.money import apportion, exact, share_of
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
 from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Event", "LotBook", "Step", "build", "event_order"]
 
@@ -270,7 +270,7 @@ class LotBook:
         picks, missing = selection.take(self._holdings.position(*where), event.contracts)
         expected = None if event.closing is None else _CLOSES[event.closing.side]
         if terms is None or direction is None or missing > 0 or expected not in (None, direction):
-            return self._undelivered(event, missing)
+            return self._handle_missing_contracts(event, missing)
         is_long = direction is Direction.LONG
         buys = terms.is_call == is_long
         premium, adjustment, shares = ZERO, ZERO, ZERO
@@ -296,7 +296,7 @@ class LotBook:
         settled = msgspec.structs.replace(fill, time=event.time, source=source)
         return self._trade(settled, _Moved(premium if buys == is_long else -premium, adjustment, tuple(chain_ids)))
 
-    def _undelivered(self, event: OptionDelivery, missing: Decimal) -> Step:
+    def _handle_missing_contracts(self, event: OptionDelivery, missing: Decimal) -> Step:
         """The contracts are not there: fills of the journal count as they are, anything else is refused."""
         if event.closing is None or event.shares is None:
             if missing < event.contracts:
