@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.embedded.tax.fills import book_of, buy, decs, deliver, sell
 from tests.embedded.tax.shares import Ledger
@@ -140,6 +141,10 @@ def test_an_option_that_was_never_open_delivers_nothing() -> None:
     assert short.value.code == "insufficient_quantity"
     closing = sell(call, 1, 0, "2026-02-02", asset_class=AssetClass.OPTION)
     shares = buy("ACME", 100, 50, "2026-02-02", minute=1)
+    for half in ({"closing": closing}, {"shares": shares}):
+        with pytest.raises(TaxError) as alone:
+            book_of(replace(deliver(call, 1, "2026-02-02"), **half))
+        assert alone.value.code == "no_open_lots"
     pair = OptionDelivery(
         exec_id=shares.exec_id,
         time=shares.time,
