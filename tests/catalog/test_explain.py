@@ -101,3 +101,62 @@ def test_what_the_judge_accepts_is_not_refused(monkeypatch: pytest.MonkeyPatch) 
     tool.check({"limit": 5})
     with pytest.raises(InvalidArguments):
         tool.check({"limit": "five"})
+
+
+MANY = [f"lot-{number}" for number in range(3_000)]  # more parts than the judge is given
+LARGE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an unknown name": (
+        "detect_options_strategy",
+        {"leg_exec_ids": MANY, "no_such_argument": 1},
+        "no_such_argument (1) is no argument; allowed are ",
+    ),
+    "a missing name": ("simulate_tax_impact", {"lot_ids": MANY}, " is missing; it must be "),
+    "a wrong type": ("get_settings", {"key": [MANY]}, 'key is [["lot-0",'),
+    "a wrong type of a number": (
+        "tool_search",
+        {"query": "a" * 2_000, "limit": "5"},
+        'limit is "5"; it must be a whole',
+    ),
+    "a limit": ("tool_search", {"query": "a" * 2_000, "limit": 99}, "it must be text "),
+    "a wrong entry": (
+        "detect_options_strategy",
+        {"leg_exec_ids": [*MANY, 5]},
+        "leg_exec_ids.3000 is 5; it must be text",
+    ),
+    "a wrong entry's member": (
+        "resolve_identifiers",
+        {"identifiers": [*({"id_type": "isin", "id_value": "1"} for _ in range(3_000)), {"id_type": "isin"}]},
+        "identifiers.3000.id_value is missing",
+    ),
+    "a wrong value of a name made of digits": (
+        "update_settings",
+        {"settings": {**dict.fromkeys(MANY, "a"), "0": 5}},
+        "settings.0 is 5; it must be text",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_problem_of_a_large_value_is_told_like_that_of_a_small_one(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, arguments, words = LARGE[case]
+    assert words in refusal(name, arguments)
+    (told,) = {*problems(SPECS[name].input_schema, arguments)} - {"and more"}
+    monkeypatch.setattr("zorivest_rpc.catalog.explain._is_small", lambda value: True)
+    assert told in problems(SPECS[name].input_schema, arguments), (
+        "the judge, who takes longer, has the same words for it"
+    )
+
+
+@pytest.mark.parametrize("extra", [None, {"no_such_argument": 1}])
+def test_a_large_value_that_fits_is_no_problem(extra: dict[str, Any] | None) -> None:
+    given = {"settings": dict.fromkeys(MANY, "a")}
+    assert bool(problems(SPECS["update_settings"].input_schema, {**given, **(extra or {})})) == bool(extra)
+
+
+def test_a_large_value_of_a_foreign_schema_is_explained_through_its_references() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "size": {"minimum": 3}}}
+    schema = {"type": "object", "properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    told = problems(schema, {"tree": {"next": {"size": 1}}, "many": MANY})
+    assert told == ["tree.next.size is 1; it must be of another form at least 3"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +40,18 @@ async def test_a_token_says_what_it_is_for_and_how_long(admin: Caller) -> None:
 @pytest.mark.parametrize("action", sorted(ACTIONS))
 async def test_every_destructive_action_can_be_confirmed(action: str, admin: Caller) -> None:
     assert await consume(admin, await issue(admin, action), action) == "ok"
+
+
+def test_every_gated_tool_and_every_destructive_route_can_be_confirmed() -> None:
+    tools = Path(__file__).resolve().parents[2] / "schemas" / "tools"
+    gated = set()
+    for path in tools.glob("*/*.json"):
+        tool = json.loads(path.read_text(encoding="utf-8"))
+        if tool.get("confirm") is True or "confirm_above" in tool:
+            gated.add(tool["name"])
+    routes = {"delete_account", "delete_all_trades", "delete_trade", "factory_reset", "revoke_api_key"}
+    assert gated | routes == ACTIONS
+    assert len(gated) >= 7
 
 
 async def test_an_action_that_needs_no_confirmation_is_refused(admin: Caller) -> None:

@@ -17,7 +17,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
 from zorivest_rpc.embedded.db import Database, cipher_driver
 from zorivest_rpc.embedded.errors import Corrupt
-from zorivest_rpc.embedded.paths import DataDir, default_data_dir, write_private
+from zorivest_rpc.embedded.paths import DataDir, write_private
 from zorivest_rpc.embedded.tables import journal_entries
 from zorivest_rpc.embedded.vault import Vault
 
@@ -229,12 +229,3 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeyp
         write_private(target, b"new")
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
-
-
-def test_the_data_directory_is_where_the_platform_keeps_such_things() -> None:
-    home = {"HOME": "/home/a", "LOCALAPPDATA": "/local"}
-    assert default_data_dir(home, "linux") == Path("/home/a/.local/share/zorivest")
-    assert default_data_dir({**home, "XDG_DATA_HOME": "/xdg"}, "linux") == Path("/xdg/zorivest")
-    assert default_data_dir(home, "darwin") == Path("/home/a/Library/Application Support/zorivest")
-    assert default_data_dir(home, "win32") == Path("/local/zorivest")
-    assert default_data_dir({**home, "ZORIVEST_DATA_DIR": "/mine"}, "linux") == Path("/mine")

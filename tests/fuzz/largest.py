@@ -177,15 +177,24 @@ def arguments(tools: list[Json], chosen: Chosen = everything) -> Iterator[tuple[
         for property in (*schema.get("properties", {}), "no_such_argument"):
             for name in _TRIED:
                 if chosen(f"{tool['name']}.{property}", name):
-                    given = json.dumps({**others, property: "\0here"}).encode()
-                    given = given.replace(b'"\\u0000here"', values()[name])
-                    yield (
-                        f"{tool['name']}.{property}: {name}",
-                        (
-                            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
-                            % (tool["name"].encode(), given)
-                        ),
-                    )
+                    yield f"{tool['name']}.{property}: {name}", _call(tool, {**others, property: "\0here"}, name)
+        for property, about in schema.get("properties", {}).items():
+            name = "many that fit beside one that does not"
+            if about.get("type") == "array" and chosen(f"{tool['name']}.{property}", name):
+                entry = _sample(about.get("items", {}))
+                fitting = [entry] * ((MOST_VALUES - 50) // (1 + 2 * len(entry) if isinstance(entry, dict) else 1))
+                given = {**others, property: fitting, "no_such_argument": 1}
+                yield f"{tool['name']}.{property}: {name}", _call(tool, given)
+
+
+def _call(tool: Json, given: Json, value: str | None = None) -> bytes:
+    arguments = json.dumps(given).encode()
+    if value is not None:
+        arguments = arguments.replace(b'"\\u0000here"', values()[value])
+    return b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}' % (
+        tool["name"].encode(),
+        arguments,
+    )
 
 
 _TRIED: Final = ("text", "text of words", "text of slashes", "many texts", "long members", "towers")
@@ -194,6 +203,8 @@ _TRIED: Final = ("text", "text of words", "text of slashes", "many texts", "long
 def _sample(schema: Json) -> Json:
     if "enum" in schema:
         return schema["enum"][0]
+    if "properties" in schema:
+        return {name: _sample(schema["properties"][name]) for name in schema.get("required", ())}
     return {"string": "a", "integer": 1, "number": 1.5, "boolean": True, "array": ["a"], "object": {}}.get(
         schema.get("type", "string") if isinstance(schema.get("type", "string"), str) else "string"
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from zorivest_rpc.config import chosen_data_dir
 from zorivest_rpc.embedded.runtime import GENERATION
 
 __all__ = ["main"]
@@ -47,8 +48,6 @@ def _say(text: str) -> None:
 
 
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    from zorivest_rpc.embedded.paths import default_data_dir
-
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc backend",
         description="Run the embedded backend of one data directory: an encrypted journal behind a REST interface, on "
@@ -59,7 +58,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-dir",
         type=Path,
-        default=default_data_dir(environ),
+        default=Path(chosen_data_dir(environ)),
         help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
     )
     parser.add_argument(

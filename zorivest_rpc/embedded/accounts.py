@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from . import audit
-from .analytics.money import cents
 from .errors import Conflict, Forbidden, Invalid, NotFound
 from .exact_sums import exact_sum, joined
 from .exchange import Conversion, differs
 from .foreign_trips import read_foreign
+from .money import cents
 from .settings import read_value
 from .tables import accounts, balance_snapshots, round_trips, trades
 

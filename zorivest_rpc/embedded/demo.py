@@ -280,15 +280,15 @@ def chart(story: Story) -> Picture:
 
 def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
     """`load` or `remove`, told on stdout; 1 with the reason on stderr."""
+    from zorivest_rpc.config import chosen_data_dir
     from zorivest_rpc.errors import ZorivestError
 
     from .locate import find_or_start, stored_key
-    from .paths import default_data_dir
 
     env = dict(os.environ) if environ is None else environ
     parser = argparse.ArgumentParser(prog="zorivest-rpc demo", description="Load or remove the demo data.")
     parser.add_argument("verb", choices=("load", "remove"))
-    parser.add_argument("--data-dir", type=Path, default=default_data_dir(env), help="default: %(default)s")
+    parser.add_argument("--data-dir", type=Path, default=Path(chosen_data_dir(env)), help="default: %(default)s")
     options = parser.parse_args(argv)
     try:
         found = find_or_start(options.data_dir, environ=env)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from . import audit
-from .analytics.money import cents
 from .book_tables import tax_stale
 from .currencies import is_currency
 from .inputs import Page
+from .money import cents
 from .rate_tables import exchange_rates
 from .tables import trades
 from .tax.dates import trade_date

@@ -10,8 +10,8 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, select
 
-from .analytics.money import cents
 from .imports.drafts import Note, TradeDraft
+from .money import cents
 from .tables import round_trip_legs, round_trips
 
 __all__ = ["compare_profits"]

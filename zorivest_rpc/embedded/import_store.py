@@ -19,7 +19,6 @@ from sqlalchemy import Connection, func, select
 
 from . import accounts as account_store
 from . import audit, trades
-from .analytics.money import divide
 from .book_tables import import_batches
 from .columns import money, quantity
 from .currencies import currency_of
@@ -35,6 +34,7 @@ from .imports.drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, 
 from .imports.drafts import AssetClass as DraftAsset
 from .inputs import Page
 from .market.identifiers import known_here
+from .money import divide
 from .symbols import AssetClass, Instrument, parse_instrument
 from .tax.dates import trade_date
 
@@ -404,9 +404,7 @@ def _update_fees(conn: Connection, found: SortedTrades, held: Mapping[str, Held]
             continue
         changes = {"commission": draft.commission, "fees": draft.fees}
         trades.change(conn, exec_id, changes, None, actor=actor, auto_create=False)
-        charges = _draft(draft, "").charges
-        if charges:
-            trades.itemise(conn, exec_id, charges)
+        trades.itemise(conn, exec_id, _draft(draft, "").charges)
         updated += 1
     return updated
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, RowMapping, select
 
-from .analytics.money import price
+from .money import price
 from .tables import round_trip_legs, round_trips, trades, transaction_ledger
 
 __all__ = ["prepare"]

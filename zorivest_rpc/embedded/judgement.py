@@ -15,7 +15,6 @@ from sqlalchemy import Connection, func, select
 from . import accounts, bars, round_trip_views, trades
 from .analytics.excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from .analytics.execution_quality import ExecutionQuality, Quote, score_execution
-from .analytics.money import divide
 from .analytics.positions import Episode
 from .analytics.review import week_before
 from .analytics.review_rules import PlanFacts, ReviewFacts
@@ -23,6 +22,7 @@ from .db import Database
 from .errors import NotFound, Unavailable
 from .exchange import HOW_TO_GIVE, Conversion, own_rate
 from .inputs import Page
+from .money import divide
 from .period import Period
 from .results import Scope, moments, planned_risk
 from .round_trip_store import episode_of, execution_of

@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from . import audit, trades
 from .analytics.mistakes import Mistake, MistakeSums, cost_of, sums_of
-from .analytics.money import cents
 from .exchange import Conversion, own_rate
 from .inputs import Page
+from .money import cents
 from .results import Scope
 from .tables import mistake_entries, round_trip_legs, round_trips
 from .tables import trades as trade_table

@@ -6,24 +6,10 @@ reader or a crash sees the old content or the new one and nothing between."""
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DataDir", "default_data_dir", "private_opener", "sync_directory", "write_private"]
-
-
-def default_data_dir(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The directory of this user on this platform; `ZORIVEST_DATA_DIR` wins."""
-    if chosen := environ.get("ZORIVEST_DATA_DIR"):
-        return Path(chosen).expanduser()
-    home = Path(environ.get("HOME") or Path.home())
-    if platform == "win32":
-        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "zorivest"
-    if platform == "darwin":
-        return home / "Library" / "Application Support" / "zorivest"
-    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "zorivest"
+__all__ = ["DataDir", "private_opener", "sync_directory", "write_private"]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from . import accounts, audit, trades
-from .analytics.money import ratio
 from .errors import Conflict, Invalid, NotFound
 from .inputs import Page
+from .money import ratio
 from .tables import images, trade_plans
 
 __all__ = ["CONVICTIONS", "STATUSES", "add", "change", "delete", "listed", "shown"]

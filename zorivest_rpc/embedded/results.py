@@ -26,13 +26,13 @@ from sqlalchemy import (
 )
 
 from .analytics.moments import Moments, Streaks, moments_of, streaks_of
-from .analytics.money import divide
 from .analytics.r_multiples import Result, RUnit, r_moments
 from .analytics.strategies import UNTAGGED, TaggedResult, group, strategies_of
 from .columns import MONEY_PLACES
 from .exact_sums import SCALE, exact_sum, joined, scaled
 from .exchange import DOLLAR, Conversion, differs
 from .foreign_trips import ForeignTrip, read_foreign
+from .money import divide
 from .period import Period
 from .tables import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 

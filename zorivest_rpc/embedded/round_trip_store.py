@@ -16,7 +16,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
-from .analytics.money import ZERO
 from .analytics.positions import Episode, Execution, Fill, Lot, Split
 from .analytics.round_trips import (
     Change,
@@ -28,6 +27,7 @@ from .analytics.round_trips import (
     round_trip,
 )
 from .columns import money
+from .money import ZERO
 from .symbols import parse_contract
 from .tables import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
 

@@ -16,6 +16,7 @@ import orjson
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from .answers import number
 from .errors import Forbidden, Invalid, Refusal, TooLarge
 from .sessions import Session
 
@@ -210,8 +211,7 @@ def no_content() -> web.Response:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
-        whole = value.to_integral_value()
-        return int(whole) if value == whole and abs(whole) < 2**53 else float(value)
+        return number(value)
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

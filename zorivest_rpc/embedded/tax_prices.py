@@ -23,11 +23,11 @@ from .market import connections
 from .market.cache import recall
 from .market.providers import PROVIDERS
 from .market.shapes import Quote
+from .money import ZERO
 from .symbols import parse_instrument
 from .tables import price_bars, trades
 from .tax.dates import trade_date
 from .tax.model import AssetClass, Price
-from .tax.money import ZERO
 from .tax_reading import OPEN, open_lots
 
 __all__ = ["ask_anew", "known_prices"]

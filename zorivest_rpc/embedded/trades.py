@@ -18,12 +18,12 @@ from sqlalchemy.exc import StatementError
 
 from . import accounts as account_store
 from . import audit, round_trip_store
-from .analytics.money import cents
 from .columns import money
 from .currencies import currency_of, fixed_currency
 from .errors import Conflict, Invalid, NotFound
 from .given_times import given_time
 from .inputs import Page
+from .money import cents
 from .period import Period
 from .symbols import Instrument
 from .tables import (

@@ -10,13 +10,13 @@ import pytest
 from zorivest_rpc.embedded import analytics
 
 FOLDER = Path(str(analytics.__file__)).parent
-MODULES = [*sorted(FOLDER.glob("*.py")), FOLDER.parent / "symbols.py"]
+MODULES = [*sorted(FOLDER.glob("*.py")), *(FOLDER.parent / f"{name}.py" for name in ("answers", "money", "symbols"))]
 ALLOWED = {
     "__future__", "calendar", "collections", "datetime", "decimal", "functools", "hashlib", "msgspec", "numpy", "re",
     "statistics", "typing", "zlib", "zoneinfo", "zorivest_rpc",
 }  # fmt: skip
 TABLES = {"futures"}  # a table that comes with the program; read once, the same for every caller
-PURE = ("zorivest_rpc.embedded.analytics", "zorivest_rpc.embedded.symbols")
+PURE = tuple(f"zorivest_rpc.embedded.{name}" for name in ("analytics", "answers", "money", "symbols"))
 CLOCKS = {"now", "today", "utcnow", "time_ns", "default_rng", "open"}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.review import (
     PERSONAS,
     Review,
@@ -18,6 +17,7 @@ from zorivest_rpc.embedded.analytics.review import (
     within_budget,
 )
 from zorivest_rpc.embedded.analytics.review_rules import ADVICE, Mark, PlanFacts, ReviewFacts
+from zorivest_rpc.embedded.answers import to_json
 
 D = Decimal
 OPENED = datetime(2026, 3, 2, 15, 0, tzinfo=UTC)

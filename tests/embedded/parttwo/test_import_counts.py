@@ -49,6 +49,28 @@ async def test_a_correction_of_fees_brings_its_own_lines_and_a_file_without_fees
     assert len((await books.get("/trades/AAA@1/fees"))["items"]) == 2
 
 
+FLEX = (
+    '<FlexQueryResponse><FlexStatements><FlexStatement><AccountInformation currency="EUR" /><Trades>'
+    '<Trade symbol="AAA" assetCategory="STK" dateTime="20260319;103000" quantity="10" tradePrice="5" buySell="BUY" '
+    'currency="USD" fxRateToBase="0.5" ibCommission="{paid}" ibCommissionCurrency="{currency}" taxes="{taxes}" '
+    'tradeID="7" /></Trades></FlexStatement></FlexStatements></FlexQueryResponse>'
+)
+
+
+async def test_a_correction_without_lines_leaves_none_that_no_longer_add_up(books: Books) -> None:
+    """A euro is two dollars in these files; what was paid in euros is one sum in the currency of the trade."""
+    await books.csv(FLEX.format(paid="-1.00", taxes="-0.10", currency="USD").encode())
+    lines = (await books.get("/trades/7/fees"))["items"]
+    assert sorted(line["amount"] for line in lines) == [0.1, 1]
+    answer = await books.csv(FLEX.format(paid="-2.00", taxes="-0.20", currency="EUR").encode())
+    assert (answer["imported"], answer["duplicates_skipped"], answer["fees_updated"]) == (0, 1, 1)
+    (trade,) = await books.trades()
+    assert (trade["commission"], trade["fees"]) == (4, 0.4)
+    after = await books.get("/trades/7/fees")
+    assert after["total_fees"] == 4.4
+    assert (await books.get("/fees/summary", params={"period": "all"}))["total_fees"] == 4.4
+
+
 @pytest.mark.parametrize(
     ("time", "quantity", "price", "told"),
     [

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.embedded.tax.test_lot_properties import START, executions
+from zorivest_rpc.embedded.money import cents
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
 from zorivest_rpc.embedded.tax.harvest import scan_harvest
 from zorivest_rpc.embedded.tax.model import (
@@ -20,7 +21,6 @@ from zorivest_rpc.embedded.tax.model import (
     Side,
     TaxProfile,
 )
-from zorivest_rpc.embedded.tax.money import cents
 from zorivest_rpc.embedded.tax.simulate import SaleRequest, simulate_sale
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}

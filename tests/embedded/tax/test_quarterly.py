@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
+from zorivest_rpc.embedded.money import cents
 from zorivest_rpc.embedded.tax import quarterly
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
@@ -21,7 +22,6 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     parse,
 )
-from zorivest_rpc.embedded.tax.money import cents
 from zorivest_rpc.embedded.tax.netting import Gains
 from zorivest_rpc.embedded.tax.quarterly import (
     Income,

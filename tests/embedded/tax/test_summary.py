@@ -11,6 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
+from zorivest_rpc.embedded.answers import to_json
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, Quarter, TaxError, TaxProfile
@@ -18,7 +19,6 @@ from zorivest_rpc.embedded.tax.netting import Gains
 from zorivest_rpc.embedded.tax.quarterly import TaxPayment
 from zorivest_rpc.embedded.tax.summary import YearSummary, summarize_year
 from zorivest_rpc.embedded.tax.sync import ConflictStrategy, StoredLot, reconcile
-from zorivest_rpc.embedded.tax.wire import as_json
 
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
 
@@ -90,7 +90,7 @@ def test_an_empty_year_is_all_zeros() -> None:
 
 
 def test_results_become_json_numbers_dates_and_names() -> None:
-    value = as_json(summarize())
+    value = to_json(summarize())
     assert json.loads(json.dumps(value)) == value
     assert (value["realized_lt_gain"], value["quarterly_payments"][0]["quarter"]) == (2000, "Q1")
     assert value["quarterly_payments"][0]["due_date"] == "2026-04-15"
@@ -98,11 +98,11 @@ def test_results_become_json_numbers_dates_and_names() -> None:
 
 
 def test_an_estimate_without_state_or_gain_leaves_those_fields_out() -> None:
-    value = as_json(estimate_gains(TaxProfile(tax_year=2026), Gains(dec("-12.34"))))
+    value = to_json(estimate_gains(TaxProfile(tax_year=2026), Gains(dec("-12.34"))))
     assert "state_estimate" not in value
     assert "effective_rate" not in value
     assert value["realized_gains"]["net"] == -12.34
-    rows = as_json(estimate_gains(TaxProfile(tax_year=2026, agi_estimate=dec(50000)), Gains(dec(100))))
+    rows = to_json(estimate_gains(TaxProfile(tax_year=2026, agi_estimate=dec(50000)), Gains(dec(100))))
     assert {"rate", "from", "to", "amount", "tax"} <= set(rows["federal_estimate"]["bracket_breakdown"][0])
 
 

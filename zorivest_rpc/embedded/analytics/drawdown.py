@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.expectancy import LOW_SAMPLE, NO_ROUND_TRIPS, kelly_fraction
 from zorivest_rpc.embedded.analytics.moments import moments_of
 from zorivest_rpc.embedded.analytics.r_multiples import Result, RUnit, r_multiples
+from zorivest_rpc.embedded.answers import Hint
 
 __all__ = [
     "Checkpoint",

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
-from zorivest_rpc.embedded.analytics.money import ZERO, exactly, price, rounded
 from zorivest_rpc.embedded.analytics.positions import Execution
+from zorivest_rpc.embedded.money import ZERO, exactly, price, rounded
 from zorivest_rpc.embedded.symbols import AssetClass
 
 __all__ = ["ExecutionQuality", "Quote", "grade_of", "in_regular_hours", "score_execution"]

@@ -12,7 +12,7 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.mistakes import MistakeCategory
 from zorivest_rpc.embedded.analytics.moments import moments_of
-from zorivest_rpc.embedded.analytics.money import cents, exactly
+from zorivest_rpc.embedded.money import cents, exactly
 
 __all__ = ["Suspicion", "TripFacts", "suspect"]
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, divide, exactly, root
+from zorivest_rpc.embedded.money import ZERO, divide, exactly, root
 
 __all__ = ["NO_RESULTS", "Moments", "Streaks", "moments_of", "streaks_of"]
 

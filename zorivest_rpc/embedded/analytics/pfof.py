@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.fees import FeeBreakdown
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, percent, rounded
+from zorivest_rpc.embedded.answers import Hint
+from zorivest_rpc.embedded.money import ZERO, cents, divide, exactly, percent, rounded
 
 __all__ = [
     "CostComponent",

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from zorivest_rpc.embedded.analytics.moments import Moments, moments_of
-from zorivest_rpc.embedded.analytics.money import exactly
+from zorivest_rpc.embedded.money import exactly
 
 __all__ = ["RMultiples", "RUnit", "Result", "r_moments", "r_multiples", "unit_of"]
 

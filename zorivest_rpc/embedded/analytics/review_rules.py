@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import cents, divide
 from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.money import cents, divide
 
 __all__ = ["ADVICE", "Gap", "Mark", "PlanFacts", "ReviewFacts"]
 

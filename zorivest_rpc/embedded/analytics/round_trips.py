@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, price
 from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Key, Lot, LotUse, Split, Status
+from zorivest_rpc.embedded.money import ZERO, cents, divide, exactly, price
 
 __all__ = [
     "Change",

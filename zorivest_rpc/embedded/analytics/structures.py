@@ -10,8 +10,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from zorivest_rpc.embedded.analytics.money import ZERO
 from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.symbols import Contract
 
 __all__ = ["Label", "Net", "OptionLeg", "StrategyType", "name_structure"]

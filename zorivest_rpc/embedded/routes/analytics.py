@@ -11,7 +11,6 @@ from aiohttp import web
 from sqlalchemy import Connection, select
 
 from .. import judgement, results
-from ..analytics.answers import to_json
 from ..analytics.drawdown import drawdown
 from ..analytics.excursion import SPANS, Resolution
 from ..analytics.expectancy import expectancy
@@ -19,6 +18,7 @@ from ..analytics.options import OptionFill, detect
 from ..analytics.review import Review, review_trade, review_week, within_budget
 from ..analytics.sqn import sqn
 from ..analytics.strategies import breakdown
+from ..answers import to_json
 from ..errors import BudgetExceeded, Invalid, NotFound, Unavailable
 from ..expiry import settle_due
 from ..fields import Fields

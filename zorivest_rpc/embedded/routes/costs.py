@@ -10,8 +10,8 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import accounts, costs
-from ..analytics.answers import to_json
 from ..analytics.pfof import cost_of_free
+from ..answers import to_json
 from ..fields import Fields
 from ..inputs import currency, identifier, page
 from ..routing import READ, WRITE, Ask, Route, reply

@@ -8,8 +8,8 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import mistake_log, results, suspicions
-from ..analytics.answers import to_json
 from ..analytics.mistakes import CATEGORIES, mistake_summary, parse_category
+from ..answers import to_json
 from ..exchange import Conversion
 from ..expiry import settle_due
 from ..fields import Fields

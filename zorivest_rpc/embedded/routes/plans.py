@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from .. import plans
-from ..analytics.answers import to_json
 from ..analytics.position_size import position_size, problems_of
+from ..answers import to_json
 from ..errors import Invalid
 from ..fields import Fields
 from ..inputs import aliased, identifier, instrument, page, row_number

@@ -10,8 +10,7 @@ from aiohttp import web
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from .. import round_trip_views, trades
-from ..analytics.answers import to_json
-from ..analytics.money import cents
+from ..answers import to_json
 from ..errors import NotFound
 from ..exact_sums import exact_sum, joined
 from ..exchange import Conversion, differs
@@ -20,6 +19,7 @@ from ..fields import Fields
 from ..foreign_trips import read_foreign
 from ..given_times import GivenTimes
 from ..inputs import Page, instrument, page
+from ..money import cents
 from ..period import Period
 from ..routing import READ, Ask, Route, reply
 from ..tables import round_trip_legs, round_trips

@@ -12,6 +12,7 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_payments, tax_profiles, tax_reading, tax_store
+from ..answers import to_json
 from ..errors import BadRequest, Refusal
 from ..expiry import settle_due
 from ..fields import Fields
@@ -41,7 +42,6 @@ from ..tax.symbols import is_expired, is_section_1256
 from ..tax.sync import ConflictStrategy
 from ..tax.views import list_lots
 from ..tax.washes import find, scan
-from ..tax.wire import as_json
 from ..tax_money import tell_foreign
 from ..tax_prices import ask_anew, known_prices
 from ..tax_profiles import Profiles
@@ -194,7 +194,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
         ]
         contracts = [lot.ticker for lot in lots if is_section_1256(lot.ticker, lot.asset_class)]
         known = [] if wanted.method is method else said
-        return {**as_json(answer), "assumptions": [*known, *about_section_1256(contracts, profile)]}
+        return {**to_json(answer), "assumptions": [*known, *about_section_1256(contracts, profile)]}
 
     return await _answer(ask, job)
 
@@ -226,7 +226,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
             policy=ground.rules.policy,
         )
         said = ground.about_year(profile, lots)
-        return {"effective_rate": None, "state_estimate": 0, **as_json(answer), "assumptions": said}
+        return {"effective_rate": None, "state_estimate": 0, **to_json(answer), "assumptions": said}
 
     return await _answer(ask, job, priced=unrealized)
 
@@ -245,7 +245,7 @@ async def wash_sales(ask: Ask) -> web.StreamResponse:
         start = first or date(end.year, 1, 1)
         matches = tax_reading.wash_sales(ground.conn, start=start, end=end)
         lots, ends = tax_reading.loss_lots(ground.conn, matches), tax_reading.chain_ends(ground.conn, matches)
-        return as_json(find(matches, lots, ends, start=start, end=end, account_id=account_id, ticker=ticker))
+        return to_json(find(matches, lots, ends, start=start, end=end, account_id=account_id, ticker=ticker))
 
     return await _answer(ask, job)
 
@@ -257,7 +257,7 @@ async def scan_wash_sales(ask: Ask) -> web.StreamResponse:
 
     def job(ground: Ground) -> dict[str, Any]:
         matches, lots = tax_reading.held_back(ground.conn)
-        return as_json(scan(matches, lots, year))
+        return to_json(scan(matches, lots, year))
 
     return await _answer(ask, job, changes=True)
 
@@ -286,7 +286,7 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
         if status != "open":
             lots += tax_reading.closed_lots(ground.conn, account_id=account_id, ticker=ticker)
         prices = known_prices(ground.conn, ground.today, account_id) if status != "closed" else {}
-        answer = as_json(list_lots(lots, prices, today=ground.today, status=status, sort_by=sort))
+        answer = to_json(list_lots(lots, prices, today=ground.today, status=status, sort_by=sort))
         unusual = tax_reading.statuses(ground.conn)
         for lot in answer["lots"]:
             lot["sync_status"] = unusual.get(lot["lot_id"], "synced")
@@ -312,7 +312,7 @@ async def quarterly(ask: Ask) -> web.StreamResponse:
         profile = ground.year(year)
         income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
         paid = tax_payments.made(ground.conn, profile.tax_year)
-        return as_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
+        return to_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
 
     return await _answer(ask, job)
 
@@ -338,7 +338,7 @@ async def pay(ask: Ask) -> web.StreamResponse:
         _, receipt = record_payment(before, payment, profile, income, today=ground.today)
         if not receipt.replaced:
             tax_payments.book(ground.conn, profile.tax_year, payment, actor)
-        return as_json(receipt)
+        return to_json(receipt)
 
     return await _answer(ask, job, changes=True)
 
@@ -363,7 +363,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
             exclude_wash_risk=exclude,
         )
         named = "The lots are sold by name (specific identification); a sale without names takes the oldest first."
-        return {**as_json(report), "assumptions": [named]}
+        return {**to_json(report), "assumptions": [named]}
 
     return await _answer(ask, job, priced=True)
 
@@ -391,7 +391,7 @@ async def ytd_summary(ask: Ask) -> web.StreamResponse:
             group_by=group_by,
         )
         installments = about_installments(profile, EstimationMethod.ANNUALIZED, ground.today)
-        return {**as_json(summary), "assumptions": [*ground.about_year(profile, lots), *installments]}
+        return {**to_json(summary), "assumptions": [*ground.about_year(profile, lots), *installments]}
 
     return await _answer(ask, job)
 

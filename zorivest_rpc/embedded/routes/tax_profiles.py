@@ -11,11 +11,11 @@ from aiohttp import web
 from sqlalchemy import Connection
 
 from .. import tax_profiles
+from ..answers import to_json
 from ..errors import NotFound
 from ..fields import Fields
 from ..routing import ADMIN, READ, Ask, Route, reply
 from ..tax.model import DISCLAIMER, CostBasisMethod, FilingStatus, TaxError, WashSaleMethod, parse
-from ..tax.wire import as_json
 from ..tax_profiles import AMOUNTS, FLAGS
 
 __all__ = ["FIRST_YEAR", "LAST_YEAR", "ROUTES", "member"]
@@ -34,7 +34,7 @@ async def show_profile(ask: Ask) -> web.StreamResponse:
         profiles = tax_profiles.load(conn, now)
         if not profiles.is_known(year):
             raise NotFound("tax profile", year)
-        return {**as_json(profiles.of(year)), "disclaimer": DISCLAIMER}
+        return {**to_json(profiles.of(year)), "disclaimer": DISCLAIMER}
 
     return reply(await ask.db.read(job))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import date
 
+from zorivest_rpc.embedded.money import cents
 from zorivest_rpc.embedded.tax.carryover import Carryover
 from zorivest_rpc.embedded.tax.model import Accounts, EstimationMethod, FilingStatus, TaxProfile, WashPolicy
-from zorivest_rpc.embedded.tax.money import cents
 
 __all__ = ["DATES", "about_carryover", "about_installments", "about_section_1256", "about_spouse"]
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax import selection
 from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.holdings import Closing, Holdings
@@ -31,7 +32,7 @@ from zorivest_rpc.embedded.tax.model import (
     TaxError,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, apportion, exact, share_of
+from zorivest_rpc.embedded.tax.money import apportion, exact, share_of
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
 from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.tax.money import ZERO, cents
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax.tables import Bracket, StatusTable
 
 __all__ = ["Slice", "long_term_tax", "marginal_rate", "ordinary_tax", "slices", "tax_of"]

@@ -12,9 +12,9 @@ from decimal import Decimal
 import msgspec
 from msgspec.structs import replace
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax.estimate import net_of
 from zorivest_rpc.embedded.tax.model import TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO
 from zorivest_rpc.embedded.tax.netting import Gains
 
 __all__ = ["Carryover", "carry_into", "with_carryover"]

@@ -14,6 +14,7 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax import brackets
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
@@ -26,7 +27,6 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, Netted, counted_lots, gains_of, net, split_by_character
 from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.tables import StatusTable, federal, statute

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
@@ -22,7 +23,6 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.rates import marginal_rates
 from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.tables import replacements
@@ -166,10 +166,11 @@ def _opportunity(ticker: str, group: list[Lot], price: Price, trial: Trial, toda
     risks = trial.replacements
     # Against the lots as held: a loss that moved into a lot of the same harvest counts with that one.
     loss = sum((lot.gain_at(price.price) for lot in group), ZERO)
-    disallowed = cents(trial.recognized - loss) if trial.sold else ZERO
     rows = tuple(_row(lot, price, today) for lot in sorted(group, key=lambda lot: lot.order))
     short = sum((row.unrealized_loss for row in rows if not row.is_long_term), ZERO)
     long = sum((row.unrealized_loss for row in rows if row.is_long_term), ZERO)
+    # Two lots that lose 0.004 each show no loss, together 0.01: what is taken over is never more than what is shown.
+    disallowed = min(cents(trial.recognized - loss), short + long) if trial.sold else ZERO
     kinds = {row.is_long_term for row in rows}
     return Opportunity(
         ticker=ticker,

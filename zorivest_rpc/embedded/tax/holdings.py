@@ -17,9 +17,10 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DOLLAR, CostBasisMethod, Direction, StockSplit
-from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, ZERO, share_of, units
+from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, share_of, units
 from zorivest_rpc.embedded.tax.ordered import Ordered
 
 __all__ = ["Closing", "Holdings", "basis_per_unit"]

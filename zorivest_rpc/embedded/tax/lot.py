@@ -11,9 +11,10 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax import dates
 from zorivest_rpc.embedded.tax.model import DOLLAR, AcquisitionSource, AssetClass, CostBasisMethod, Direction, Execution
-from zorivest_rpc.embedded.tax.money import ZERO, per_unit
+from zorivest_rpc.embedded.tax.money import per_unit
 
 __all__ = ["Lot", "source_hash"]
 

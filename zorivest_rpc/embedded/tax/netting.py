@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import OWN_TAXABLE, Accounts, FilingStatus, TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO
 from zorivest_rpc.embedded.tax.symbols import is_section_1256
 from zorivest_rpc.embedded.tax.tables import statute
 

@@ -8,10 +8,11 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax.holdings import basis_per_unit
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import AcquisitionSource, AssetClass, CostBasisMethod, Direction, TaxError
-from zorivest_rpc.embedded.tax.money import ZERO, apportion
+from zorivest_rpc.embedded.tax.money import apportion
 
 __all__ = ["Pick", "average", "average_cost_warning", "order", "select", "take"]
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax import dates, selection
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.lot import Lot
@@ -25,7 +26,6 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, split_by_character
 from zorivest_rpc.embedded.tax.rates import SaleTax, tax_on
 from zorivest_rpc.embedded.tax.trial import Replacement, Sale, SoldLot, Trial, try_sales

@@ -9,10 +9,10 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, Accounts, EstimationMethod, Quarter, TaxError, TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import counted_lots, gains_of
 from zorivest_rpc.embedded.tax.quarterly import TaxPayment, income_by_period, quarterly_estimate
 from zorivest_rpc.embedded.tax.wash import WashMatch

@@ -8,9 +8,10 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, Direction, Price, TaxError
-from zorivest_rpc.embedded.tax.money import ZERO, cents, per_unit
+from zorivest_rpc.embedded.tax.money import per_unit
 
 __all__ = ["LotList", "LotSummary", "LotView", "list_lots", "view"]
 

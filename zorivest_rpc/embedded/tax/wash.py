@@ -18,6 +18,7 @@ from decimal import ROUND_CEILING, Decimal
 import msgspec
 from msgspec.structs import replace
 
+from zorivest_rpc.embedded.money import ZERO
 from zorivest_rpc.embedded.tax.holdings import Holdings
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
@@ -30,7 +31,7 @@ from zorivest_rpc.embedded.tax.model import (
     WashPolicy,
     WashSaleMethod,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, share_of
+from zorivest_rpc.embedded.tax.money import share_of
 from zorivest_rpc.embedded.tax.ordered import Ordered
 from zorivest_rpc.embedded.tax.symbols import is_section_1256, option_terms
 

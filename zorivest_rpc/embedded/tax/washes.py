@@ -8,9 +8,10 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, WashSaleStatus
-from zorivest_rpc.embedded.tax.money import ZERO, apportion, cents, per_unit
+from zorivest_rpc.embedded.tax.money import apportion, per_unit
 from zorivest_rpc.embedded.tax.symbols import underlying
 from zorivest_rpc.embedded.tax.wash import WINDOW, WashMatch
 
