@@ -72,7 +72,7 @@ bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 	@$(BIN)/python -m tests.bench --peers ts1-low,mcp2-low
 
 golden: $(READY) ## rewrite the golden files; the diff is the review
-	@$(BIN)/python -m tests.protocol.transcripts --write
+	@$(BIN)/python -m tests.mcp.protocol.transcripts --write
 	@$(BIN)/python -m tests.golden.record --write
 
 docs: $(READY) ## rewrite the generated references, with a real result of every tool

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from tests.places import ROOT
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 __all__ = ["Life", "Nursery"]
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.answers import number, to_json
-from zorivest_rpc.embedded.routing import reply
+from zorivest_rpc.embedded.rest.routing import reply
+from zorivest_rpc.embedded.values.answers import number, to_json
 
 
 class Side(Enum):

@@ -12,11 +12,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.db import Database
+from zorivest_rpc.embedded.database.engine import Database
+from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard
+from zorivest_rpc.embedded.disk.guard_mark import GuardMark
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.guard import Guard
-from zorivest_rpc.embedded.guard_mark import GuardMark
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.tables import audit_log, mcp_guard
 
 from .conftest import Caller, Clock
 
@@ -235,7 +235,7 @@ async def test_with_a_full_disk_a_new_session_reaches_the_brake(
     admin: Caller, anybody: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with full_disk(monkeypatch):
-        monkeypatch.setattr("zorivest_rpc.embedded.vault.write_private", _no_room)
+        monkeypatch.setattr("zorivest_rpc.embedded.vault.vault.write_private", _no_room)
         fresh = await anybody.unlock(api_key)
         assert (await fresh.expect(200, "POST", LOCK, {"by": "person"}))["is_locked"] is True
 

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import select
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.db import Database
+from zorivest_rpc.embedded.database.engine import Database
+from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard
 from zorivest_rpc.embedded.guard import MOST_HELD, Guard
-from zorivest_rpc.embedded.tables import audit_log, mcp_guard
 
 from .conftest import Caller, Clock
 

@@ -24,9 +24,9 @@ from zorivest_rpc import __version__
 from zorivest_rpc.cli import backup, keys
 from zorivest_rpc.cli.admin import Admin
 from zorivest_rpc.embedded import link
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.link import Address, BackendConnection, Stranger, is_private, socket_path
 from zorivest_rpc.embedded.locate import BackendStartError, find, stored_key
-from zorivest_rpc.embedded.paths import DataDir
 from zorivest_rpc.embedded.runtime import GENERATION, Runtime, is_newer, is_older, publish
 
 

@@ -25,12 +25,12 @@ from zorivest_rpc import __version__
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli import keys
 from zorivest_rpc.config import parse
-from zorivest_rpc.embedded.backups import digest, listed
-from zorivest_rpc.embedded.crypto import is_api_key, new_api_key
-from zorivest_rpc.embedded.db import cipher_driver, examine
+from zorivest_rpc.embedded.database.engine import cipher_driver, examine
+from zorivest_rpc.embedded.disk.backups import digest, listed
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.locate import BackendStartError, Located, find, find_or_start, stored_key
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.vault.crypto import is_api_key, new_api_key
+from zorivest_rpc.embedded.vault.vault import Vault
 from zorivest_rpc.errors import BackendError
 
 PATIENCE = 30

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Connection, select
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.db import Database
-from zorivest_rpc.embedded.logs import FEATURES
+from zorivest_rpc.embedded.database.engine import Database
+from zorivest_rpc.embedded.database.schema.journal import app_defaults, settings
+from zorivest_rpc.embedded.disk.logs import FEATURES
 from zorivest_rpc.embedded.settings import REGISTRY
-from zorivest_rpc.embedded.tables import app_defaults, settings
 
 from .conftest import Caller
 

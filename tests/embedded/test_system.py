@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.tables import accounts, trades
+from zorivest_rpc.embedded.database.schema.journal import accounts, trades
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 from .conftest import Caller, Clock
 

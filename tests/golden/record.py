@@ -19,10 +19,10 @@ from typing import Any
 import orjson
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.catalog.load import CHECKED, check, fingerprint, schemas_dir
 from zorivest_rpc.config import parse
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
+from zorivest_rpc.serving.catalog.load import CHECKED, check, fingerprint, schemas_dir
 
 HERE = Path(__file__).parent
 CLIENTS = {"anthropic": "claude-code", "dynamic": "cline", "static": "cursor"}

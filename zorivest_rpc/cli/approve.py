@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
             return 0
         if not sys.stdin.isatty():
             raise Refused("approving needs a person at a terminal")
-        if not _agreed():
+        if not _ask_consent():
             print("Not approved.")
             return 1
         approved = _approve(backend, arguments.data_dir, policy)
@@ -88,7 +88,7 @@ def _safe(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _agreed() -> bool:
+def _ask_consent() -> bool:
     try:
         return input('Type "approve" to let it run: ').strip().lower() == "approve"
     except EOFError:

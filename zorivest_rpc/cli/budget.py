@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.audience import sizes
 from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
-from zorivest_rpc.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.serving.audience import sizes
 
 __all__ = ["run"]
 

@@ -49,8 +49,8 @@ def _create(backend: Admin, arguments: argparse.Namespace) -> int:
     body = {"label": arguments.label, "role": arguments.role, "expires_in": arguments.expires_in}
     key = backend.ask("POST", "/auth/keys", body)
     if arguments.store:
-        from zorivest_rpc.embedded.keystore import store_key
-        from zorivest_rpc.embedded.paths import DataDir
+        from zorivest_rpc.embedded.disk.paths import DataDir
+        from zorivest_rpc.embedded.vault.keystore import store_key
 
         store_key(DataDir(arguments.data_dir), key["raw_key"], use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off")
     text = f"{key['raw_key']}\nkey id {key['key_id']}, role {key['role']}; the key is not shown again"

@@ -9,11 +9,11 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.words import coloured
 from zorivest_rpc.config import parse, usage
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.modes.detect import find_client, normalise
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.revisions import LATEST_LEGACY
-from zorivest_rpc.protocol.session import Phase, Session
-from zorivest_rpc.protocol.types import Implementation
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
+from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.mcp.protocol.types import Implementation
+from zorivest_rpc.serving.modes.detect import find_client, normalise
 
 __all__ = [
     "WIDTH",
@@ -81,7 +81,7 @@ def session_as(journal: Journal, client: str | None) -> Session:
             session.client = Implementation((*known.names, *known.prefixes)[0])
             return session
     if find_client(table, wanted) is None:
-        from zorivest_rpc.catalog.names import nearest
+        from zorivest_rpc.mcp.catalog.names import nearest
 
         names = [known.id for known in table.clients]
         near = nearest(client, names)
@@ -112,7 +112,7 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
 
 def misused(command: str, forms: str, words: Sequence[str], verbs: Sequence[str]) -> int:
     """What is wrong with the words, and then the forms there are; the exit code of a misuse."""
-    from zorivest_rpc.catalog.names import nearest
+    from zorivest_rpc.mcp.catalog.names import nearest
 
     if words and words[0] in verbs:
         print(f"zorivest-rpc: {command} {words[0]} needs one word more", file=sys.stderr)

@@ -8,14 +8,14 @@ import sys
 from typing import Any
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.catalog.names import nearest
-from zorivest_rpc.catalog.search import SearchIndex
-from zorivest_rpc.catalog.spec import Mode, ToolSpec, routes
-from zorivest_rpc.catalog.toolsets import always_loaded
 from zorivest_rpc.cli.asking import asker, describe_askers
 from zorivest_rpc.cli.terminal import Words, misused, paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.catalog.search import SearchIndex
+from zorivest_rpc.serving.catalog.spec import Mode, ToolSpec, routes
+from zorivest_rpc.serving.catalog.toolsets import always_loaded
 
 __all__ = ["run"]
 
@@ -237,8 +237,8 @@ async def _call_once(
     import orjson
 
     from zorivest_rpc import __version__
-    from zorivest_rpc.server import Server
-    from zorivest_rpc.transports.memory import MemoryClient
+    from zorivest_rpc.mcp.server import Server
+    from zorivest_rpc.mcp.transports.memory import MemoryClient
 
     client = MemoryClient(Server(journal.offer))
     info = {"name": client_name, "version": __version__}

@@ -20,7 +20,7 @@ def run(argv: list[str]) -> int:
     if set(argv) - {"--json"}:
         print(USAGE, file=sys.stderr)
         return 2
-    from zorivest_rpc.protocol.revisions import REVISIONS
+    from zorivest_rpc.mcp.protocol.revisions import REVISIONS
 
     facts = {
         "version": __version__,

@@ -19,7 +19,7 @@ from zorivest_rpc.embedded.analytics.mistakes import (
     sums_of,
 )
 from zorivest_rpc.embedded.analytics.moments import moments_of
-from zorivest_rpc.embedded.answers import to_json
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 

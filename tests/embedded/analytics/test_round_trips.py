@@ -24,8 +24,8 @@ from zorivest_rpc.embedded.analytics.round_trips import (
     resume_point,
     round_trip,
 )
-from zorivest_rpc.embedded.answers import to_json
-from zorivest_rpc.embedded.symbols import Contract
+from zorivest_rpc.embedded.values.answers import to_json
+from zorivest_rpc.embedded.values.symbols import Contract
 
 START = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
 D = Decimal

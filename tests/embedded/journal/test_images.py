@@ -13,7 +13,8 @@ from aiohttp import FormData
 from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
 
-from .conftest import Journal, form, picture
+from tests.embedded.driver import Journal
+from tests.embedded.journal.pictures import form, picture
 
 
 async def attach(journal: Journal, data: bytes, status: int = 201, **options: Any) -> Any:

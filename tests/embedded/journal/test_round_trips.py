@@ -12,18 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, event, select
 
-from zorivest_rpc.embedded import corporate_actions as actions
-from zorivest_rpc.embedded import trades
+from tests.embedded.driver import START, Journal
 from zorivest_rpc.embedded.analytics.positions import Execution, Split
 from zorivest_rpc.embedded.analytics.round_trips import Matching, match
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.migrate import migrate
-from zorivest_rpc.embedded.round_trip_store import episode_of, execution_of
-from zorivest_rpc.embedded.symbols import parse_instrument
-from zorivest_rpc.embedded.tables import accounts, corporate_actions, round_trip_legs, round_trips
-from zorivest_rpc.embedded.tables import trades as trade_table
-
-from .conftest import START, Journal
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.journal import (
+    accounts,
+    corporate_actions,
+    round_trip_legs,
+    round_trips,
+)
+from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
+from zorivest_rpc.embedded.journal import corporate_actions as actions
+from zorivest_rpc.embedded.journal import trades
+from zorivest_rpc.embedded.journal.round_trips import episode_of, execution_of
+from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 
 def stored(conn: Connection) -> tuple[list[Any], list[Any], list[Any]]:

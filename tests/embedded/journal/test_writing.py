@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .conftest import Journal, form, picture
+from tests.embedded.driver import Journal
+from tests.embedded.journal.pictures import form, picture
 
 REPORT = {"setup_quality": "A", "execution_quality": "c", "followed_plan": True, "tags": ["gap", " gap ", "orb"]}
 PLAN = {

@@ -11,7 +11,7 @@ import pytest
 from tests.embedded.conftest import Caller
 from tests.embedded.market.conftest import market, outbound, time, upstream  # noqa: F401 fixtures of its tests
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 
 Approve = Callable[[str], Awaitable[Any]]

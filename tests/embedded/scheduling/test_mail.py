@@ -19,11 +19,11 @@ from sqlalchemy import Connection, select
 
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.database.schema.journal import metadata
+from zorivest_rpc.embedded.database.schema.scheduling import report_deliveries
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
-from zorivest_rpc.embedded.scheduling.tables import report_deliveries
-from zorivest_rpc.embedded.tables import metadata
 
 from .conftest import MAIL, RENDER, REPORT, Create, Wall, step
 from .mailbox import Mailbox, serve

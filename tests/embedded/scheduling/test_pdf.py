@@ -11,7 +11,7 @@ import pdfplumber
 import pytest
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import pdf
 from zorivest_rpc.embedded.scheduling.charts import Series, chart
 from zorivest_rpc.embedded.scheduling.pdf import PdfRefused, make_pdf

@@ -11,7 +11,7 @@ import pytest
 
 from tests.embedded.conftest import Caller
 from tests.places import ROOT
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling.document import content_hash, normal_form, policy_schema
 from zorivest_rpc.embedded.scheduling.engine import Scheduling

@@ -13,15 +13,9 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded import paths
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.scheduling import budget
-from zorivest_rpc.embedded.scheduling import engine as engine_module
-from zorivest_rpc.embedded.scheduling.engine import Scheduling
-from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, Outcome, StepFailed, StepType
-from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES, send
-from zorivest_rpc.embedded.scheduling.tables import (
+from zorivest_rpc.embedded.database.schema.journal import audit_log, metadata
+from zorivest_rpc.embedded.database.schema.scheduling import (
     pipeline_runs,
     pipeline_state,
     pipeline_steps,
@@ -29,7 +23,13 @@ from zorivest_rpc.embedded.scheduling.tables import (
     report_versions,
     reports,
 )
-from zorivest_rpc.embedded.tables import audit_log, metadata
+from zorivest_rpc.embedded.disk import paths
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.scheduling import budget
+from zorivest_rpc.embedded.scheduling import engine as engine_module
+from zorivest_rpc.embedded.scheduling.engine import Scheduling
+from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, Outcome, StepFailed, StepType
+from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES, send
 
 from .conftest import FILE, MAIL, RENDER, REPORT, Create, Wall, query, step
 from .test_policies import fits

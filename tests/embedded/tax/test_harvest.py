@@ -104,11 +104,6 @@ def test_risky_positions_and_small_losses_can_be_left_out() -> None:
     assert scan(portfolio(), account_id="B").opportunities == ()
 
 
-def test_reinvested_dividends_are_a_risk_without_a_date() -> None:
-    acme = scan(portfolio(), reinvesting={"ACME"}).opportunities[1]
-    assert (acme.wash_risk, acme.wash_window_end, acme.days_to_clear) == (True, None, 0)
-
-
 @pytest.mark.parametrize(("day", "risk"), [("2026-05-02", True), ("2026-05-01", False)])
 def test_thirty_days_count_and_thirty_one_do_not(day: str, risk: bool) -> None:
     book = book_of(buy("ACME", 100, 50, "2024-01-08"), buy("ACME", 1, 39, day))

@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.embedded.tax.test_lot_properties import START, executions
-from zorivest_rpc.embedded.money import cents
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
 from zorivest_rpc.embedded.tax.harvest import scan_harvest
 from zorivest_rpc.embedded.tax.model import (
@@ -22,6 +21,7 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
 )
 from zorivest_rpc.embedded.tax.simulate import SaleRequest, simulate_sale
+from zorivest_rpc.embedded.values.money import cents
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}
 MANY = settings(deadline=None, max_examples=150)

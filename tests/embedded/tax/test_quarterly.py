@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
-from zorivest_rpc.embedded.money import cents
 from zorivest_rpc.embedded.tax import quarterly
+from zorivest_rpc.embedded.tax.law import PenaltyRate
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
     EstimationMethod,
@@ -34,7 +34,7 @@ from zorivest_rpc.embedded.tax.quarterly import (
     quarterly_estimate,
     record_payment,
 )
-from zorivest_rpc.embedded.tax.tables import PenaltyRate
+from zorivest_rpc.embedded.values.money import cents
 
 ANNUALIZED, PRIOR, ACTUAL = EstimationMethod.ANNUALIZED, EstimationMethod.PRIOR_YEAR, EstimationMethod.ACTUAL
 Q1, Q2, Q3, Q4 = Quarter

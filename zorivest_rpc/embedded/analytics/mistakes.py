@@ -10,8 +10,8 @@ from typing import Literal, get_args
 import msgspec
 
 from zorivest_rpc.embedded.analytics.moments import NO_RESULTS, Moments
-from zorivest_rpc.embedded.answers import Hint
-from zorivest_rpc.embedded.money import ZERO, cents, divide, exactly, ratio
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, ratio
 
 __all__ = [
     "CATEGORIES",

@@ -10,8 +10,8 @@ import msgspec
 from zorivest_rpc.embedded.analytics.expectancy import LOW_SAMPLE, NO_ROUND_TRIPS
 from zorivest_rpc.embedded.analytics.moments import Moments
 from zorivest_rpc.embedded.analytics.r_multiples import RUnit
-from zorivest_rpc.embedded.answers import Hint
-from zorivest_rpc.embedded.money import ZERO, divide, exactly, ratio, root, rounded
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, divide, exactly, ratio, root, rounded
 
 __all__ = ["Grade", "SystemQuality", "grade_of", "sqn", "sqn_value"]
 

@@ -155,7 +155,7 @@ def decode(data: bytes, encoding: str | None = None) -> Text:
             raise ImportRefused(
                 "not_text", f"The file is {kind}, not text.", where="first bytes", next="Unpack it or export it as CSV."
             )
-    text = _with_encoding(data, encoding) if encoding else _guessed(data)
+    text = _with_encoding(data, encoding) if encoding else _guess_encoding(data)
     nul = text.value.find("\x00")
     if nul >= 0:
         raise ImportRefused(
@@ -183,7 +183,7 @@ def _with_encoding(data: bytes, encoding: str) -> Text:
         ) from None
 
 
-def _guessed(data: bytes) -> Text:
+def _guess_encoding(data: bytes) -> Text:
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             if encoding == "utf-8":

@@ -24,12 +24,13 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
+from ..database.schema.scheduling import policies as policies_table
+from ..disk.paths import DataDir
+from ..disk.redact import redact_text
 from ..errors import BadRequest, Conflict, Forbidden, NotFound
-from ..paths import DataDir
-from ..redact import redact_text
 from ..settings import Settings
+from ..vault.crypto import FieldCipher
 from . import deliveries, policies, runs
 from .approval import Approval, approval_file
 from .budget import RUNS_PER_HOUR, note, spend_run
@@ -40,7 +41,6 @@ from .marks import keep_marks
 from .runner import RunFailed, run_steps
 from .sandbox import Sandbox
 from .step import Context, Fetcher
-from .tables import policies as policies_table
 from .validate import validate
 
 __all__ = ["Scheduling"]
@@ -417,7 +417,7 @@ class Scheduling:
             fields=parts.fields,
             reports=self._directory.reports,
             fetch=parts.fetch,
-            refresh=partial(bring_up_to_date, parts.db, parts.settings),
+            refresh=partial(bring_up_to_date, parts.db),
         )
 
     async def _execute(self, policy: Mapping[str, Any], context: Context, started: datetime) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ..database.schema.scheduling import pipeline_runs, pipeline_steps
 from ..errors import NotFound
-from .tables import pipeline_runs, pipeline_steps
 
 __all__ = ["ACTIVE", "begin", "find", "finish", "history", "recover", "skip", "step_changed", "steps_of"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from zorivest_rpc.embedded.money import ZERO
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["SMALLEST_UNIT", "apportion", "exact", "per_unit", "share_of", "units"]
 

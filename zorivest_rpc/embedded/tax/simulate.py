@@ -11,7 +11,6 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from zorivest_rpc.embedded.money import ZERO, cents
 from zorivest_rpc.embedded.tax import dates, selection
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.lot import Lot
@@ -29,6 +28,7 @@ from zorivest_rpc.embedded.tax.model import (
 from zorivest_rpc.embedded.tax.netting import Gains, split_by_character
 from zorivest_rpc.embedded.tax.rates import SaleTax, tax_on
 from zorivest_rpc.embedded.tax.trial import Replacement, Sale, SoldLot, Trial, try_sales
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = [
     "HoldSaving",
