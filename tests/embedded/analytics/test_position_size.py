@@ -118,7 +118,7 @@ def test_a_risk_beyond_reason_falls_back_to_one_percent() -> None:
 
 
 def test_the_limits_of_a_risk_are_allowed_themselves() -> None:
-    for risk, allowed in ((D("0.01"), 1), (D(100), 10000)):
+    for risk, allowed in ((D("0.01"), D(1)), (D(100), D(10000))):
         found = position_size(D(10000), D(100), D(95), D(110), risk)
         assert (found.risk_amount, [text for text in found.warnings if "risk_pct" in text]) == (allowed, [])
     for risk in (D("0.0099"), D("100.01")):

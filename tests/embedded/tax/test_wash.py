@@ -176,23 +176,6 @@ def test_a_chain_carries_the_loss_to_the_next_replacement() -> None:
     ]
 
 
-def test_a_chain_that_moves_on_whole_releases_nothing_on_the_way() -> None:
-    # Lot 2 is sold for what it cost, so its loss is the 1000 it had taken over, and all of it moves into lot 3.
-    book = book_of(
-        *a_loss_of_1000(),
-        buy("ACME", 100, 41, "2026-03-10"),
-        sell("ACME", 100, 41, "2026-03-20"),
-        buy("ACME", 100, 41, "2026-03-30"),
-    )
-    (chain,) = washes.chains(book.matches, {lot.lot_id: lot for lot in book.lots})
-    assert [(entry.event_type.name, entry.amount) for entry in chain.entries] == [
-        ("DISALLOWED", dec(1000)),
-        ("ABSORBED", dec(1000)),
-        ("DISALLOWED", dec(1000)),
-        ("ABSORBED", dec(1000)),
-    ]
-
-
 def test_the_report_reads_in_the_order_of_the_losses_then_of_the_purchases() -> None:
     # The later loss comes from the lot whose name sorts first; the purchases of one loss come by day, then by name.
     book = book_of(
