@@ -26,7 +26,7 @@ from zorivest_rpc.serving.catalog.load import CHECKED, check, fingerprint, schem
 
 HERE = Path(__file__).parent
 CLIENTS = {"anthropic": "claude-code", "dynamic": "cline", "static": "cursor"}
-HANDSHAKES = HERE.parent / "modes" / "handshakes.json"
+HANDSHAKES = HERE.parent / "serving" / "modes" / "handshakes.json"
 ERAS = ("2025-11-25", "2026-07-28")
 STAMP = Path(schemas_dir()) / CHECKED
 
