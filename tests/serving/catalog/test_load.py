@@ -318,7 +318,8 @@ def test_the_files_lie_beside_the_package_or_inside_it() -> None:
 
 def test_an_installed_package_finds_the_files_inside_itself(tmp_path: Path) -> None:
     package = Path(zorivest_rpc.__file__).parent
-    for name in ("__init__.py", "errors.py", "catalog/__init__.py", "catalog/load.py", "catalog/spec.py"):
+    ours = ("serving/__init__.py", *(f"serving/catalog/{name}.py" for name in ("__init__", "load", "spec")))
+    for name in ("__init__.py", "errors.py", *ours):
         (tmp_path / "zorivest_rpc" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(package / name, tmp_path / "zorivest_rpc" / name)
     shutil.copytree(schemas_dir(), tmp_path / "zorivest_rpc" / "schemas")
