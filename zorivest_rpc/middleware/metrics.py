@@ -13,7 +13,7 @@ from math import ceil, floor
 from typing import Final
 
 from zorivest_rpc.call import BecomeTask, Call, Handler, InputRequired, Outcome
-from zorivest_rpc.errors import ToolError
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.protocol.content import Block
 from zorivest_rpc.protocol.jsonrpc import Json
 
@@ -93,6 +93,8 @@ class Metrics:
             self.record(call.name, elapsed, size, True)
             if isinstance(error, ToolError):
                 _log(call, "debug", elapsed, size, "refused", error.code)
+            elif isinstance(error, ProtocolError):  # a program's mistake, such as an answer of the wrong form
+                _log(call, "debug", elapsed, size, "refused", str(error.code))
             elif isinstance(error, Exception):  # a defect of ours; its traceback is in the server's own log
                 _log(call, "error", elapsed, size, "failed")
             raise
