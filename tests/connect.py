@@ -16,12 +16,12 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from zorivest_rpc.dispatcher import Limits
-from zorivest_rpc.offer import Offer
-from zorivest_rpc.protocol.revisions import BY_NAME
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.http import HttpOptions, HttpTransport, nobody_asked
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.dispatcher import Limits
+from zorivest_rpc.mcp.offer import Offer
+from zorivest_rpc.mcp.protocol.revisions import BY_NAME
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, nobody_asked
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 __all__ = ["KINDS", "LEGACY_KINDS", "MODERN_KINDS", "PATIENCE", "Client", "Host", "HttpWire", "Post", "load_offer"]
 
@@ -31,7 +31,7 @@ PATIENCE: Final = 10.0  # a bound for what should be there at once, on a machine
 LEGACY_KINDS: Final = ("memory", "stdio", "streamable", "sse")
 MODERN_KINDS: Final = ("memory-modern", "stdio-modern", "streamable-modern")
 KINDS: Final = (*LEGACY_KINDS, *MODERN_KINDS)
-RICH: Final = "tests.protocol.offers:rich"
+RICH: Final = "tests.mcp.protocol.offers:rich"
 MODERN: Final = "2026-07-28"
 PREFIX: Final = "io.modelcontextprotocol/"
 EVERYTHING: Final[dict[str, Json]] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
@@ -255,7 +255,7 @@ class StdioWire(Wire):
     async def spawn(cls, offer: str, options: Iterable[str], client: Client) -> StdioWire:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "tests.protocol.serve", offer, *options),
+            *("-m", "tests.mcp.protocol.serve", offer, *options),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -1,6 +1,7 @@
-"""The direction of imports: a module imports leftwards only. Also the briefest map of the architecture.
+"""The direction of imports: a room imports what stands above it only. Also the briefest map of the architecture.
 
-A row is a layer; modules of one layer do not import each other unless they are one package.
+A room is a folder of a wing, or a module that stands beside folders. Rooms of one row do not import each other. `mcp`
+knows nothing of trading; `embedded` knows REST and not MCP; `app` alone knows all of them.
 """
 
 from __future__ import annotations
@@ -18,42 +19,77 @@ import pytest
 from tests.places import ROOT
 
 PACKAGE = ROOT / "zorivest_rpc"
-LAYERS = (
-    ("dumps", "errors", "proof"),
-    ("config",),
-    ("protocol",),
-    ("exposure",),
-    ("catalog",),
-    ("modes", "tenants"),
-    ("audience",),
-    ("call",),
-    ("offer",),
-    ("backend",),
-    ("embedded", "middleware", "gateway", "devtools"),
-    ("tools",),
-    ("pipeline",),
-    ("eager",),
-    ("dispatcher",),
-    ("announce", "tasks"),
-    ("methods",),
-    ("server",),
-    ("connection",),
-    ("transports", "console"),
-    ("showcase", "app", "clients"),
+ROOMS = (
+    ("errors", "proof", "core_dumps"),
+    # the protocol machine
+    ("mcp.protocol", "mcp.eager"),
+    ("mcp.catalog",),
+    ("mcp.call",),
+    ("mcp.offer",),
+    ("mcp.dispatcher",),
+    ("mcp.announce", "mcp.tasks"),
+    ("mcp.methods",),
+    ("mcp.server",),
+    ("mcp.connection",),
+    ("mcp.transports",),
+    ("showcase", "config"),
+    # the journal as a server
+    ("serving.catalog",),
+    ("serving.modes",),
+    ("serving.audience",),
+    ("serving.backend",),
+    ("serving.middleware",),
+    ("serving.tools",),
+    ("serving.pipeline",),
+    # a REST backend on one encrypted file
+    ("embedded.errors",),
+    ("embedded.disk", "embedded.values"),
+    ("embedded.analytics", "embedded.tax", "embedded.imports"),
+    ("embedded.link",),
+    ("embedded.runtime",),
+    ("embedded.database",),
+    ("embedded.vault", "embedded.settings", "embedded.guard"),
+    ("embedded.locate", "embedded.safekeeping", "embedded.market"),
+    ("embedded.journal",),
+    ("embedded.imports.stored", "embedded.tax.stored"),
+    ("embedded.brokers", "embedded.scheduling"),
+    ("embedded.analytics.stored", "embedded.summary"),
+    ("embedded.backend",),
+    ("embedded.demo",),
+    ("embedded.rest",),
+    ("embedded.app",),
+    ("embedded.process",),
+    # what puts them together, and what people type
+    ("app",),
+    ("clients",),
     ("cli",),
     ("__main__",),
 )
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-PURE = ("protocol", "catalog", "modes")  # but for catalog/load.py, which reads files
-WAITING = {"asyncio", "aiohttp", "socket", "threading", "selectors", "time"}
+RANK = {name: rank for rank, names in enumerate(ROOMS) for name in names}
+WINGS = ("mcp", "serving", "embedded")
+BETWEEN_WINGS = ("errors", "proof", "core_dumps", "config", "__version__")
+# They take values and return values: no clock, no waiting, no storage. `load` reads files; `pdf_pages` runs a child.
+PURE = (
+    *("mcp.protocol", "mcp.catalog", "serving.catalog", "serving.modes"),
+    *("embedded.analytics", "embedded.tax", "embedded.imports"),
+)
+IMPURE = ("serving.catalog.load", "embedded.imports.pdf_pages")
+WAITING = {"asyncio", "aiohttp", "socket", "selectors", "sqlalchemy"}
 
 
 def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-def part(module: str) -> str:
-    """`zorivest_rpc.protocol.jsonrpc` -> `protocol`."""
+def room(module: str) -> str:
+    """`zorivest_rpc.mcp.protocol.jsonrpc` -> `mcp.protocol`; `stored` beside a pure package is a room of its own."""
+    parts = module.split(".")[1:]
+    if parts[0] not in WINGS:
+        return parts[0]
+    return ".".join(parts[:3] if parts[2:3] == ["stored"] else parts[:2])
+
+
+def wing(module: str) -> str:
     return module.split(".")[1]
 
 
@@ -66,54 +102,81 @@ def imported(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*above, *([node.module] if node.module else [])))
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            names = [f"{module}.{alias.name}" for alias in node.names]
+            yield from (name if is_module(name) else module for name in names)
+
+
+def is_module(name: str) -> bool:
+    place = ROOT.joinpath(*name.split("."))
+    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
+
+
+def own_imports(path: Path) -> list[str]:
+    """The modules of this package that a file imports."""
+    return [name for name in imported(path) if name.startswith("zorivest_rpc.")]
 
 
 def named(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("path", modules(), ids=named)
 def test_imports_point_one_way(path: Path) -> None:
-    own = part(named(path))
-    assert own in RANK, f"{own} has no place among the layers"
-    for name in imported(path):
-        if not name.startswith("zorivest_rpc."):
+    if named(path).split(".")[1:] in [[name] for name in WINGS]:
+        assert own_imports(path) == [], "the sentence of a wing imports nothing"
+        return
+    own = room(named(path))
+    assert own in RANK, f"{own} has no place among the rooms"
+    for name in own_imports(path):
+        other = room(name)
+        if other == own:
             continue
-        other = part(name)
-        if other in ("__version__", own):
-            continue
-        assert other in RANK, f"{named(path)} imports {name}, which has no place among the layers"
-        assert RANK[other] < RANK[own], f"{named(path)} imports {name}, which is not to its left"
+        assert other in RANK, f"{named(path)} imports {name}, which has no place among the rooms"
+        assert RANK[other] < RANK[own], f"{named(path)} imports {name}, which does not stand above it"
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if part(named(p)) == "embedded"], ids=named)
-def test_the_embedded_backend_knows_rest_and_not_mcp(path: Path) -> None:
-    for name in imported(path):
-        if name.startswith("zorivest_rpc."):
-            assert part(name) in ("embedded", "dumps", "errors", "proof", "config", "__version__"), (
-                f"{named(path)} imports {name}"
-            )
+def test_every_room_is_there() -> None:
+    there = {room(named(path)) for path in modules()} - set(WINGS)
+    assert sorted(set(RANK) - there) == []
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if wing(named(p)) in ("mcp", "embedded")], ids=named)
+def test_a_wing_that_stands_alone_imports_no_other(path: Path) -> None:
+    allowed = ("errors", "__version__") if wing(named(path)) == "mcp" else BETWEEN_WINGS
+    for name in own_imports(path):
+        assert wing(name) in (wing(named(path)), *allowed), f"{named(path)} imports {name}"
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in modules() if part(named(p)) not in ("embedded", "cli", "app", "__main__")], ids=named
+    "path", [p for p in modules() if wing(named(p)) not in ("embedded", "cli", "app", "__main__")], ids=named
 )
-def test_only_the_composition_root_knows_the_embedded_backend(path: Path) -> None:
-    assert not [name for name in imported(path) if name.startswith("zorivest_rpc.embedded")]
+def test_only_the_composition_root_and_the_commands_know_the_embedded_backend(path: Path) -> None:
+    assert not [name for name in own_imports(path) if wing(name) == "embedded"]
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if part(named(p)) in PURE], ids=named)
-def test_what_is_pure_neither_waits_nor_knows_the_time(path: Path) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [p for p in modules() if room(named(p)) in PURE and named(p).removeprefix("zorivest_rpc.") not in IMPURE],
+    ids=named,
+)
+def test_what_is_pure_neither_waits_nor_stores(path: Path) -> None:
     assert not {name.split(".")[0] for name in imported(path)} & WAITING
     tree = ast.walk(ast.parse(path.read_text()))
     assert not [node for node in tree if isinstance(node, ast.AsyncFunctionDef | ast.Await)]
 
 
+def test_every_folder_says_what_it_is() -> None:
+    silent = [
+        str(path.parent.relative_to(ROOT))
+        for path in PACKAGE.rglob("__init__.py")
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
 def test_only_config_and_the_composition_root_read_the_environment() -> None:
     readers = [named(path) for path in modules() if "os.environ" in path.read_text() or "getenv" in path.read_text()]
-    assert [name for name in readers if part(name) not in ("config", "embedded", "app", "cli")] == []
+    assert [name for name in readers if wing(name) not in ("config", "embedded", "app", "cli")] == []
 
 
 def test_there_is_no_drawer() -> None:
@@ -159,9 +222,10 @@ def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> N
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["tools"]
     loaded = set(json.loads(done.stderr))
-    assert "zorivest_rpc.transports.stdio" in loaded
+    assert "zorivest_rpc.mcp.transports.stdio" in loaded
     assert sorted(loaded & set(HEAVY)) == []
-    assert not [name for name in loaded if name.startswith(("zorivest_rpc.transports.http", "zorivest_rpc.embedded"))]
+    unwanted = ("zorivest_rpc.mcp.transports.http", "zorivest_rpc.embedded")
+    assert not [name for name in loaded if name.startswith(unwanted)]
 
 
 REFUSALS = (

@@ -13,30 +13,39 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING, TypeVar
 
 from zorivest_rpc import __version__
-from zorivest_rpc.audience import Audience, Policy
-from zorivest_rpc.call import Call, Handler
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.names import nearest
-from zorivest_rpc.catalog.spec import Definitions, Mode
-from zorivest_rpc.catalog.toolsets import ToolsetConfig, decode_config, toolset_names
-from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import BackendError, ConfigError, ToolError
-from zorivest_rpc.modes.detect import parse_mode
-from zorivest_rpc.modes.instructions import Category, Situation, compose
-from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.offer import (
+    TOOLS,
+    Completion,
+    Offer,
+    Prompt,
+    PromptShelf,
+    Resource,
+    ResourceShelf,
+    Template,
+)
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.audience import Audience, Policy
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode
+from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig, decode_config, toolset_names
+from zorivest_rpc.serving.modes.detect import parse_mode
+from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
 
 if TYPE_CHECKING:
-    from zorivest_rpc.backend.auth import Keyring
-    from zorivest_rpc.backend.http import HttpBackend
-    from zorivest_rpc.backend.interface import Address
-    from zorivest_rpc.backend.pool import Backends
-    from zorivest_rpc.pipeline import Pipeline
-    from zorivest_rpc.tools.completions import Completions
-    from zorivest_rpc.tools.guard_watch import GuardWatch
-    from zorivest_rpc.tools.resources import Shelf
+    from zorivest_rpc.serving.backend.auth import Keyring
+    from zorivest_rpc.serving.backend.http import HttpBackend
+    from zorivest_rpc.serving.backend.interface import Address
+    from zorivest_rpc.serving.backend.pool import Backends
+    from zorivest_rpc.serving.pipeline import Pipeline
+    from zorivest_rpc.serving.tools.completions import Completions
+    from zorivest_rpc.serving.tools.guard_watch import GuardWatch
+    from zorivest_rpc.serving.tools.resources import Shelf
 
 __all__ = ["Journal", "policy_of"]
 
@@ -54,7 +63,7 @@ class Journal:
     def __init__(self, settings: Settings, schemas: str | None = None) -> None:
         definitions = load(schemas)
         if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
-            from zorivest_rpc.backend.http import normalise
+            from zorivest_rpc.serving.backend.http import normalise
 
             normalise(settings.api_url)
         if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
@@ -110,10 +119,10 @@ class Journal:
         return self.pipeline().metrics.prometheus()
 
     def _build(self) -> Pipeline:
-        from zorivest_rpc.middleware.metrics import Metrics
-        from zorivest_rpc.pipeline import Pipeline
-        from zorivest_rpc.tools.files import ImportRoots, default_roots
-        from zorivest_rpc.tools.own import own_handlers
+        from zorivest_rpc.serving.middleware.metrics import Metrics
+        from zorivest_rpc.serving.pipeline import Pipeline
+        from zorivest_rpc.serving.tools.files import ImportRoots, default_roots
+        from zorivest_rpc.serving.tools.own import own_handlers
 
         settings, definitions = self.settings, self.audience.definitions
         network = [spec.name for spec in definitions.tools if spec.network_bound]
@@ -124,7 +133,7 @@ class Journal:
             self._backend_for,
             Metrics(network_bound=network, started=self.started),
             roots=ImportRoots(roots, private=settings.data_dir),
-            seen=self._guard_seen,
+            seen=self._record_guard_state,
             desktop=bool(settings.api_url),
         )
         pipeline.use(
@@ -138,7 +147,7 @@ class Journal:
                 consent=pipeline.confirmation.answer_to,
                 asks=settings.confirm != "never",
                 shape=pipeline.shown,
-                seen=self._guard_seen,
+                seen=self._record_guard_state,
                 log_directory=os.path.join(settings.data_dir, "logs"),
                 environ=os.environ,
                 desktop=bool(settings.api_url),
@@ -149,8 +158,8 @@ class Journal:
 
     def resources(self) -> Shelf:
         if self._resources is None:
-            from zorivest_rpc.tools.guard_watch import GuardWatch
-            from zorivest_rpc.tools.resources import GUARD, Shelf
+            from zorivest_rpc.serving.tools.guard_watch import GuardWatch
+            from zorivest_rpc.serving.tools.resources import GUARD, Shelf
 
             pipeline = self.pipeline()
             self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.updated(GUARD))
@@ -168,7 +177,7 @@ class Journal:
         self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
     ) -> Completion | None:
         if self._completions is None:
-            from zorivest_rpc.tools.completions import Completions
+            from zorivest_rpc.serving.tools.completions import Completions
 
             self._completions = Completions(
                 lambda asking: self.backends().of(asking.principal),
@@ -186,7 +195,7 @@ class Journal:
             asyncio.get_running_loop().call_soon(self._tell_change, session)
 
     def _tell_change(self, session: Session) -> None:
-        from zorivest_rpc.tools.resources import TOOLSETS
+        from zorivest_rpc.serving.tools.resources import TOOLSETS
 
         self._changing.discard(session)
         self.offer.changed(TOOLS, session)
@@ -213,7 +222,7 @@ class Journal:
             listed=len(listed),
             situation=Situation(
                 backend=self.settings.api_url or "embedded",
-                locked=self._locked(session.principal),
+                locked=self._read_lock(session.principal),
                 read_only=audience.limits(session).read_only,
             ),
             client=profile.title,
@@ -229,8 +238,8 @@ class Journal:
 
     def backends(self) -> Backends:
         if self._backends is None:
-            from zorivest_rpc.backend.auth import Keyring
-            from zorivest_rpc.backend.pool import Backends
+            from zorivest_rpc.serving.backend.auth import Keyring
+            from zorivest_rpc.serving.backend.pool import Backends
 
             self._keyring = Keyring()
             self._backends = Backends(self._backend_of)
@@ -240,15 +249,15 @@ class Journal:
         return self.backends().of(call.session.principal)
 
     def _backend_of(self, principal: str) -> HttpBackend:
-        from zorivest_rpc.backend.http import HttpBackend
+        from zorivest_rpc.serving.backend.http import HttpBackend
 
         keyring = self._keyring
         assert keyring is not None
         plain = self.settings.backend_writer == "plain"
         if principal == LOCAL:
-            return HttpBackend(self.settings.api_url or self._embedded, self.own_key, plain=plain)
+            return HttpBackend(self.settings.api_url or self._find_embedded, self.own_key, plain=plain)
         return HttpBackend(
-            self.settings.api_url or self._embedded,
+            self.settings.api_url or self._find_embedded,
             lambda: keyring.key_of(principal),
             plain=plain,
         )
@@ -270,20 +279,20 @@ class Journal:
         becomes the key of a new journal: whoever called first would own it."""
         from pathlib import Path
 
-        from zorivest_rpc.embedded.paths import DataDir
+        from zorivest_rpc.embedded.disk.paths import DataDir
 
         if self.settings.api_url or DataDir(Path(self.settings.data_dir)).bootstrap.exists():
             return False
-        await self._embedded()
+        await self._find_embedded()
         return True
 
-    async def _embedded(self) -> Address:
+    async def _find_embedded(self) -> Address:
         """Where the embedded backend of the data directory listens, started if it does not run yet."""
         import asyncio
         from pathlib import Path
 
-        from zorivest_rpc.backend.interface import Address
         from zorivest_rpc.embedded.locate import find_or_start
+        from zorivest_rpc.serving.backend.interface import Address
 
         settings = self.settings
         located = await asyncio.to_thread(find_or_start, Path(settings.data_dir), idle_exit=settings.idle_exit)
@@ -303,7 +312,7 @@ class Journal:
 
     async def _tell_neighbour(self) -> None:
         """Two journals side by side are seldom meant: whoever reads the log learns of the other one."""
-        from zorivest_rpc.backend.neighbour import describe_neighbour, find_neighbour
+        from zorivest_rpc.serving.backend.neighbour import describe_neighbour, find_neighbour
 
         found = await find_neighbour(self.backends().of(LOCAL).base_url)
         if found is not None:
@@ -313,7 +322,7 @@ class Journal:
 
     async def load_demo(self) -> str:
         """The demo data of the embedded backend, loaded if it is not there yet."""
-        from zorivest_rpc.backend.interface import Request
+        from zorivest_rpc.serving.backend.interface import Request
 
         backend = self.backends().of(LOCAL)
         status = (await backend.ask(Request("GET", "/demo"))).value
@@ -327,7 +336,7 @@ class Journal:
 
         None without a key; a key that the backend refuses is a BackendError with its words. While the backend cannot
         be asked, only a key that was good before is good."""
-        from zorivest_rpc.backend.auth import principal_of
+        from zorivest_rpc.serving.backend.auth import principal_of
 
         key = bearer(header)
         if key is None:
@@ -344,7 +353,7 @@ class Journal:
                 raise
             if principal not in self._proven:
                 self.backends().drop(principal)
-                raise _cannot_be_checked(error) from None
+                raise _check_failure(error) from None
         else:
             _note(self._proven, principal, None)
         return principal
@@ -353,7 +362,7 @@ class Journal:
 
     async def _look(self, principal: str) -> None:
         """At most once a minute. It is no reason to fail, except for a key that is none any more."""
-        from zorivest_rpc.backend.interface import Request
+        from zorivest_rpc.serving.backend.interface import Request
 
         looked = self._looked.get(principal)
         if looked is not None and time.monotonic() - looked < _FRESH:
@@ -378,7 +387,7 @@ class Journal:
 
     def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
         """Of the resources that can be subscribed to, the guard is the one that changes while nobody here acts."""
-        from zorivest_rpc.tools.resources import GUARD
+        from zorivest_rpc.serving.tools.resources import GUARD
 
         self.resources()
         if uri == GUARD and self._guard_watch is not None:
@@ -386,19 +395,19 @@ class Journal:
 
     async def _guard_after(self, version: str | None) -> Json:
         """The guard of all callers is one, and its state is open to all: it is asked for without anybody's key."""
-        from zorivest_rpc.backend.interface import Request
-        from zorivest_rpc.tools.guard_watch import WAIT
+        from zorivest_rpc.serving.backend.interface import Request
+        from zorivest_rpc.serving.tools.guard_watch import WAIT
 
         query = {} if version is None else {"after": version, "wait": WAIT}
         request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)
         return (await self.backends().of(LOCAL).ask(request)).value
 
-    def _guard_seen(self, call: Call, locked: bool) -> None:
+    def _record_guard_state(self, call: Call, locked: bool) -> None:
         if self._guard_watch is not None:
             self._guard_watch.wake(locked)
         _note(self._guards, call.session.principal, (locked, time.monotonic()))
 
-    def _locked(self, principal: str) -> bool | None:
+    def _read_lock(self, principal: str) -> bool | None:
         seen = self._guards.get(principal)
         return seen[0] if seen is not None and time.monotonic() - seen[1] < _FRESH else None
 
@@ -428,7 +437,7 @@ class _Prompts(PromptShelf):
         return self._shelf().find(session, name)
 
     def _shelf(self) -> PromptShelf:
-        from zorivest_rpc.tools.prompts import shelf
+        from zorivest_rpc.serving.tools.prompts import shelf
 
         return shelf()
 
@@ -467,10 +476,10 @@ def _note(known: dict[str, T], principal: str, value: T) -> None:
     known[principal] = value
 
 
-def _cannot_be_checked(error: ToolError) -> Exception:
+def _check_failure(error: ToolError) -> Exception:
     from zorivest_rpc.errors import ProtocolError
-    from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR
-    from zorivest_rpc.transports.streamable import Refused
+    from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR
+    from zorivest_rpc.mcp.transports.streamable import Refused
 
     words = f"the key cannot be checked now. {error.text}"
     return Refused(503, ProtocolError(INTERNAL_ERROR, words), (("Retry-After", "5"),))

@@ -6,15 +6,25 @@ from __future__ import annotations
 import asyncio
 
 from zorivest_rpc import __version__
-from zorivest_rpc.call import Call, Handler, Outcome, form, give, say
-from zorivest_rpc.catalog.tool import Tool
-from zorivest_rpc.catalog.view import View
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.offer import TOOLS, Completion, Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template, message
-from zorivest_rpc.protocol.content import Block, text
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
-from zorivest_rpc.protocol.types import LEVELS
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, form, give, say
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.offer import (
+    TOOLS,
+    Completion,
+    Offer,
+    Prompt,
+    PromptShelf,
+    Resource,
+    ResourceShelf,
+    Template,
+    message,
+)
+from zorivest_rpc.mcp.protocol.content import Block, text
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.types import LEVELS
 
 __all__ = ["offer"]
 

@@ -149,8 +149,8 @@ def list_time() -> float:
 
     from zorivest_rpc.app import Journal
     from zorivest_rpc.config import parse
-    from zorivest_rpc.server import Server
-    from zorivest_rpc.transports.memory import MemoryClient
+    from zorivest_rpc.mcp.server import Server
+    from zorivest_rpc.mcp.transports.memory import MemoryClient
 
     async def measure(data: str) -> float:
         client = MemoryClient(Server(Journal(parse("stdio", ["--data-dir", data, "--toolsets", "all"], {})).offer))
@@ -174,9 +174,9 @@ def list_time() -> float:
 
 def validation_times() -> dict[str, float]:
     """Microseconds of one check of fitting arguments, by tool."""
-    from zorivest_rpc.catalog.explain import example
-    from zorivest_rpc.catalog.load import load
-    from zorivest_rpc.catalog.tool import Tool
+    from zorivest_rpc.mcp.catalog.explain import example
+    from zorivest_rpc.mcp.catalog.tool import Tool
+    from zorivest_rpc.serving.catalog.load import load
 
     taken = {}
     for spec in load().tools:
@@ -195,18 +195,18 @@ def validation_times() -> dict[str, float]:
 def chain_times() -> dict[str, float]:
     """Microseconds that the layers add to a handler, when nobody has to be asked; the backend answers at once."""
     from zorivest_rpc.app import policy_of
-    from zorivest_rpc.audience import Audience
-    from zorivest_rpc.backend.interface import Reply, Request
-    from zorivest_rpc.call import Call, Handler, Outcome, say
-    from zorivest_rpc.catalog.load import load
     from zorivest_rpc.config import parse
-    from zorivest_rpc.middleware.confirmation import Confirmation
-    from zorivest_rpc.middleware.guard import Guard
-    from zorivest_rpc.middleware.layers import around
-    from zorivest_rpc.middleware.metrics import Metrics
-    from zorivest_rpc.protocol.revisions import LATEST_LEGACY
-    from zorivest_rpc.protocol.session import Phase, Session
-    from zorivest_rpc.protocol.types import Implementation
+    from zorivest_rpc.mcp.call import Call, Handler, Outcome, say
+    from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
+    from zorivest_rpc.mcp.protocol.session import Phase, Session
+    from zorivest_rpc.mcp.protocol.types import Implementation
+    from zorivest_rpc.serving.audience import Audience
+    from zorivest_rpc.serving.backend.interface import Reply, Request
+    from zorivest_rpc.serving.catalog.load import load
+    from zorivest_rpc.serving.middleware.confirmation import Confirmation
+    from zorivest_rpc.serving.middleware.guard import Guard
+    from zorivest_rpc.serving.middleware.layers import around
+    from zorivest_rpc.serving.middleware.metrics import Metrics
 
     class AtOnce:
         base_url, inline_guard = "", True

@@ -19,15 +19,7 @@ import orjson
 from tests.bench.catalog import write_catalog
 from tests.bench.loadgen import Stdio, stdio_load
 from tests.bench.loadgen_http import http_load
-from tests.bench.processes import (
-    allow_many_files,
-    cores,
-    free_port,
-    rss_mb,
-    start,
-    stop,
-    wait_port,
-)
+from tests.bench.processes import allow_many_files, cores, free_port, rss_mb, start, stop, wait_port
 from tests.bench.rows import CACHE, FLOOR, ROOT, SERVERS, Row, environment
 from tests.bench.sessions import idle_sessions
 

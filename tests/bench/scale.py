@@ -31,14 +31,15 @@ from sqlalchemy import Connection, Engine, event
 from tests.crash.lives import Life, Nursery
 from tests.embedded.conftest import CHEAP, Caller
 from tests.places import ROOT
-from zorivest_rpc.embedded import accounts, journal, trades
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import SETTINGS, cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.symbols import parse_instrument
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.database.engine import SETTINGS, cipher_driver
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.journal import accounts, trades
+from zorivest_rpc.embedded.journal import reports as journal
+from zorivest_rpc.embedded.values.symbols import parse_instrument
+from zorivest_rpc.embedded.vault.crypto import new_api_key
+from zorivest_rpc.embedded.vault.vault import Vault
 
 BEGIN, END = "<!-- scale:begin -->", "<!-- scale:end -->"
 PAGE = ROOT / "docs" / "benchmarks.md"

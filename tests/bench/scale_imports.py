@@ -23,9 +23,9 @@ from zoneinfo import ZoneInfo
 
 from tests.bench.scale import PAGE, _peak, fill
 from tests.crash.lives import Life, Nursery
-from zorivest_rpc.embedded.crypto import new_api_key
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.imports.drafts import Limits
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 BEGIN, END = "<!-- scale-imports:begin -->", "<!-- scale-imports:end -->"
 MOST = 12.0

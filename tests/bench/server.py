@@ -12,14 +12,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from zorivest_rpc.call import Call, Handler, Outcome, say
-from zorivest_rpc.catalog.tool import Tool
-from zorivest_rpc.catalog.view import View
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.offer import TOOLS, Offer
-from zorivest_rpc.protocol.jsonrpc import dumps
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, say
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.offer import TOOLS, Offer
+from zorivest_rpc.mcp.protocol.jsonrpc import dumps
+from zorivest_rpc.mcp.protocol.session import Session
 
 if TYPE_CHECKING:
     import aiohttp

@@ -25,7 +25,6 @@ import pytest
 from tests.cli.conftest import Run
 from tests.places import ROOT
 from zorivest_rpc import __version__
-from zorivest_rpc.catalog.load import schemas_dir
 from zorivest_rpc.cli.checks import backend, clients, journal, machine, web
 from zorivest_rpc.cli.checks.line import Line, ok
 from zorivest_rpc.cli.checks.web import ask, shown
@@ -33,6 +32,7 @@ from zorivest_rpc.clients.command import own_command
 from zorivest_rpc.clients.places import locate
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.serving.catalog.load import schemas_dir
 
 KEY = "zrv_sk_" + "k" * 32
 

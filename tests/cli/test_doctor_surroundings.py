@@ -14,11 +14,11 @@ import pytest
 from tests.cli.conftest import Run
 from zorivest_rpc.cli.checks import backend, journal, machine, safekeeping, surroundings
 from zorivest_rpc.cli.checks.line import Line, ok
-from zorivest_rpc.embedded import backups
-from zorivest_rpc.embedded.backups import Facts
-from zorivest_rpc.embedded.crypto import Kdf, fingerprint, new_api_key
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.vault import Role, Vault
+from zorivest_rpc.embedded.disk import backups
+from zorivest_rpc.embedded.disk.backups import Facts
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import Kdf, fingerprint, new_api_key
+from zorivest_rpc.embedded.vault.vault import Role, Vault
 
 CHEAP = Kdf(time_cost=1, memory_kib=64, parallelism=1)
 

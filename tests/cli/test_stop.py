@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.embedded.test_passphrase import type_at
+from tests.embedded.vault.test_passphrase import type_at
 from tests.places import ROOT
 from zorivest_rpc.cli.admin import Admin, Refused
 from zorivest_rpc.embedded.locate import find

@@ -6,10 +6,10 @@ import asyncio
 from base64 import b64decode
 from typing import Final
 
-from zorivest_rpc.call import Ask, Call, Handler, Outcome, form, roots, sample, say
-from zorivest_rpc.catalog.tool import OPTIONAL, REQUIRED, Tool
 from zorivest_rpc.errors import ProtocolError, ToolError
-from zorivest_rpc.offer import (
+from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form, roots, sample, say
+from zorivest_rpc.mcp.catalog.tool import OPTIONAL, REQUIRED, Tool
+from zorivest_rpc.mcp.offer import (
     PROMPTS,
     TOOLS,
     Completion,
@@ -22,9 +22,9 @@ from zorivest_rpc.offer import (
     ToolShelf,
     message,
 )
-from zorivest_rpc.protocol.content import Block, audio, embedded, image, text
-from zorivest_rpc.protocol.jsonrpc import INTERNAL_ERROR, Json
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.protocol.content import Block, audio, embedded, image, text
+from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, Json
+from zorivest_rpc.mcp.protocol.session import Session
 
 __all__ = ["build"]
 

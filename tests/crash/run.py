@@ -21,10 +21,10 @@ from sqlalchemy import create_engine, text
 from tests.crash.lives import Life, Nursery
 from tests.embedded.journal.test_crash import created, trade
 from tests.embedded.journal.test_round_trips import assert_in_step
-from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.vault import Vault
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import new_api_key
+from zorivest_rpc.embedded.vault.vault import Vault
 
 __all__ = ["Run", "crash"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.lives import Life
 from tests.crash.run import GUARD, Run, _compare, _settle, check, crash
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 
 def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from tests.places import ROOT
-from tests.product.everything import every_tool
-from tests.product.plain import plain_client
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.spec import ToolSpec
+from tests.serving.product.everything import every_tool
+from tests.serving.product.plain import plain_client
 from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import ToolSpec
 
 FILE = Path(__file__).with_name("examples.json")
 LONGEST = 320

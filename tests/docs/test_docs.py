@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.docs.__main__ import CONFIG, VARIABLES, help_of, stale, verbs_of
 from tests.places import ROOT
-from tests.test_layers import LAYERS
+from tests.test_layers import ROOMS
 from zorivest_rpc.__main__ import COMMANDS
-from zorivest_rpc.catalog.load import load
 from zorivest_rpc.cli.checks import surroundings
 from zorivest_rpc.config import OPTIONS, parse
-from zorivest_rpc.tools.prompts import ARGUMENTS
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
 
 def pages() -> list[Path]:
@@ -46,12 +46,11 @@ def test_every_anchor_leads_to_a_heading() -> None:
     assert [f"{page.name}: {to.name}#{anchor}" for page, to, anchor in links if anchor not in anchors(to)] == []
 
 
-def test_the_layers_of_the_architecture_are_those_that_the_imports_keep() -> None:
+def test_the_rooms_of_the_architecture_are_those_that_the_imports_keep() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    (drawn,) = re.findall(r"```\n(dumps, errors, proof < .*?)```", page, re.DOTALL)
-    there = {path.stem for path in (ROOT / "zorivest_rpc").iterdir()}
-    layers = [{name for name in layer if name in there} for layer in LAYERS if layer != ("__main__",)]
-    assert [set(re.findall(r"\w+", layer)) for layer in drawn.split("<")] == [layer for layer in layers if layer]
+    (drawn,) = re.findall(r"```\n(errors, proof, core_dumps\n.*?)```", page, re.DOTALL)
+    rows = [tuple(line.split(", ")) for line in drawn.splitlines()]
+    assert rows == [row for row in ROOMS if row != ("__main__",)]
 
 
 def test_every_variable_is_in_the_reference() -> None:

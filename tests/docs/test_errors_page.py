@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.docs.shell import blocks
 from tests.places import ROOT
 from zorivest_rpc import errors
-from zorivest_rpc.call import fail
-from zorivest_rpc.protocol import jsonrpc
+from zorivest_rpc.mcp.call import fail
+from zorivest_rpc.mcp.protocol import jsonrpc
 
 PAGE = ROOT / "docs" / "reference" / "errors.md"
 TEXT = PAGE.read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.docs.__main__ import tools
 from tests.docs.examples import Example, alike, is_current, shape, stored
-from zorivest_rpc.catalog.load import load
+from zorivest_rpc.serving.catalog.load import load
 
 
 def test_every_tool_of_the_reference_has_a_real_result() -> None:

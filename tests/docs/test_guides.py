@@ -18,12 +18,12 @@ import pytest
 
 from tests.docs.shell import Machine, blocks, machine
 from tests.places import ROOT
-from zorivest_rpc.call import Call
 from zorivest_rpc.embedded.brokers.sync import ADDRESSES
 from zorivest_rpc.embedded.market.providers import PROVIDERS
-from zorivest_rpc.protocol.jsonrpc import dumps
-from zorivest_rpc.protocol.session import Session
-from zorivest_rpc.tools.prompts import shelf
+from zorivest_rpc.mcp.call import Call
+from zorivest_rpc.mcp.protocol.jsonrpc import dumps
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"

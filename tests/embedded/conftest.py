@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.embedded.upstream import NOWHERE, addresses
+from tests.places import ROOT
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import Kdf, new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import Kdf, new_api_key
+
+if TYPE_CHECKING:
+    from tests.embedded.driver import Journal
 
 CHEAP = Kdf(time_cost=1, memory_kib=64, parallelism=1)
 
@@ -103,3 +109,23 @@ async def with_role(admin: Caller, anybody: Caller) -> Callable[[str], Awaitable
         return await anybody.unlock(key["raw_key"])
 
     return make
+
+
+@pytest.fixture
+async def journal(admin: Caller) -> Journal:
+    from tests.embedded.driver import Journal
+
+    return Journal(admin)
+
+
+@pytest.fixture(scope="session")
+def satisfies() -> Callable[[str, Any], None]:
+    """Check an answer against the output schema of a tool, where that has one."""
+
+    def check(tool: str, answer: Any) -> None:
+        (path,) = (ROOT / "schemas" / "tools").glob(f"*/{tool}.json")
+        schema = json.loads(path.read_text(encoding="utf-8")).get("outputSchema")
+        if schema is not None:
+            jsonschema.validate(answer, schema)
+
+    return check

@@ -13,8 +13,8 @@ from sqlalchemy import text
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.errors import Conflict, NotFound, Refusal, Unavailable
-from zorivest_rpc.embedded.routes import AREAS
-from zorivest_rpc.embedded.routing import READ, WRITE, Ask, Route, reply
+from zorivest_rpc.embedded.rest.routes import AREAS
+from zorivest_rpc.embedded.rest.routing import READ, WRITE, Ask, Route, reply
 
 from .conftest import Caller
 

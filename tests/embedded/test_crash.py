@@ -12,17 +12,17 @@ from pathlib import Path
 from sqlalchemy import select, text
 
 from tests.places import ROOT
-from zorivest_rpc.embedded.db import Database, cipher_driver
-from zorivest_rpc.embedded.tables import audit_log, settings
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import audit_log, settings
 
 KEY = b"k" * 32
 WRITER = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from zorivest_rpc.embedded import audit
-from zorivest_rpc.embedded.db import Database, cipher_driver
-from zorivest_rpc.embedded.tables import settings
+from zorivest_rpc.embedded.database import audit
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import settings
 
 async def main(path, first):
     db = Database(path, b"k" * 32, cipher_driver())

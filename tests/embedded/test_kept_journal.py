@@ -23,7 +23,7 @@ from tests.embedded.kept.answers import (
 )
 from tests.embedded.kept.clock import fixed_clock
 from tests.embedded.kept.make import PASSPHRASE, WRITES
-from zorivest_rpc.embedded.db import cipher_driver
+from zorivest_rpc.embedded.database.engine import cipher_driver
 
 EVERY = [pytest.param(variant, id=variant) for variant in VARIANTS]
 

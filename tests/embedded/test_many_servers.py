@@ -17,8 +17,8 @@ import pytest
 
 from tests.embedded.test_process import ENVIRON, PATIENCE, backends_of, wait_gone
 from tests.places import ROOT
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.locate import find
-from zorivest_rpc.embedded.paths import DataDir
 
 SERVERS = 8
 CALLS = 25  # of each

@@ -7,7 +7,7 @@ import gc
 import os
 from typing import NamedTuple
 
-from tests.transports.http_served import LONG, Served
+from tests.mcp.transports.http_served import LONG, Served
 
 
 class Held(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.transports.conftest import served, writer
+from tests.mcp.transports.conftest import served, writer
 
 __all__ = ["served", "writer"]
 

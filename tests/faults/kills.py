@@ -23,8 +23,8 @@ from typing import Any
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 __all__ = ["Kill", "run"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.baseline import at_rest, back_to, connections, held, let_go
-from tests.transports.http_served import (
+from tests.mcp.transports.http_served import (
     BOTH,
     Served,
     Wire,
@@ -25,7 +25,7 @@ from tests.transports.http_served import (
     serving,
     until,
 )
-from zorivest_rpc.transports.sessions import LiveSession
+from zorivest_rpc.mcp.transports.sessions import LiveSession
 
 EVENTS = "text/event-stream"
 
@@ -132,7 +132,7 @@ async def test_silent_connections_disturb_nobody_and_go_when_reset(served: Serve
 
 
 async def test_a_silent_connection_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    from zorivest_rpc.transports import http
+    from zorivest_rpc.mcp.transports import http
 
     monkeypatch.setattr(http, "_IDLE", 0.05)
     async with serving() as served:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.serve_child import PROGRAM, Serve, lines_of, serve
+from tests.mcp.transports.serve_child import PROGRAM, Serve, lines_of, serve
 
 
 def kill(started: Serve) -> None:

@@ -8,7 +8,7 @@ import tracemalloc
 
 from tests.faults.baseline import at_rest
 from tests.faults.test_clients_vanish import posted
-from tests.transports.http_served import Served, call, head, listen, modern_call, modern_headers, until
+from tests.mcp.transports.http_served import Served, call, head, listen, modern_call, modern_headers, until
 
 ROUNDS, WARM = 3, 1
 SLACK = 100_000  # bytes; one leaked stream or session per abuse would be more

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.baseline import at_rest, back_to, held, let_go
 from tests.faults.test_clients_vanish import posted
-from tests.transports.http_served import (
+from tests.mcp.transports.http_served import (
     Reply,
     Served,
     call,
@@ -119,7 +119,7 @@ async def test_a_deaf_client_of_the_older_pair_is_dropped(served: Served) -> Non
     await until(lambda: len(served.server.conversations) == 1)
     (endpoint,) = served.transport._sse._open
     wire = await served.wire()
-    from tests.transports.http_served import hello
+    from tests.mcp.transports.http_served import hello
 
     for number in range(ROUNDS):
         message = hello("2024-11-05") if number == 0 else call(number, "big", size=200_000)

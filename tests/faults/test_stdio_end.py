@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from tests.transports.stdio_child import (
+from tests.mcp.transports.stdio_child import (
     HELLO,
     LONG,
     META,

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 
-from tests.transports.stdio_child import LONG, call, line, ping, rss_kib, running
+from tests.mcp.transports.stdio_child import LONG, call, line, ping, rss_kib, running
 
 SLACK_KIB = 64 * 1024  # what a flood may cost at most
 

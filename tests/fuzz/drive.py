@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.connect import Client, Host, HttpWire
 from tests.fuzz.generate import Generator
-from zorivest_rpc.dispatcher import Limits
+from zorivest_rpc.mcp.dispatcher import Limits
 
 __all__ = ["Report", "run"]
 

@@ -19,11 +19,11 @@ from typing import Any, Final
 from tests.connect import PREFIX, load_offer
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
-from zorivest_rpc.protocol.extent import MOST_LARGE_VALUES, MOST_LEVELS, MOST_VALUES
-from zorivest_rpc.protocol.framing import DEFAULT_LIMIT
-from zorivest_rpc.protocol.types import STRUCTS
-from zorivest_rpc.server import Server
-from zorivest_rpc.transports.memory import MemoryClient
+from zorivest_rpc.mcp.protocol.extent import MOST_LARGE_VALUES, MOST_LEVELS, MOST_VALUES
+from zorivest_rpc.mcp.protocol.framing import DEFAULT_LIMIT
+from zorivest_rpc.mcp.protocol.types import STRUCTS
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 __all__ = ["LIMIT", "Two", "arguments", "envelopes", "limit_now", "params_of", "product", "rich"]
 

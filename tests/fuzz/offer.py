@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.protocol.offers import Rich
-from zorivest_rpc.offer import Offer, PromptShelf, ResourceShelf
-from zorivest_rpc.protocol.session import Session
+from tests.mcp.protocol.offers import Rich
+from zorivest_rpc.mcp.offer import Offer, PromptShelf, ResourceShelf
+from zorivest_rpc.mcp.protocol.session import Session
 
 __all__ = ["offer"]
 

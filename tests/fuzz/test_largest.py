@@ -12,9 +12,9 @@ import pytest
 
 from tests.fuzz.largest import Two, arguments, envelopes, limit_now, params_of, product, rich, values
 from zorivest_rpc.errors import ProtocolError
-from zorivest_rpc.protocol.extent import MOST_LEVELS, MOST_VALUES, check_extent
-from zorivest_rpc.protocol.framing import DEFAULT_LIMIT
-from zorivest_rpc.protocol.jsonrpc import Batch, decode
+from zorivest_rpc.mcp.protocol.extent import MOST_LEVELS, MOST_VALUES, check_extent
+from zorivest_rpc.mcp.protocol.framing import DEFAULT_LIMIT
+from zorivest_rpc.mcp.protocol.jsonrpc import Batch, decode
 
 PLACES = (
     *("params of ping", "result", "id", "method", "duplicates", "alone", "tools/call name", "tools/call arguments"),

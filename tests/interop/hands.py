@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.conformance.cache import REPOSITORY
 from tests.interop.test_interop import Case, driver_command, driver_config, driver_environment
-from tests.product.everything import Caller
+from tests.serving.product.everything import Caller
 
 SECONDS = 90.0
 

@@ -19,9 +19,9 @@ from tests.conformance.cache import REPOSITORY
 from tests.conformance.run import free_port, stop, wait_for_port
 from tests.interop.hands import Hands, hands, our_environment
 from tests.interop.test_interop import LEGACY, MODERN, Case, server_command
-from tests.product.everything import every_tool
-from zorivest_rpc.catalog.load import load
+from tests.serving.product.everything import every_tool
 from zorivest_rpc.embedded.locate import find, stored_key
+from zorivest_rpc.serving.catalog.load import load
 
 pytestmark = pytest.mark.slow
 

@@ -56,7 +56,7 @@ def test_a_mutant_says_which_function_it_is_in_and_applies_to_bytes_beyond_ascii
 
 
 def test_every_mutant_of_a_module_changes_its_text() -> None:
-    source = (ROOT / "zorivest_rpc/protocol/session.py").read_bytes()
+    source = (ROOT / "zorivest_rpc/mcp/protocol/session.py").read_bytes()
     mutants = find_mutants(source)
     assert len({mutant.apply(source) for mutant in mutants} - {source}) == len(mutants) > 20
 
@@ -86,8 +86,8 @@ def test_a_mutant_judged_equivalent_still_exists_and_has_a_reason() -> None:
 
 
 def test_a_mutant_is_noticed_survives_or_is_judged() -> None:
-    module = "zorivest_rpc/protocol/seal.py"
-    tests = "tests/protocol/test_seal.py", "tests/mutants/test_mutants.py::test_words_and_types_are_left_alone"
+    module = "zorivest_rpc/mcp/protocol/seal.py"
+    tests = "tests/mcp/protocol/test_seal.py", "tests/mutants/test_mutants.py::test_words_and_types_are_left_alone"
     mutants = find_mutants((ROOT / module).read_bytes())
     noticed, judged = [each for each in mutants if each.before == 'raise BadSeal("expired")'] + mutants[:1]
     reasons = {judged.key: "makes no difference"}

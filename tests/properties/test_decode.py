@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.generate import METHODS, ODD, Generator
 from zorivest_rpc.errors import ProtocolError
-from zorivest_rpc.protocol.jsonrpc import Batch, Message, decode, dumps, encode_id, error_frame
-from zorivest_rpc.protocol.types import STRUCTS, Params, decode_params
+from zorivest_rpc.mcp.protocol.jsonrpc import Batch, Message, decode, dumps, encode_id, error_frame
+from zorivest_rpc.mcp.protocol.types import STRUCTS, Params, decode_params
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

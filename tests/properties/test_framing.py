@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.connect import Host, StdioWire
 from zorivest_rpc.errors import ProtocolError
-from zorivest_rpc.protocol.framing import LineFramer, sse_event
+from zorivest_rpc.mcp.protocol.framing import LineFramer, sse_event
 
 LIMIT = 24
 PIECE = st.one_of(

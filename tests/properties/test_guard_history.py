@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.product.conftest import Client
 from tests.properties.guard_history import CALL, FULL, LOCK, RESTART, ROOM, UNLOCK, Operation, violations
+from tests.serving.product.conftest import Client
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.admin import Admin, Refused
 from zorivest_rpc.config import parse

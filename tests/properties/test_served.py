@@ -42,7 +42,7 @@ def example(schema: Any) -> Any:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("offer", [OFFER, "tests.protocol.offers:many", "zorivest_rpc.showcase:offer"])
+@pytest.mark.parametrize("offer", [OFFER, "tests.mcp.protocol.offers:many", "zorivest_rpc.showcase:offer"])
 async def test_what_is_listed_is_callable(memory: Host, memory_modern: Host, revision: str, offer: str) -> None:
     modern = revision == "2026-07-28"
     capabilities: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}} if modern else {}

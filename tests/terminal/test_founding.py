@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests.places import ROOT
-from zorivest_rpc.embedded.crypto import new_api_key
 from zorivest_rpc.embedded.locate import find
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 PATIENCE = 90
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.places import ROOT
-from tests.product.http import serving
+from tests.serving.product.http import serving
 from tests.terminal.conftest import Done, environment
-from zorivest_rpc.catalog.load import load
-from zorivest_rpc.catalog.toolsets import decode_config
-from zorivest_rpc.protocol.session import HEADERS
+from zorivest_rpc.mcp.protocol.session import HEADERS
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.toolsets import decode_config
 
 GUIDES = ROOT / "docs" / "guide"
 PREAMBLE = f'set -u; zorivest-rpc() {{ "{sys.executable}" -m zorivest_rpc "$@"; }}\n'

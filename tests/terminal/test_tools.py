@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.product.everything import png
+from tests.serving.product.everything import png
 from tests.terminal.conftest import Command, environment
 
 
@@ -61,8 +61,8 @@ def test_a_tool_as_json_is_its_definition_for_that_client(command: Command) -> N
 
 
 def test_every_tool_is_shown_within_the_width() -> None:
-    from zorivest_rpc.catalog.load import load
     from zorivest_rpc.cli.terminal import paragraph
+    from zorivest_rpc.serving.catalog.load import load
 
     for spec in load().tools:
         assert all(len(line) <= 80 or " " not in line for line in paragraph(spec.description.rich).splitlines())

@@ -14,7 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zorivest_rpc.dumps import forbid_core_dumps
+from zorivest_rpc.config import chosen_data_dir
+from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
@@ -29,12 +30,10 @@ class Refused(ZorivestError):
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Which journal a command is about."""
-    from zorivest_rpc.embedded.paths import default_data_dir
-
     parser.add_argument(
         "--data-dir",
         type=Path,
-        default=default_data_dir(os.environ),
+        default=Path(chosen_data_dir(os.environ)),
         help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
     )
 
@@ -98,7 +97,7 @@ def typed_secret(prompt: str, what: str = "a passphrase") -> str:
 
 
 def _has_passphrase(data_dir: Path) -> bool:
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     try:
         return bool(json.loads(DataDir(data_dir).bootstrap.read_bytes()).get("passphrase"))

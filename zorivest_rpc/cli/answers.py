@@ -35,9 +35,9 @@ class Typed:
         prompt = f"{label[:1].upper()}{label[1:]}{hint}: "
         with _readable(label):
             if secret:
-                return _checked(typed_secret(prompt, f"the {label}"), label, required)
+                return _check_line(typed_secret(prompt, f"the {label}"), label, required)
             print(prompt, end="", file=sys.stderr, flush=True)
-            return _checked(sys.stdin.readline(), label, required and not default) or default
+            return _check_line(sys.stdin.readline(), label, required and not default) or default
 
 
 class Piped:
@@ -50,7 +50,7 @@ class Piped:
             line = sys.stdin.readline() if sys.stdin is not None else ""
         if not line and required:
             raise Refused(f"standard input ended before the {label}; nothing was stored")
-        return _checked(line, label, required)
+        return _check_line(line, label, required)
 
 
 class Object:
@@ -73,7 +73,7 @@ class Object:
     def get(self, name: str, label: str, *, secret: bool = False, required: bool = True, default: str = "") -> str:
         if name not in self._given and required and not default:
             raise Refused(f"the JSON object has no {name}; nothing was stored")
-        return _checked(self._given.get(name, default), label, required)
+        return _check_line(self._given.get(name, default), label, required)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def _readable(label: str) -> Iterator[None]:
         raise Refused(f"the {label} is not text; nothing was stored") from None
 
 
-def _checked(line: str, label: str, required: bool) -> str:
+def _check_line(line: str, label: str, required: bool) -> str:
     """The line without its end; a secret may hold spaces, but not be made of them."""
     text = line.rstrip("\r\n")
     if not text.strip():

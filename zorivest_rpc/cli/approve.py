@@ -15,10 +15,10 @@ from typing import Any
 from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
 from zorivest_rpc.errors import ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 approved or already approved, 1 refused, declined or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
             return 0
         if not sys.stdin.isatty():
             raise Refused("approving needs a person at a terminal")
-        if not _agreed():
+        if not _ask_consent():
             print("Not approved.")
             return 1
         approved = _approve(backend, arguments.data_dir, policy)
@@ -88,7 +88,7 @@ def _safe(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _agreed() -> bool:
+def _ask_consent() -> bool:
     try:
         return input('Type "approve" to let it run: ').strip().lower() == "approve"
     except EOFError:
@@ -114,7 +114,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("policy", nargs="?", help="its id or name; without one the policies are listed")
     add_data_dir(parser)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

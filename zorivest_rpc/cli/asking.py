@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from zorivest_rpc.audience import Audience
-from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.audience import Audience
+from zorivest_rpc.serving.catalog.spec import ToolSpec
 
 __all__ = ["Asker", "asker", "describe_askers"]
 

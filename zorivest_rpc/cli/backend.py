@@ -8,12 +8,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from zorivest_rpc.config import chosen_data_dir
 from zorivest_rpc.embedded.runtime import GENERATION
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Run until interrupted; messages go to stderr."""
     arguments = _parser(os.environ).parse_args(argv)
     if arguments.detached and arguments.generation < GENERATION:
@@ -22,7 +23,8 @@ def main(argv: list[str]) -> int:
         return 1
     import asyncio
 
-    from zorivest_rpc.embedded.process import Options, run
+    from zorivest_rpc.embedded.process import Options
+    from zorivest_rpc.embedded.process import run as serve
 
     options = Options(
         data_dir=arguments.data_dir,
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
         demo=arguments.demo,
     )
     try:
-        return asyncio.run(run(options, _say))
+        return asyncio.run(serve(options, _say))
     except KeyboardInterrupt:
         return 130
     except OSError as exc:
@@ -47,8 +49,6 @@ def _say(text: str) -> None:
 
 
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    from zorivest_rpc.embedded.paths import default_data_dir
-
     parser = argparse.ArgumentParser(
         prog="zorivest-rpc backend",
         description="Run the embedded backend of one data directory: an encrypted journal behind a REST interface, on "
@@ -59,7 +59,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-dir",
         type=Path,
-        default=default_data_dir(environ),
+        default=Path(chosen_data_dir(environ)),
         help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
     )
     parser.add_argument(
@@ -101,4 +101,4 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:]))

@@ -13,17 +13,17 @@ from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_sec
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
-    from zorivest_rpc.embedded.backups import Backup
-    from zorivest_rpc.embedded.filelock import FileLock
-    from zorivest_rpc.embedded.paths import DataDir
-    from zorivest_rpc.embedded.vault import Vault
+    from zorivest_rpc.embedded.disk.backups import Backup
+    from zorivest_rpc.embedded.disk.filelock import FileLock
+    from zorivest_rpc.embedded.disk.paths import DataDir
+    from zorivest_rpc.embedded.vault.vault import Vault
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 _PATIENCE = 30.0
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
 
 def _list(arguments: argparse.Namespace) -> None:
     """Read from the disk: neither a backend nor a key is needed."""
-    found = _found(arguments.data_dir)
+    found = _list_backups(arguments.data_dir)
     rows = [
         f"{backup.name:<32}  {backup.reason:<9}  {_size(backup.bytes):>9}  {'' if backup.facts.encrypted else 'plain'}"
         for backup in found
@@ -54,18 +54,18 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _restore(arguments: argparse.Namespace) -> None:
-    from zorivest_rpc.embedded.db import cipher_driver
+    from zorivest_rpc.embedded.database.engine import cipher_driver
+    from zorivest_rpc.embedded.disk.filelock import FileLock
+    from zorivest_rpc.embedded.disk.paths import DataDir
     from zorivest_rpc.embedded.errors import Refusal
-    from zorivest_rpc.embedded.filelock import FileLock
-    from zorivest_rpc.embedded.paths import DataDir
-    from zorivest_rpc.embedded.restore import restore
+    from zorivest_rpc.embedded.safekeeping.restore import restore
 
     backup = _chosen(arguments.data_dir, arguments.name)
     directory = DataDir(arguments.data_dir.absolute()).create()
     # Whoever wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
     with FileLock(directory.start_lock) as starting, FileLock(directory.process_lock) as running:
         _acquire(starting, "another program is starting the backend; try again")
-        _stopped(directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)
+        _take_backend_lock(directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)
         try:
             done = restore(directory, backup, _Opener(directory, by_passphrase=arguments.passphrase), cipher_driver())
         except Refusal as exc:
@@ -98,7 +98,7 @@ class _Opener:
         return vault.unlock_by_passphrase(self._typed)
 
 
-def _stopped(directory: DataDir, running: FileLock, *, stop: bool, by_passphrase: bool) -> None:
+def _take_backend_lock(directory: DataDir, running: FileLock, *, stop: bool, by_passphrase: bool) -> None:
     """The backend's own lock, taken; a backend that runs is stopped in good order if that was asked for."""
     if running.acquire():
         return
@@ -121,11 +121,11 @@ def _acquire(lock: FileLock, otherwise: str, patience: float = 0.0) -> None:
 
 
 def _chosen(data_dir: Path, name: str) -> Backup:
-    found = _found(data_dir)
+    found = _list_backups(data_dir)
     if not found:
         raise Refused(f"there are no backups in {data_dir / 'backups'}")
     if name == "latest":
-        from zorivest_rpc.embedded.backups import REPLACED
+        from zorivest_rpc.embedded.disk.backups import REPLACED
 
         whole = [backup for backup in found if backup.reason not in REPLACED]
         return (whole or found)[0]
@@ -135,9 +135,9 @@ def _chosen(data_dir: Path, name: str) -> Backup:
     raise Refused(f"there is no backup {name!r}; zorivest-rpc backup list shows them")
 
 
-def _found(data_dir: Path) -> list[Backup]:
-    from zorivest_rpc.embedded.backups import listed
-    from zorivest_rpc.embedded.paths import DataDir
+def _list_backups(data_dir: Path) -> list[Backup]:
+    from zorivest_rpc.embedded.disk.backups import listed
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     return listed(DataDir(data_dir))
 
@@ -163,7 +163,3 @@ def _parser() -> argparse.ArgumentParser:
     restore.add_argument("--stop", action="store_true", help="end the running backend first")
     restore.add_argument("--passphrase", action="store_true", help="open it with the passphrase, which is asked for")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -55,7 +55,7 @@ class _Remote:
     """A backend across the network; one that does not know who locks is asked without it."""
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
-        from zorivest_rpc.backend.http import normalise
+        from zorivest_rpc.serving.backend.http import normalise
 
         self._base = normalise(url)
         self._token: str | None = None

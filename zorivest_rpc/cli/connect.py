@@ -14,14 +14,14 @@ from zorivest_rpc.cli.answers import Answers, Typed, answers
 from zorivest_rpc.cli.connections import Parser, backend_of, chosen, described, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 _MAIL_OPTIONS = ("preset", "host", "port", "security", "username", "from_email")
 _LONGEST_NAME = 16  # so that the table keeps to its width whatever a server is called
 _PROVIDER_OPTIONS = ("rate_limit", "timeout")
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused, unreachable or a failed test, 2 misused."""
     parser = _parser()
     arguments = read_words(parser, argv, list_without=True)
@@ -88,7 +88,7 @@ def _connect(backend: Admin, entry: Any, arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print(f"{who}: {'stored' if any(one['name'] in body for one in credentials) else 'switched on'}", flush=True)
     if not arguments.no_test:
-        done["test"] = _tested(backend, kind, entry)
+        done["test"] = _test_credential(backend, kind, entry)
     if arguments.json:
         print(json.dumps(done))
     elif done["test"] is not None:
@@ -99,7 +99,7 @@ def _connect(backend: Admin, entry: Any, arguments: argparse.Namespace) -> int:
     return 0 if done["test"] is None or done["test"]["success"] else 1
 
 
-def _tested(backend: Admin, kind: str, entry: Any) -> Any:
+def _test_credential(backend: Admin, kind: str, entry: Any) -> Any:
     """What the backend found out; None where there is no way to ask without fetching everything."""
     if kind == "provider":
         found = backend.ask("POST", place(kind, entry, "test"), {})
@@ -145,7 +145,7 @@ def _server(mail: Any, arguments: argparse.Namespace, source: Answers) -> dict[s
         preset, host = (None, word) if "." in word or ":" in word or word == "localhost" else (word, None)
     if preset is not None:
         if preset.lower() not in presets:
-            from zorivest_rpc.catalog.names import nearest
+            from zorivest_rpc.mcp.catalog.names import nearest
 
             near = nearest(preset, presets)
             raise Refused(f"unknown preset; {f'did you mean {near}?' if near else 'there are ' + ', '.join(presets)}")
@@ -205,7 +205,3 @@ def _parser() -> Parser:
     mail.add_argument("--username", metavar="NAME", help="whom to log in as; empty for nobody")
     mail.add_argument("--from", dest="from_email", metavar="ADDRESS", help="the sender (default: the username)")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -57,18 +57,18 @@ def backend_of(arguments: argparse.Namespace) -> Admin:
 def chosen(listed: Any, kind: str, name: str) -> Any:
     """The connection of this name, in any case and spelling; Refused with the names that are near."""
     entries = listed[_LISTS[kind]]
-    wanted = _folded(name)
+    wanted = _fold(name)
     for entry in entries:
-        if wanted in map(_folded, (entry["name"], *entry["aliases"])):
+        if wanted in map(_fold, (entry["name"], *entry["aliases"])):
             if entry.get("files_only"):
                 raise Refused(
                     f"{entry['display_name']} has no connection; its trades are imported from files (import_broker_csv)"
                 )
             return entry
-    from zorivest_rpc.catalog.names import nearest
+    from zorivest_rpc.mcp.catalog.names import nearest
 
     names = [entry["name"] for entry in entries]
-    near = [known for known in names if wanted and _folded(known).startswith(wanted)] or [nearest(name, names)]
+    near = [known for known in names if wanted and _fold(known).startswith(wanted)] or [nearest(name, names)]
     hint = f"did you mean {' or '.join(filter(None, near))}?" if any(near) else "zorivest-rpc connect lists the names"
     raise Refused(f"there is no {kind} of that name; {hint}")
 
@@ -84,5 +84,5 @@ def described(credentials: Any) -> str:
     return ", ".join(one["label"] if one["required"] else f"[{one['label']}]" for one in credentials) or "nothing"
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return "".join(char for char in name.casefold() if char.isalnum())

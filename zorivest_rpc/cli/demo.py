@@ -6,6 +6,6 @@ __all__ = ["run"]
 
 
 def run(argv: list[str]) -> int:
-    from zorivest_rpc.embedded.demo import main
+    from zorivest_rpc.embedded.demo.load import main
 
     return main(argv)

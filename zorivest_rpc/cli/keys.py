@@ -12,10 +12,10 @@ import urllib.parse
 from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -49,8 +49,8 @@ def _create(backend: Admin, arguments: argparse.Namespace) -> int:
     body = {"label": arguments.label, "role": arguments.role, "expires_in": arguments.expires_in}
     key = backend.ask("POST", "/auth/keys", body)
     if arguments.store:
-        from zorivest_rpc.embedded.keystore import store_key
-        from zorivest_rpc.embedded.paths import DataDir
+        from zorivest_rpc.embedded.disk.paths import DataDir
+        from zorivest_rpc.embedded.vault.keystore import store_key
 
         store_key(DataDir(arguments.data_dir), key["raw_key"], use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off")
     text = f"{key['raw_key']}\nkey id {key['key_id']}, role {key['role']}; the key is not shown again"
@@ -101,7 +101,3 @@ def _parser() -> argparse.ArgumentParser:
         "verb", choices=["set", "show", "remove"], help="set also changes it; it is typed, not shown"
     )
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from zorivest_rpc import __version__
 from zorivest_rpc.cli.logs import set_up_logging
 from zorivest_rpc.config import Settings, parse, usage
-from zorivest_rpc.dumps import forbid_core_dumps
+from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.offer import Offer
+from zorivest_rpc.mcp.offer import Offer
 
 if TYPE_CHECKING:
     from zorivest_rpc.app import Journal
@@ -69,12 +69,18 @@ def _loop_runner() -> Callable[..., int]:
 
 
 async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> int:
-    from zorivest_rpc.dispatcher import Limits
-    from zorivest_rpc.protocol.session import Session
-    from zorivest_rpc.server import Server
-    from zorivest_rpc.transports.http import HttpOptions, HttpTransport, bearer_keys, nobody_asked, with_names
-    from zorivest_rpc.transports.session_journal import Journal as SessionJournal
-    from zorivest_rpc.transports.sessions import SessionStore, load_key
+    from zorivest_rpc.mcp.dispatcher import Limits
+    from zorivest_rpc.mcp.protocol.session import Session
+    from zorivest_rpc.mcp.server import Server
+    from zorivest_rpc.mcp.transports.http import (
+        HttpOptions,
+        HttpTransport,
+        bearer_keys,
+        nobody_asked,
+        with_names,
+    )
+    from zorivest_rpc.mcp.transports.session_journal import Journal as SessionJournal
+    from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
     data = Path(settings.data_dir)
     lock = _lock(data)
@@ -115,7 +121,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
         facts=lambda: facts,
         metrics=None if journal is None else journal.prometheus,
     )
-    if journal is not None and not await _found(journal, settings):
+    if journal is not None and not await _create_journal(journal, settings):
         records.close()
         os.close(lock)
         return 1
@@ -150,7 +156,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     return 0
 
 
-async def _found(journal: Journal, settings: Settings) -> bool:
+async def _create_journal(journal: Journal, settings: Settings) -> bool:
     """Make the journal before anything listens, so that no caller can; False if that failed, which was said."""
     from zorivest_rpc.cli.welcome import tell_founding
     from zorivest_rpc.errors import ZorivestError

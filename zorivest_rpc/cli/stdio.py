@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from zorivest_rpc.config import Settings, parse, usage
-from zorivest_rpc.offer import Offer
+from zorivest_rpc.mcp.offer import Offer
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,7 +63,7 @@ def serve_stdio(
     `warm_up` starts when the first answer is on the wire; `close` is given a moment at the end."""
     import asyncio
 
-    from zorivest_rpc.transports.stdio import StdioTransport, protect_stdout
+    from zorivest_rpc.mcp.transports.stdio import StdioTransport, protect_stdout
 
     if settings.log_file:  # a file that cannot be written is said before anything is served
         _log(settings)
@@ -77,8 +77,8 @@ def serve_stdio(
         warming = asyncio.get_running_loop().create_task(warm_up())
 
     async def main() -> int:
-        from zorivest_rpc.dispatcher import Limits
-        from zorivest_rpc.server import Server
+        from zorivest_rpc.mcp.dispatcher import Limits
+        from zorivest_rpc.mcp.server import Server
 
         limits = Limits(settings.calls_per_client, settings.calls_per_server, settings.input_seconds)
         transport = StdioTransport(Server(make_offer(), limits=limits), read_fd, write_fd, limit=settings.message_limit)
@@ -101,7 +101,7 @@ def _settle(settings: Settings) -> None:
     """What can wait until the first answer is on the wire."""
     import gc
 
-    from zorivest_rpc.dumps import forbid_core_dumps
+    from zorivest_rpc.core_dumps import forbid_core_dumps
 
     forbid_core_dumps()  # no key has been read yet
     if not settings.log_file:

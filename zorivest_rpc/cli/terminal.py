@@ -1,23 +1,22 @@
-"""What the commands for people share: their own few words, a session as a client would have it, tables, JSON."""
+"""What the commands for people share: a session as a client would have it, tables, JSON."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.words import coloured
-from zorivest_rpc.config import parse, usage
+from zorivest_rpc.config import usage
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.modes.detect import find_client, normalise
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.revisions import LATEST_LEGACY
-from zorivest_rpc.protocol.session import Phase, Session
-from zorivest_rpc.protocol.types import Implementation
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
+from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.mcp.protocol.types import Implementation
+from zorivest_rpc.serving.modes.detect import find_client, normalise
 
 __all__ = [
     "WIDTH",
-    "Words",
     "misused",
     "paragraph",
     "print_json",
@@ -36,39 +35,6 @@ _OWN = """\
 """
 
 
-class Words:
-    """A command line taken apart: `--json`, `--as CLIENT`, the command's own words, and the options of all."""
-
-    def __init__(self, command: str, argv: Sequence[str], own_flags: Iterable[str] = ()) -> None:
-        self.words: list[str] = []
-        self.flags: dict[str, str] = {}
-        rest: list[str] = []
-        waiting = list(argv)
-        own = {"--as", *own_flags}
-        while waiting:
-            word = waiting.pop(0)
-            name, equals, value = word.partition("=")
-            if word == "--json":
-                self.flags["--json"] = "yes"
-            elif name in own:
-                if not equals:
-                    if not waiting:
-                        raise ConfigError(name, "a value is missing")
-                    value = waiting.pop(0)
-                self.flags[name] = value
-            elif word.startswith("--"):
-                rest.append(word)
-                if not equals and waiting and word != "--read-only":
-                    rest.append(waiting.pop(0))
-            else:
-                self.words.append(word)
-        self.settings = parse(command, rest)
-
-    @property
-    def json(self) -> bool:
-        return "--json" in self.flags
-
-
 def session_as(journal: Journal, client: str | None) -> Session:
     """A session as that client would have it; without a name, one that nobody knows."""
     session = Session(LATEST_LEGACY, Phase.READY)
@@ -81,7 +47,7 @@ def session_as(journal: Journal, client: str | None) -> Session:
             session.client = Implementation((*known.names, *known.prefixes)[0])
             return session
     if find_client(table, wanted) is None:
-        from zorivest_rpc.catalog.names import nearest
+        from zorivest_rpc.mcp.catalog.names import nearest
 
         names = [known.id for known in table.clients]
         near = nearest(client, names)
@@ -112,7 +78,7 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
 
 def misused(command: str, forms: str, words: Sequence[str], verbs: Sequence[str]) -> int:
     """What is wrong with the words, and then the forms there are; the exit code of a misuse."""
-    from zorivest_rpc.catalog.names import nearest
+    from zorivest_rpc.mcp.catalog.names import nearest
 
     if words and words[0] in verbs:
         print(f"zorivest-rpc: {command} {words[0]} needs one word more", file=sys.stderr)

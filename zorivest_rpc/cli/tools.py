@@ -8,14 +8,16 @@ import sys
 from typing import Any
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.catalog.names import nearest
-from zorivest_rpc.catalog.search import SearchIndex
-from zorivest_rpc.catalog.spec import Mode, ToolSpec, routes
-from zorivest_rpc.catalog.toolsets import always_loaded
 from zorivest_rpc.cli.asking import asker, describe_askers
-from zorivest_rpc.cli.terminal import Words, misused, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import misused, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.words import Words
+from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.catalog.search import SearchIndex
+from zorivest_rpc.serving.catalog.spec import Mode, ToolSpec, routes
+from zorivest_rpc.serving.catalog.toolsets import always_loaded
 
 __all__ = ["run"]
 
@@ -34,12 +36,12 @@ on the terminal; a script says --confirm never."""
 def run(argv: list[str]) -> int:
     if wants_help("tools", argv, USAGE):
         return 0
-    words = Words("tools", argv, ["--json-args"])
+    words = Words(argv, flags=("--as", "--json-args"))
+    settings = parse("tools", words.options)
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
     if verb not in commands or (verb != "list" and not rest):
         return misused("tools", USAGE, words.words, tuple(commands))
-    settings = words.settings
     if verb == "call" and settings.confirm == "auto":
         settings = settings._replace(confirm="always")  # `--as` names a client; none is there to ask its user
     return commands[verb](Journal(settings), words, rest)
@@ -237,8 +239,8 @@ async def _call_once(
     import orjson
 
     from zorivest_rpc import __version__
-    from zorivest_rpc.server import Server
-    from zorivest_rpc.transports.memory import MemoryClient
+    from zorivest_rpc.mcp.server import Server
+    from zorivest_rpc.mcp.transports.memory import MemoryClient
 
     client = MemoryClient(Server(journal.offer))
     info = {"name": client_name, "version": __version__}

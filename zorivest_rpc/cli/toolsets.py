@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.audience import sizes
-from zorivest_rpc.catalog.names import nearest
-from zorivest_rpc.catalog.spec import ToolSpec
-from zorivest_rpc.catalog.toolsets import toolset_names
-from zorivest_rpc.cli.terminal import Words, misused, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import misused, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.words import Words
+from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.protocol.jsonrpc import Json
-from zorivest_rpc.protocol.session import Session
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.audience import sizes
+from zorivest_rpc.serving.catalog.spec import ToolSpec
+from zorivest_rpc.serving.catalog.toolsets import toolset_names
 
 __all__ = ["run"]
 
@@ -22,10 +24,11 @@ USAGE = """usage: zorivest-rpc toolsets list [--as CLIENT] [--json]
 def run(argv: list[str]) -> int:
     if wants_help("toolsets", argv, USAGE):
         return 0
-    words = Words("toolsets", argv)
+    words = Words(argv)
+    settings = parse("toolsets", words.options)
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
         return misused("toolsets", USAGE, words.words, ("list", "show"))
-    journal = Journal(words.settings)
+    journal = Journal(settings)
     session = session_as(journal, words.flags.get("--as"))
     definitions = journal.audience.definitions
     if words.words[0] == "show":
@@ -35,7 +38,7 @@ def run(argv: list[str]) -> int:
             raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
         tools = journal.audience.allowed(session, name)
         if words.json:
-            print_json([_described(journal, session, spec) for spec in tools])
+            print_json([_describe(journal, session, spec) for spec in tools])
         else:
             listed = journal.audience.listed(session)
             rows = [[spec.name, "yes" if spec in listed else "", spec.description.minimal] for spec in tools]
@@ -68,7 +71,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _described(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Json]:
+def _describe(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Json]:
     return {
         "name": spec.name,
         "description": spec.description.minimal,

@@ -74,7 +74,7 @@ def _connect(settings: Settings, url: str, key: str | None) -> list[str]:
     lines = ["\nLet a client start the server itself; that needs no key, and one command writes its file:\n"]
     lines.append(f"  {program} install claude-code    # or {', '.join(client.id for client in CLIENTS[1:5])}, …")
     lines += ["\nor paste into the client's own file:\n"]
-    lines += _pasted(Launch(command))
+    lines += _entry_lines(Launch(command))
     lines += ["\nOr point a client at this address:\n"]
     header = f' --header "Authorization: Bearer {key or "$ZORIVEST_API_KEY"}"' if not settings.no_auth else ""
     lines.append(f"  claude mcp add --transport http zorivest {url}{header}")
@@ -95,7 +95,7 @@ def _command(settings: Settings) -> tuple[str, ...]:
     return (*own_command(), *(("--data-dir", settings.data_dir) if elsewhere else ()))
 
 
-def _pasted(launch: Launch) -> list[str]:
+def _entry_lines(launch: Launch) -> list[str]:
     """One line for all clients that take the same text."""
     same: dict[str, list[str]] = {}
     for client in CLIENTS:

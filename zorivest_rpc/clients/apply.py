@@ -36,7 +36,7 @@ def put_in(client: Client, path: str, name: str, launch: Launch, *, dry_run: boo
     def once(file: files.ConfigFile) -> Done:
         made = edit.install(client, file.data, name, launch)
         backup = files.backup_path(file.path, name)
-        done = _told(path, file, made, backup if _worth_keeping(client, file, name, made.status, backup) else None)
+        done = _report(path, file, made, backup if _worth_keeping(client, file, name, made.status, backup) else None)
         if made.status != "unchanged" and not dry_run:
             assert made.after is not None
             files.replace(file, made.after, done.backup)
@@ -62,7 +62,7 @@ def take_out(client: Client, path: str, name: str, *, dry_run: bool) -> Done:
         before = files.read(backup).data
         made = edit.uninstall(client, file.data, name, before)
         restored = made.after is None or made.after == before
-        done = _told(path, file, made, None if restored or made.status == "unchanged" else backup)
+        done = _report(path, file, made, None if restored or made.status == "unchanged" else backup)
         if made.status == "unchanged" or dry_run:
             return done
         if made.after is None:
@@ -88,7 +88,7 @@ def _until_still(path: str, once: Callable[[files.ConfigFile], Done]) -> Done:
     raise Refused("the client keeps writing to it", "Quit the client and run this again.", path)
 
 
-def _told(path: str, file: files.ConfigFile, made: edit.Edit, backup: str | None) -> Done:
+def _report(path: str, file: files.ConfigFile, made: edit.Edit, backup: str | None) -> Done:
     before = "" if file.data is None else file.data.decode()
     after = "" if made.after is None else made.after.decode()
     lines = difflib.unified_diff(

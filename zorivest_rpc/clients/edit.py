@@ -69,7 +69,7 @@ def uninstall(client: Client, data: bytes | None, name: str, backup: bytes | Non
     if backup is not None and (before := _text_or_none(backup)) is not None:
         if _put_back(client, before, text, name) == text:
             return Edit("removed", backup)
-        made = _made(client, before)
+        made = _count_new_objects(client, before)
     else:
         made = 0
     after = _remove(client, text, (*client.keys, name))
@@ -97,7 +97,7 @@ def _put_back(client: Client, before: str, text: str, name: str) -> str | None:
         return None
 
 
-def _made(client: Client, before: str) -> int:
+def _count_new_objects(client: Client, before: str) -> int:
     """How many of the objects on the way to the servers were not there before."""
     try:
         document = _document(client, before)

@@ -79,7 +79,7 @@ def place(text: str, path: Sequence[str], leaf: Leaf) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     if is_blank(text):
         gap = newline if text.strip("\ufeff") and not text.endswith("\n") else ""
-        return text + gap + _lines(_nested(path, leaf, "", "  ", True), newline) + newline
+        return text + gap + _lines(_nest(path, leaf, "", "  ", True), newline) + newline
     root = parse(text)
     unit = _unit(text, root)
     node, several = root, True
@@ -149,7 +149,7 @@ def _insert(text: str, node: Node, key: str, rest: Sequence[str], leaf: Leaf, un
     indent = outer + unit
     if node.members and (own := _own_line_indent(text, node.members[-1].start)) is not None:
         indent = own
-    member = f"{json.dumps(key, ensure_ascii=False)}: " + _lines(_nested(rest, leaf, indent, unit, several), newline)
+    member = f"{json.dumps(key, ensure_ascii=False)}: " + _lines(_nest(rest, leaf, indent, unit, several), newline)
     lead = newline + indent if several else " " if node.members else ""
     if not node.members:
         end = closing if "\n" in closing else newline + outer
@@ -160,11 +160,11 @@ def _insert(text: str, node: Node, key: str, rest: Sequence[str], leaf: Leaf, un
     return text[: last.node.end] + "," + text[last.node.end : node.tail] + lead + member + text[node.tail :]
 
 
-def _nested(path: Sequence[str], leaf: Leaf, indent: str, unit: str, several: bool) -> str:
+def _nest(path: Sequence[str], leaf: Leaf, indent: str, unit: str, several: bool) -> str:
     """The value under `path` inside as many new objects as the path has keys."""
     if not path:
         return leaf(indent, unit, several)
-    inner = _nested(path[1:], leaf, indent + unit, unit, several)
+    inner = _nest(path[1:], leaf, indent + unit, unit, several)
     key = json.dumps(path[0], ensure_ascii=False)
     if not several:
         return f"{{{key}: {inner}}}"

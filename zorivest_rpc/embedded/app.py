@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 from .backend import Embedded
 from .errors import Busy, Corrupt, Forbidden, MethodNotAllowed, Refusal, TooLarge, Unavailable
 from .errors import NotFound as Missing
-from .routes import AREAS
-from .routing import Access, Ask, Handler, Route, bearer, reply
-from .sessions import Session
+from .rest.routes import AREAS
+from .rest.routing import Access, Ask, Handler, Route, bearer, reply
+from .vault.sessions import Session
 
 __all__ = ["API_PREFIX", "BACKEND", "create_app"]
 
@@ -58,7 +58,7 @@ def _endpoint(route: Route) -> _Plain:
         backend = request.app[BACKEND]
         session = _session(request, backend, route.access)
         if request.headers.get("X-MCP-Guard") == "check":
-            await _guarded(request, backend, session)
+            await _check_guard(request, backend, session)
         return await handler(Ask(request, backend, session, route.max_body))
 
     return endpoint
@@ -160,7 +160,7 @@ def _session(request: web.Request, backend: Embedded, access: Access) -> Session
     return session
 
 
-async def _guarded(request: web.Request, backend: Embedded, session: Session | None) -> None:
+async def _check_guard(request: web.Request, backend: Embedded, session: Session | None) -> None:
     """The guard's question, asked and answered with the call itself."""
     actor = session.actor if session is not None else "nobody"
     verdict = await backend.guard.check(backend.database(), actor)

@@ -20,28 +20,27 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from zorivest_rpc.proof import new_secret
 
-from . import audit, identity
-from .attempts import Attempts
-from .confirmations import Confirmations
-from .crypto import FieldCipher, Kdf
-from .db import Database, cipher_driver
+from .database import audit, identity
+from .database.engine import Database, cipher_driver
+from .database.identity import check_database
+from .disk.filelock import FileLock
+from .disk.guard_mark import GuardMark
+from .disk.logs import FEATURES, Logs
+from .disk.paths import DataDir
 from .errors import Busy, Corrupt, Forbidden, Refusal
-from .filelock import FileLock
 from .guard import Guard
-from .guard_mark import GuardMark
-from .identity import check_database
-from .keeper import Keeper, before_migration
-from .logs import FEATURES, Logs
 from .market.market import Market
 from .market.outbound import Outbound, load_addresses
-from .paths import DataDir
+from .safekeeping.keeper import Keeper, before_migration
 from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
-from .sessions import Session, Sessions
 from .settings import Settings
 from .summary import Summary
-from .tax_years import YearResults
-from .vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
+from .tax.stored.years import YearResults
+from .vault.attempts import Attempts
+from .vault.crypto import FieldCipher, Kdf
+from .vault.sessions import Session, Sessions
+from .vault.vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
 
@@ -74,7 +73,6 @@ class Embedded:
         self.stop_requested = asyncio.Event()
         self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
         self.sessions = Sessions(clock)
-        self.confirmations = Confirmations(clock)
         self.attempts = Attempts(clock)
         self.guard = Guard(clock, GuardMark(directory.root))
         self.logs = Logs(directory.logs)
@@ -245,7 +243,6 @@ class Embedded:
             if db is None:
                 return
             self.sessions.clear()
-            self.confirmations.clear()
             self._openers.clear()
             self.tax_years.clear()
             keeper, self._keeper = self._keeper, None

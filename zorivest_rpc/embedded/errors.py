@@ -3,7 +3,6 @@
     Refusal(status, code, detail)
     ├── BadRequest 400        a confirmation is missing, an action is unknown, a run is refused
     ├── Unauthorized 401      a wrong key, an expired or unknown session: unlock again
-    ├── BudgetExceeded 402    the caller's own spending cap is below the cost
     ├── Forbidden 403         no session, locked, role too low, revoked, guarded
     ├── NotFound 404          no such thing
     ├── MethodNotAllowed 405
@@ -26,7 +25,6 @@ from typing import Any
 __all__ = [
     "BadRequest",
     "BadUpstream",
-    "BudgetExceeded",
     "Busy",
     "Conflict",
     "Corrupt",
@@ -63,10 +61,6 @@ class BadRequest(Refusal):
 
 class Unauthorized(Refusal):
     status = 401
-
-
-class BudgetExceeded(Refusal):
-    status = 402
 
 
 class Forbidden(Refusal):

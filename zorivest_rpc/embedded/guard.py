@@ -22,11 +22,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from . import audit
-from .db import Database
+from .database import audit
+from .database.engine import Database
+from .database.schema.journal import mcp_guard
+from .disk.guard_mark import GuardMark
 from .errors import Conflict, Forbidden, Refusal
-from .guard_mark import GuardMark
-from .tables import mcp_guard
 
 __all__ = ["LONGEST_WAIT", "MOST_HELD", "PERSON", "RATE", "TOOL", "Guard", "Verdict"]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from zorivest_rpc.proof import PROOF_PATH, is_proof, new_challenge, place_of
 
-from .paths import DataDir
+from .disk.paths import DataDir
 
 __all__ = ["API_PREFIX", "Address", "BackendConnection", "Stranger", "is_private", "socket_path"]
 

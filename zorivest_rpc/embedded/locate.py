@@ -27,11 +27,11 @@ from typing import NamedTuple
 from zorivest_rpc import __version__
 from zorivest_rpc.errors import ZorivestError
 
-from .filelock import FileLock
-from .keystore import read_key
+from .disk.filelock import FileLock
+from .disk.paths import DataDir, private_opener
 from .link import Address, BackendConnection
-from .paths import DataDir, private_opener
 from .runtime import GENERATION, Runtime, is_newer, is_older, read_runtime
+from .vault.keystore import read_key
 
 __all__ = ["BackendStartError", "Located", "find", "find_or_start", "stored_key"]
 

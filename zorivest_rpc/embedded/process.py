@@ -21,22 +21,22 @@ from pathlib import Path
 from aiohttp import web
 
 from zorivest_rpc import __version__
-from zorivest_rpc.dumps import forbid_core_dumps
+from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.proof import place_of
 
 from .app import create_app
 from .backend import Embedded
-from .crypto import is_api_key, new_api_key
-from .db import cipher_driver
-from .demo import load_into
+from .database.engine import cipher_driver
+from .demo.load import load_into
+from .disk.filelock import FileLock
+from .disk.paths import DataDir
 from .errors import Corrupt, Refusal
-from .filelock import FileLock
-from .keystore import read_key, store_key
 from .link import socket_path
 from .locate import find
-from .paths import DataDir
 from .runtime import GENERATION, Runtime, publish
-from .vault import Vault
+from .vault.crypto import is_api_key, new_api_key
+from .vault.keystore import read_key, store_key
+from .vault.vault import Vault
 
 __all__ = ["DEFAULT_PORT", "Options", "run"]
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from zorivest_rpc import __version__
 
+from .disk.paths import DataDir, write_private
 from .link import Address, socket_path
-from .paths import DataDir, write_private
 
 __all__ = ["GENERATION", "Runtime", "is_newer", "is_older", "publish", "read_runtime"]
 

@@ -16,14 +16,14 @@ from zoneinfo import available_timezones
 
 from sqlalchemy import Connection, select
 
-from . import audit
-from .db import Database
+from .database import audit
+from .database.engine import Database
+from .database.schema.journal import app_defaults, settings
+from .disk.logs import FEATURES, LEVELS
 from .errors import Invalid, NotFound
-from .fields import parse_flag
-from .futures import SETTING as FUTURE_MULTIPLIERS
-from .futures import parse_multipliers
-from .logs import FEATURES, LEVELS
-from .tables import app_defaults, settings
+from .values.fields import parse_flag
+from .values.futures import SETTING as FUTURE_MULTIPLIERS
+from .values.futures import parse_multipliers
 
 __all__ = ["REGISTRY", "Settings", "Spec", "read_value", "spec_of"]
 
@@ -107,7 +107,6 @@ REGISTRY: dict[str, Spec] = {
     "display.percent_mode": _choice("daily", "daily", "total"),
     "backup.auto_interval_seconds": Spec("int", "300", _between(60, 86_400)),
     "backup.auto_change_threshold": Spec("int", "100", _between(1, 10_000)),
-    "backup.compression_enabled": _ON,
     "backup.max_age_days": Spec("int", "90", _between(1, 3650)),
     "backup.keep_count": Spec("int", "14", _between(1, 1000)),
     "ui.theme": _choice("dark", "light", "dark"),
@@ -121,9 +120,7 @@ REGISTRY: dict[str, Spec] = {
     "journal.currency": Spec("str", "USD", _currency),
     FUTURE_MULTIPLIERS: Spec("str", "", _multipliers),
     "accounts.auto_create": _ON,
-    "ai.engine": _choice("rules", "rules", "llm", "sampling"),
     "market.offline": _OFF,
-    "tax.conflict_resolution": _choice("flag", "flag", "auto_resolve", "block"),
     # the tax profile of the current year, for callers that have no other way to set it
     "tax.filing_status": _choice("SINGLE", "SINGLE", "MARRIED_JOINT", "MARRIED_SEPARATE", "HEAD_OF_HOUSEHOLD"),
     "tax.federal_bracket": _SHARE,
@@ -170,7 +167,7 @@ def _text(value: Any) -> str:
     raise ValueError("must be a string, a number or true/false")
 
 
-def _checked(key: str, value: Any) -> tuple[Spec, str]:
+def _check(key: str, value: Any) -> tuple[Spec, str]:
     """Known, then typed, then in range, then harmless; the first failing stage gives the reason."""
     spec = spec_of(key)
     if spec is None:
@@ -228,7 +225,7 @@ class Settings:
         now = datetime.now(UTC)
         for key, value in changes.items():
             try:
-                spec, text = _checked(key, value)
+                spec, text = _check(key, value)
             except ValueError as exc:
                 errors[key] = [str(exc)]
                 continue
@@ -250,18 +247,6 @@ class Settings:
         await self._db.write(job)
         self._forget()
         return len(changes)
-
-    async def reset(self, key: str, actor: str) -> None:
-        """Forget the user's override; 404 for a key that does not exist."""
-        if spec_of(key) is None:
-            raise NotFound("setting", key)
-
-        def job(conn: Connection) -> None:
-            conn.execute(settings.delete().where(settings.c.key == key))
-            audit.record(conn, actor, "settings.reset", "setting", key)
-
-        await self._db.write(job)
-        self._forget()
 
     def _forget(self) -> None:
         self._writes += 1

@@ -12,12 +12,21 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Select, func, select
 
-from .book_tables import tax_profiles
 from .brokers.configs import brokers_configured
-from .db import Database
+from .database.engine import Database
+from .database.schema.books import tax_profiles
+from .database.schema.journal import (
+    accounts,
+    images,
+    mistake_entries,
+    round_trip_legs,
+    round_trips,
+    trade_plans,
+    trade_reports,
+    trades,
+)
+from .database.schema.scheduling import policies
 from .market.connections import providers_configured
-from .scheduling.tables import policies
-from .tables import accounts, images, mistake_entries, round_trip_legs, round_trips, trade_plans, trade_reports, trades
 
 __all__ = ["COUNTERS", "Summary"]
 

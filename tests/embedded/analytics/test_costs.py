@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.excursion import Bar
-from zorivest_rpc.embedded.analytics.execution_quality import Quote, grade_of, in_regular_hours, score_execution
+from zorivest_rpc.embedded.analytics.execution_quality import (
+    Quote,
+    grade_of,
+    in_regular_hours,
+    score_execution,
+)
 from zorivest_rpc.embedded.analytics.fees import (
     Charge,
     FeeBreakdown,
@@ -28,6 +32,7 @@ from zorivest_rpc.embedded.analytics.pfof import (
     routing_of,
 )
 from zorivest_rpc.embedded.analytics.positions import Execution, Side
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 NOON = datetime(2026, 3, 2, 17, 0, tzinfo=UTC)  # Monday noon in New York

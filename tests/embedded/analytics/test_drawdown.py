@@ -8,7 +8,6 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.drawdown import (
     CHUNK,
     RISK_GRID,
@@ -19,6 +18,7 @@ from zorivest_rpc.embedded.analytics.drawdown import (
     streak_probability,
 )
 from zorivest_rpc.embedded.analytics.r_multiples import Result
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 PNL = [Result(D(n)) for n in (200, -100, 150, -50, 0, 300, -100, 50)]

@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.excursion import (
     Bar,
     Excursion,
@@ -18,6 +17,7 @@ from zorivest_rpc.embedded.analytics.excursion import (
 )
 from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Side
 from zorivest_rpc.embedded.analytics.round_trips import match
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 OPEN = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)

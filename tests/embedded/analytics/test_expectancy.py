@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.expectancy import expectancy
 from zorivest_rpc.embedded.analytics.moments import NO_RESULTS, Moments, moments_of, streaks_of
 from zorivest_rpc.embedded.analytics.r_multiples import Result, r_moments, r_multiples, unit_of
 from zorivest_rpc.embedded.analytics.sqn import grade_of, sqn
 from zorivest_rpc.embedded.analytics.strategies import TaggedResult, breakdown, group
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 PNL = [D(n) for n in (200, -100, 150, -50, 0, 300, -100, 50)]

@@ -8,7 +8,6 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.mistake_detection import TripFacts, suspect
 from zorivest_rpc.embedded.analytics.mistakes import (
     CATEGORIES,
@@ -20,6 +19,7 @@ from zorivest_rpc.embedded.analytics.mistakes import (
     sums_of,
 )
 from zorivest_rpc.embedded.analytics.moments import moments_of
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 

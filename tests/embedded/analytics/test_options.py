@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.options import OptionFill, OptionsStrategy, detect
 from zorivest_rpc.embedded.analytics.payoff import PayoffLeg, payoff, value_at
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 NEAR, FAR = "260320", "260619"

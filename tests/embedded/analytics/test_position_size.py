@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.position_size import position_size, problems_of
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 

@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
-from zorivest_rpc.embedded.analytics.answers import to_json
-from zorivest_rpc.embedded.analytics.review import (
-    PERSONAS,
-    Review,
-    review_trade,
-    review_week,
-    week_before,
-    within_budget,
-)
+from zorivest_rpc.embedded.analytics.review import PERSONAS, Review, review_trade, review_week, week_before
 from zorivest_rpc.embedded.analytics.review_rules import ADVICE, Mark, PlanFacts, ReviewFacts
+from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
 OPENED = datetime(2026, 3, 2, 15, 0, tzinfo=UTC)
@@ -219,11 +212,3 @@ def test_an_empty_week_has_no_opinion() -> None:
 
 def test_a_week_ends_with_the_trade() -> None:
     assert week_before(OPENED) == (OPENED - timedelta(days=7), OPENED)
-
-
-def test_the_rules_fit_any_budget_and_others_only_theirs() -> None:
-    assert within_budget(D(0), D(0))
-    assert within_budget(D(0), None)
-    assert within_budget(D(10), None)
-    assert not within_budget(D("10.01"), None)
-    assert not within_budget(D(5), D("4.9"))

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.analytics.answers import to_json
 from zorivest_rpc.embedded.analytics.expiration import settle_expired
 from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Lot, Side, Split
 from zorivest_rpc.embedded.analytics.round_trips import (
@@ -25,7 +24,8 @@ from zorivest_rpc.embedded.analytics.round_trips import (
     resume_point,
     round_trip,
 )
-from zorivest_rpc.embedded.symbols import Contract
+from zorivest_rpc.embedded.values.answers import to_json
+from zorivest_rpc.embedded.values.symbols import Contract
 
 START = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
 D = Decimal

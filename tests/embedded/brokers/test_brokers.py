@@ -13,7 +13,7 @@ from tests.embedded.market.conftest import Time
 from tests.embedded.upstream import Upstream
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.brokers.registry import BROKERS
-from zorivest_rpc.embedded.brokers.tables import broker_configs
+from zorivest_rpc.embedded.database.schema.brokers import broker_configs
 from zorivest_rpc.embedded.market.outbound import Outbound
 
 SEEDED = {

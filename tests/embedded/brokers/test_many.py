@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, create_engine, event, select
 
-from zorivest_rpc.embedded import accounts, trades
-from zorivest_rpc.embedded.migrate import migrate
-from zorivest_rpc.embedded.symbols import parse_instrument
-from zorivest_rpc.embedded.tables import round_trip_legs, round_trips, transaction_ledger
-from zorivest_rpc.embedded.tables import trades as trade_table
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.journal import round_trip_legs, round_trips, transaction_ledger
+from zorivest_rpc.embedded.database.schema.journal import trades as trade_table
+from zorivest_rpc.embedded.journal import accounts, trades
+from zorivest_rpc.embedded.values.symbols import parse_instrument
 
 START = datetime(2026, 3, 9, 14, tzinfo=UTC)
 

@@ -7,6 +7,7 @@ import hashlib
 from decimal import Decimal as D
 
 import msgspec
+import pytest
 
 from tests.embedded.imports import writers
 from tests.embedded.imports.writers import Contract, Fill
@@ -118,6 +119,26 @@ def test_statement_lines_are_recognised_by_the_banks_reference() -> None:
     references = [draft.reference_id or "" for draft in drafts]
     result = sort_out_bank(drafts, references=references, hashes=[], imported=[])
     assert (result.new, len(result.duplicates)) == ((), 2)
+
+
+def test_a_reference_of_the_bank_that_comes_twice_in_one_file_is_one_line() -> None:
+    (draft,) = bank(writers.ofx([LINE]))
+    again = msgspec.structs.replace(draft, description="Coffee, corrected", dedup_hash="another")
+    result = sort_out_bank([draft, again], references=[], hashes=[], imported=[])
+    assert (result.new, result.duplicates, result.flagged) == ((draft,), (again,), ())
+    vague = [msgspec.structs.replace(one, reference_is_unique=False) for one in (draft, again)]
+    result = sort_out_bank(vague, references=[draft.reference_id or ""], hashes=[], imported=[])
+    assert (len(result.new), result.duplicates) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "inside"), [(5, 5, True), (1, 5, True), (5, 9, True), (1, 4, False), (6, 9, False)]
+)
+def test_both_ends_of_an_imported_range_are_inside_it(start: int, end: int, inside: bool) -> None:
+    (draft,) = bank(writers.chase([LINE]))
+    days = [(dt.date(2023, 1, 5), dt.date(2023, 1, 5)), (dt.date(2024, 1, start), dt.date(2024, 1, end))]
+    result = sort_out_bank([draft], references=[], hashes=[draft.dedup_hash], imported=days)
+    assert (len(result.duplicates), len(result.flagged)) == ((1, 0) if inside else (0, 1))
 
 
 def test_equal_lines_are_skipped_inside_an_imported_range_and_flagged_outside() -> None:

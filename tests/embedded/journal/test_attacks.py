@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import text
 from yarl import URL
 
+from tests.embedded.driver import Journal
+from tests.embedded.journal.pictures import form, picture
 from zorivest_rpc.embedded.backend import Embedded
-
-from .conftest import Journal, form, picture
 
 INJECTIONS = (
     "'; DROP TABLE trades; --",

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import select
 
 from tests.embedded.conftest import Caller
+from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.book_tables import tax_stale
+from zorivest_rpc.embedded.database.schema.books import tax_stale
 
-from .conftest import Journal
 from .test_round_trips import assert_in_step
 
 CALL, PUT = "AAPL 260320 C 200", "AAPL 260320 P 200"

@@ -16,14 +16,14 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 
 from tests.embedded.conftest import CHEAP
+from tests.embedded.driver import START
 from tests.places import ROOT
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.paths import DataDir
-from zorivest_rpc.embedded.tables import trades
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import trades
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import new_api_key
 
-from .conftest import START
 from .test_round_trips import assert_in_step
 
 KILLS = 20
@@ -33,7 +33,7 @@ from pathlib import Path
 from aiohttp import web
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 async def main():
     sys.stdin.readline()   # imported and ready; the one before is dead

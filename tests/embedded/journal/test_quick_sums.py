@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, event, select
 
-from zorivest_rpc.embedded import costs
-from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.journal_sums import prepare
-from zorivest_rpc.embedded.migrate import migrate
-from zorivest_rpc.embedded.period import EVER
-from zorivest_rpc.embedded.results import (
+from tests.embedded.driver import Journal
+from zorivest_rpc.embedded.analytics.stored import costs
+from zorivest_rpc.embedded.analytics.stored.results import (
     Scope,
     average_slippage,
     by_strategy,
@@ -22,9 +19,12 @@ from zorivest_rpc.embedded.results import (
     risk_moments,
     streaks,
 )
-from zorivest_rpc.embedded.tables import round_trips, trades, transaction_ledger
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.fill_sums import prepare
+from zorivest_rpc.embedded.database.migrate import migrate
+from zorivest_rpc.embedded.database.schema.journal import round_trips, trades, transaction_ledger
+from zorivest_rpc.embedded.values.period import EVER
 
-from .conftest import Journal
 from .test_round_trips import assert_in_step
 
 LINES = [{"fee_type": "exchange", "amount": 0.5}, {"fee_type": "regulatory", "amount": 0.25}]

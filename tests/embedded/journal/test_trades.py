@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from yarl import URL
 
 from tests.embedded.conftest import Caller
-from zorivest_rpc.embedded import trades
-from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.errors import Conflict
+from tests.embedded.driver import START, Journal
 from zorivest_rpc.embedded.imports import dedup
-from zorivest_rpc.embedded.symbols import parse_instrument
-
-from .conftest import START, Journal
+from zorivest_rpc.embedded.journal import trades
 
 TRADE = {"exec_id": "X1", "instrument": "SPY", "action": "BOT", "quantity": 10, "price": 500.25, "account_id": "A1"}
 
@@ -221,26 +215,6 @@ def test_an_import_knows_a_trade_by_the_same_fingerprint() -> None:
         account_id="A1", symbol="SPY", exec_time=START, side="BOT", quantity=quantity, price=price
     )
     assert trades.fingerprint("SPY", "BOT", Decimal("10.5"), Decimal("99.99"), "A1", START) == imported
-
-
-async def test_a_made_up_id_with_a_known_fingerprint_is_refused(journal: Journal, backend: Embedded) -> None:
-    await journal.buy(10, 5)
-    row = await journal.get("/trades/E0001")
-    draft = trades.Draft(
-        exec_id="imp_1",
-        time=datetime.fromisoformat(row["time"]),
-        instrument="SPY",
-        what=parse_instrument("SPY"),
-        action="BOT",
-        quantity=Decimal(10),
-        price=Decimal(5),
-        account_id="A1",
-    )
-    with pytest.raises(Conflict) as refused:
-        await backend.database().write(
-            lambda conn: trades.insert(conn, draft, actor="test", auto_create=True, synthesised=True)
-        )
-    assert (refused.value.extra["match"], refused.value.extra["existing"]["exec_id"]) == ("fingerprint", "E0001")
 
 
 async def test_a_caller_without_a_session_learns_nothing(journal: Journal, anybody: Caller) -> None:

@@ -28,7 +28,7 @@ from tests.embedded.kept.clock import fixed_clock
 from tests.embedded.upstream import NOWHERE, addresses
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 __all__ = [
     "AREAS",

@@ -16,13 +16,14 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.embedded.conftest import CHEAP, Caller
 from tests.embedded.kept.clock import NOW, fixed_clock
-from zorivest_rpc.embedded import demo, demo_data
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.crypto import Kdf, new_api_key
-from zorivest_rpc.embedded.db import cipher_driver
-from zorivest_rpc.embedded.keystore import store_key
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.demo import load as demo
+from zorivest_rpc.embedded.demo import story as demo_data
+from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.vault.crypto import Kdf, new_api_key
+from zorivest_rpc.embedded.vault.keystore import store_key
 
 PASSPHRASE = "correct horse battery staple"
 OWN = "OWN-1"
@@ -98,7 +99,7 @@ WRITES: tuple[tuple[str, str, Any], ...] = (
     ("PUT", "/settings", {"ui.theme": "dark", "accounts.auto_create": "false"}),
     ("PUT", "/tax/profiles/2024", {"filing_status": "single", "agi_estimate": 90000, "state_tax_rate": "0.05"}),
     ("POST", "/tax/quarterly/payment", {"tax_year": 2024, "quarter": "Q4", "payment_amount": 1200, "confirm": True}),
-    ("POST", "/tax/sync-lots", {}),
+    ("POST", "/tax/wash-sales", {}),  # makes the lots
     ("PUT", "/auth/passphrase", {"passphrase": PASSPHRASE}),
     (
         "PUT",

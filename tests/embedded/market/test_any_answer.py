@@ -25,7 +25,7 @@ from zorivest_rpc.embedded.market.outbound import Outbound, Reach
 from zorivest_rpc.embedded.market.provider import BarsAsk, Link
 from zorivest_rpc.embedded.market.providers import alpaca, edgar, find_provider, finnhub, openfigi, yahoo
 from zorivest_rpc.embedded.market.shapes import ticker_of
-from zorivest_rpc.embedded.routing import reply
+from zorivest_rpc.embedded.rest.routing import reply
 
 ASK = BarsAsk(ticker_of("AAPL"), "1d", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 20, tzinfo=UTC))
 WANTED = Wanted(None, None, "America/New_York")

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, func, select
 from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
 from tests.embedded.upstream import Upstream, status
-from zorivest_rpc.embedded import bars as price_bars
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.market import market_ohlcv
 from zorivest_rpc.embedded.errors import BadUpstream
+from zorivest_rpc.embedded.market import stored_bars as price_bars
 from zorivest_rpc.embedded.market.bars import beginning, select_bars, store_bars
 from zorivest_rpc.embedded.market.market import Market
 from zorivest_rpc.embedded.market.shapes import Bar
-from zorivest_rpc.embedded.market.tables import market_ohlcv
 
 DAY = datetime(2026, 3, 9, tzinfo=UTC)
 
@@ -55,16 +55,13 @@ async def test_bars_of_two_providers_are_not_mixed(backend: Embedded, admin: Cal
     assert [(item.provider, item.timestamp.day) for item in found] == [("Alpaca", 9), ("Alpaca", 10), ("Alpaca", 11)]
 
 
-async def test_a_span_includes_its_start_and_not_its_end_and_a_limit_takes_the_last(
-    backend: Embedded, admin: Caller
-) -> None:
-    def job(conn: Connection) -> tuple[list[int], list[int]]:
+async def test_a_span_includes_its_start_and_not_its_end(backend: Embedded, admin: Caller) -> None:
+    def job(conn: Connection) -> list[int]:
         store_bars(conn, "AAPL", "1d", [bar(DAY + timedelta(days=n)) for n in range(5)])
         span = select_bars(conn, "AAPL", "1d", DAY + timedelta(days=1), DAY + timedelta(days=4))
-        last = select_bars(conn, "AAPL", "1d", limit=2)
-        return [item.timestamp.day for item in span], [item.timestamp.day for item in last]
+        return [item.timestamp.day for item in span]
 
-    assert await backend.database().write(job) == ([10, 11, 12], [12, 13])
+    assert await backend.database().write(job) == [10, 11, 12]
 
 
 async def test_the_analysis_finds_what_was_fetched(backend: Embedded, admin: Caller) -> None:

@@ -89,7 +89,7 @@ async def test_many_are_asked_in_batches_of_ten_without_a_key_and_keep_their_ord
         rows = [{"data": [{**shapes.FIGI, "ticker": job["idValue"][-4:]}]} for job in jobs]
         return web.json_response(rows)
 
-    from zorivest_rpc.embedded.imports.identifiers import cusip_to_isin, is_valid
+    from zorivest_rpc.embedded.values.identifiers import cusip_to_isin, is_valid
 
     upstream.answers[MAPPING] = answer
     codes = [f"{number:08d}{digit}" for number in range(12345000, 12345023) for digit in range(10)]

@@ -16,8 +16,8 @@ from tests.embedded.market import shapes
 from tests.embedded.market.conftest import Time
 from tests.embedded.upstream import Sequence, Upstream, addresses, raw, status
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.market.outbound import Outbound, load_addresses, safe_address
-from zorivest_rpc.embedded.paths import DataDir
 
 Connect = Callable[..., Any]
 

@@ -13,8 +13,8 @@ from sqlalchemy import select, text
 from tests.embedded.conftest import Caller
 from tests.embedded.upstream import Upstream, raw, status
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.market import market_providers
 from zorivest_rpc.embedded.market.providers import PROVIDERS
-from zorivest_rpc.embedded.market.tables import market_providers
 
 KEY = "PLANTED+key/with=signs"
 SECRET = "PLANTED-second-half"

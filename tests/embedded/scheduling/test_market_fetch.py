@@ -10,7 +10,7 @@ from tests.embedded.conftest import Caller
 from tests.embedded.market import shapes
 from tests.embedded.upstream import Upstream, status
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.market.tables import market_fundamentals, market_ohlcv, market_quotes
+from zorivest_rpc.embedded.database.schema.market import market_fundamentals, market_ohlcv, market_quotes
 
 from .conftest import Create, step
 from .test_runs import run

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, Column, Connection, Integer, MetaData, String, Tabl
 
 from tests.embedded.conftest import Caller
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.columns import Moment, Scaled
+from zorivest_rpc.embedded.database.columns import Moment, Scaled
 from zorivest_rpc.embedded.scheduling import stored_market
 from zorivest_rpc.embedded.scheduling.step import Fetched, FetchRequest
 from zorivest_rpc.embedded.scheduling.steps import transform

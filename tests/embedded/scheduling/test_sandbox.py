@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from zorivest_rpc.embedded.db import Database, cipher_driver
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
+from zorivest_rpc.embedded.database.schema.journal import settings, trades
+from zorivest_rpc.embedded.database.schema.scheduling import email_provider
 from zorivest_rpc.embedded.scheduling import sandbox as module
 from zorivest_rpc.embedded.scheduling.sandbox import QueryRefused, Sandbox, Statement, visible_tables
-from zorivest_rpc.embedded.scheduling.tables import email_provider
-from zorivest_rpc.embedded.tables import settings, trades
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 SECRET = "hidden-value-4711"

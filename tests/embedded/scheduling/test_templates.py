@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from zorivest_rpc.embedded.scheduling import templates
-from zorivest_rpc.embedded.scheduling.templates import BASE_REPORT, PAGE, TemplateRefused, check_template, render
+from zorivest_rpc.embedded.scheduling.templates import (
+    BASE_REPORT,
+    PAGE,
+    TemplateRefused,
+    check_template,
+    render,
+)
 
 DATA = {"a": {"items": 3, "get": 4}, "b": {"x": 1}}
 REPORT = {

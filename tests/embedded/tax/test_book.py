@@ -184,16 +184,6 @@ def test_average_cost_outside_funds_is_done_with_a_warning(asset_class: AssetCla
     assert words in warning
 
 
-def test_an_account_may_have_its_own_method() -> None:
-    book = book_of(
-        buy("ACME", 10, 1, "2026-01-05", account_id="L", exec_id="old"),
-        buy("ACME", 10, 2, "2026-01-06", account_id="L", exec_id="new"),
-        sell("ACME", 10, 3, "2026-01-07", account_id="L"),
-        methods={"L": CostBasisMethod.LIFO},
-    )
-    assert sold(book) == {"new": dec(10)}
-
-
 def test_accounts_do_not_close_each_others_lots() -> None:
     book = book_of(buy("ACME", 10, 1, "2026-01-05", account_id="A"), sell("ACME", 10, 3, "2026-01-07", account_id="B"))
     assert {(lot.account_id, lot.direction) for lot in book.open_lots} == {
@@ -292,13 +282,7 @@ def test_a_cut_piece_never_takes_the_id_of_another_execution() -> None:
     assert len({lot.lot_id for lot in book.lots}) == 3
 
 
-def test_an_adopted_lot_keeps_the_donors_date_and_an_inherited_one_is_long_term() -> None:
-    donor = book_of(buy("ACME", 10, 1, "2020-01-06", exec_id="gift")).open_lots[0]
-    book = LotBook()
-    book.adopt(donor)
-    book.advance(buy("ACME", 10, 5, "2026-01-05", exec_id="new"))
-    book.advance(sell("ACME", 10, 6, "2026-01-06"))
-    assert sold(book) == {"gift": dec(10)}
+def test_an_inherited_lot_is_long_term() -> None:
     (inherited,) = book_of(buy("ACME", 1, 1, "2026-01-05", source=AcquisitionSource.INHERITANCE)).open_lots
     assert inherited.is_long_term(date(2026, 1, 6))
 

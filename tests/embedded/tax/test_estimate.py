@@ -14,6 +14,7 @@ from msgspec import UNSET
 from tests.embedded.tax.fills import book_of, buy, dec, decs, deliver, sell
 from zorivest_rpc.embedded.tax import brackets
 from zorivest_rpc.embedded.tax.estimate import annual_estimate, estimate_gains, federal_total, niit, year_gains
+from zorivest_rpc.embedded.tax.law import federal, federal_years, penalty_rates, replacements, statute
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
     AccountTraits,
@@ -24,7 +25,6 @@ from zorivest_rpc.embedded.tax.model import (
     parse,
 )
 from zorivest_rpc.embedded.tax.netting import Gains, gains_of, net
-from zorivest_rpc.embedded.tax.tables import federal, federal_years, penalty_rates, replacements, statute
 
 ZERO = Decimal(0)
 SINGLE, JOINT = FilingStatus.SINGLE, FilingStatus.MARRIED_JOINT

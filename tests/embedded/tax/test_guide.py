@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.docs.shell import machine
 from tests.places import ROOT
 from zorivest_rpc.embedded.settings import REGISTRY
+from zorivest_rpc.embedded.tax.law import federal, federal_years
 from zorivest_rpc.embedded.tax.model import TaxProfile
-from zorivest_rpc.embedded.tax.tables import federal, federal_years
 
 PAGE = ROOT / "docs" / "guide" / "taxes.md"
 
@@ -32,5 +32,5 @@ def test_the_page_names_the_source_of_every_table() -> None:
 
 def test_every_field_of_the_profile_is_a_setting_and_the_page_names_no_other() -> None:
     fields = {f"tax.{name}" for name in TaxProfile.__struct_fields__} - {"tax.tax_year", "tax.is_default", "tax.stated"}
-    assert fields == {name for name in REGISTRY if name.startswith("tax.")} - {"tax.conflict_resolution"}
+    assert fields == {name for name in REGISTRY if name.startswith("tax.")}
     assert set(re.findall(r"`(tax\.\w+)`", PAGE.read_text())) == fields

@@ -20,8 +20,8 @@ from zorivest_rpc.embedded.tax.model import (
     Side,
     TaxProfile,
 )
-from zorivest_rpc.embedded.tax.money import cents
 from zorivest_rpc.embedded.tax.simulate import SaleRequest, simulate_sale
+from zorivest_rpc.embedded.values.money import cents
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}
 MANY = settings(deadline=None, max_examples=150)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
 from zorivest_rpc.embedded.tax import quarterly
+from zorivest_rpc.embedded.tax.law import PenaltyRate
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
     EstimationMethod,
@@ -21,7 +22,6 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     parse,
 )
-from zorivest_rpc.embedded.tax.money import cents
 from zorivest_rpc.embedded.tax.netting import Gains
 from zorivest_rpc.embedded.tax.quarterly import (
     Income,
@@ -34,7 +34,7 @@ from zorivest_rpc.embedded.tax.quarterly import (
     quarterly_estimate,
     record_payment,
 )
-from zorivest_rpc.embedded.tax.tables import PenaltyRate
+from zorivest_rpc.embedded.values.money import cents
 
 ANNUALIZED, PRIOR, ACTUAL = EstimationMethod.ANNUALIZED, EstimationMethod.PRIOR_YEAR, EstimationMethod.ACTUAL
 Q1, Q2, Q3, Q4 = Quarter

@@ -1,4 +1,4 @@
-"""The year on one page, the JSON form of results, and the plan of a lot sync."""
+"""The year on one page, and the JSON form of results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
 from zorivest_rpc.embedded.tax.book import LotBook
@@ -17,8 +16,7 @@ from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, Quarter, 
 from zorivest_rpc.embedded.tax.netting import Gains
 from zorivest_rpc.embedded.tax.quarterly import TaxPayment
 from zorivest_rpc.embedded.tax.summary import YearSummary, summarize_year
-from zorivest_rpc.embedded.tax.sync import ConflictStrategy, StoredLot, reconcile
-from zorivest_rpc.embedded.tax.wire import as_json
+from zorivest_rpc.embedded.values.answers import to_json
 
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
 
@@ -90,7 +88,7 @@ def test_an_empty_year_is_all_zeros() -> None:
 
 
 def test_results_become_json_numbers_dates_and_names() -> None:
-    value = as_json(summarize())
+    value = to_json(summarize())
     assert json.loads(json.dumps(value)) == value
     assert (value["realized_lt_gain"], value["quarterly_payments"][0]["quarter"]) == (2000, "Q1")
     assert value["quarterly_payments"][0]["due_date"] == "2026-04-15"
@@ -98,38 +96,9 @@ def test_results_become_json_numbers_dates_and_names() -> None:
 
 
 def test_an_estimate_without_state_or_gain_leaves_those_fields_out() -> None:
-    value = as_json(estimate_gains(TaxProfile(tax_year=2026), Gains(dec("-12.34"))))
+    value = to_json(estimate_gains(TaxProfile(tax_year=2026), Gains(dec("-12.34"))))
     assert "state_estimate" not in value
     assert "effective_rate" not in value
     assert value["realized_gains"]["net"] == -12.34
-    rows = as_json(estimate_gains(TaxProfile(tax_year=2026, agi_estimate=dec(50000)), Gains(dec(100))))
+    rows = to_json(estimate_gains(TaxProfile(tax_year=2026, agi_estimate=dec(50000)), Gains(dec(100))))
     assert {"rate", "from", "to", "amount", "tax"} <= set(rows["federal_estimate"]["bracket_breakdown"][0])
-
-
-def test_a_sync_writes_what_is_new_or_changed_and_skips_the_rest() -> None:
-    before = book_of(buy("ACME", 10, 5, "2026-01-05", exec_id="a"), buy("BETA", 10, 5, "2026-01-05", exec_id="b"))
-    stored = [StoredLot(lot) for lot in before.lots]
-    before.advance(sell("ACME", 10, 6, "2026-02-02", exec_id="c"))
-    before.advance(buy("GAMMA", 1, 1, "2026-02-02", exec_id="g"))
-    plan = reconcile(stored, before.lots)
-    assert (plan.created, plan.updated, plan.skipped, plan.closed) == (1, 1, 1, 1)
-    assert {lot.lot_id for lot in plan.write} == {"lot-a", "lot-g"}
-
-
-def test_a_lot_changed_by_hand_is_never_overwritten_silently() -> None:
-    (lot,) = book_of(buy("ACME", 10, 5, "2026-01-05", exec_id="a")).lots
-    edited = [StoredLot(replace(lot, cost=dec(99)), is_user_modified=True)]
-    flagged = reconcile(edited, [lot])
-    assert (flagged.write, flagged.conflicted, flagged.conflicts) == ((), ("lot-a",), 1)
-    resolved = reconcile(edited, [lot], ConflictStrategy.AUTO_RESOLVE)
-    assert (resolved.write, resolved.conflicts, resolved.updated) == ((lot,), 0, 1)
-    with pytest.raises(TaxError) as refused:
-        reconcile(edited, [lot], ConflictStrategy.BLOCK)
-    assert refused.value.code == "lot_conflict"
-
-
-def test_a_lot_without_its_trades_is_an_orphan() -> None:
-    (lot,) = book_of(buy("ACME", 10, 5, "2026-01-05", exec_id="a")).lots
-    plan = reconcile([StoredLot(lot)], [])
-    assert (plan.orphaned, plan.orphaned_ids, plan.conflicts) == (1, ("lot-a",), 0)
-    assert reconcile([StoredLot(lot, is_user_modified=True)], []).conflicts == 1

@@ -43,7 +43,7 @@ def test_closed_lots_show_what_was_realised() -> None:
 
 
 def test_a_short_lot_shows_its_proceeds_and_a_debt() -> None:
-    (lot,) = show(ticker="SHRT").lots
+    (lot,) = (lot for lot in show().lots if lot.ticker == "SHRT")
     assert (lot.direction, lot.cost_basis, lot.current_value) == (Direction.SHORT, dec(20), dec(-150))
     assert (lot.unrealized_gain_loss, lot.days_to_long_term, lot.price_source) == (dec(50), None, "last_trade")
 
@@ -76,8 +76,7 @@ def test_sorting_by_basis_is_largest_first_and_by_date_oldest_first() -> None:
     assert [lot.lot_id for lot in show(sort_by="holding_period").lots][-1] == "lot-blind"
 
 
-def test_lots_can_be_narrowed_and_wrong_words_are_refused() -> None:
-    assert [lot.lot_id for lot in show(account_id="B").lots] == ["lot-blind"]
+def test_every_status_is_shown_and_wrong_words_are_refused() -> None:
     assert len(show(status="ALL").lots) == 5
     for wrong in ({"status": "half"}, {"sort_by": "colour"}):
         with pytest.raises(TaxError) as refused:

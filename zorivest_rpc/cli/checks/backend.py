@@ -57,7 +57,7 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
 
 def _neighbour(own: str) -> Iterator[Line]:
     """A Zorivest on the usual port that is not the backend in use: its journal may be the one that was meant."""
-    from zorivest_rpc.backend.neighbour import USUAL, is_own, is_zorivest
+    from zorivest_rpc.serving.backend.neighbour import USUAL, is_own, is_zorivest
 
     if is_own(own, USUAL):
         return
@@ -68,8 +68,8 @@ def _neighbour(own: str) -> Iterator[Line]:
 
 
 def _not_running(data: Path) -> Line:
-    from zorivest_rpc.embedded.filelock import FileLock
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.filelock import FileLock
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     lock = DataDir(data).process_lock
     if lock.exists():
@@ -105,7 +105,7 @@ def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mappi
             yield fail("key", text, "Set ZORIVEST_API_KEY to a key of this journal; without one it stays closed.")
         return
     try:
-        from zorivest_rpc.embedded.crypto import fingerprint
+        from zorivest_rpc.embedded.vault.crypto import fingerprint
     except ImportError:
         return  # the packages' own line tells
     standing = vault.standing(fingerprint(key), time.time())
@@ -122,7 +122,7 @@ def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mappi
 
 
 def _encryption(data: Path, vault: Bootstrap | None) -> Iterator[Line]:
-    from zorivest_rpc.embedded.paths import DataDir
+    from zorivest_rpc.embedded.disk.paths import DataDir
 
     if vault is None:
         return
@@ -149,7 +149,7 @@ def _encryption(data: Path, vault: Bootstrap | None) -> Iterator[Line]:
 
 
 def remote(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
-    from zorivest_rpc.backend.http import normalise
+    from zorivest_rpc.serving.backend.http import normalise
 
     try:
         base = normalise(settings.api_url or "")
@@ -183,7 +183,7 @@ def _asked(base: Place, key: str | None, name: str, *, remote: bool = False) -> 
     if remote and health.date is not None and abs(health.date - time.time()) > _SKEW:
         apart = f"{abs(health.date - time.time()) / 60:.0f} minutes"
         yield fail("clock", f"{apart} apart from {name}'s", "Set the clock; sessions and tokens end by it.")
-    yield from _unlocked(base, key, health.body, name)
+    yield from _check_unlock(base, key, health.body, name)
     yield from _guard(base)
 
 
@@ -192,7 +192,7 @@ def _speaks(health: Answer) -> bool:
     return health.status == 200 and isinstance(body, dict) and ("version" in body or "database" in body)
 
 
-def _unlocked(base: Place, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
+def _check_unlock(base: Place, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
     database = health.get("database")
     unlocked = database.get("unlocked") if isinstance(database, dict) else health.get("database_unlocked")
     if unlocked is False:

@@ -74,7 +74,7 @@ def set_up(environ: Mapping[str, str], data_dir: str | None = None, patience: fl
             yield ok(area, f"no entry in {path}; zorivest-rpc install {client.id} adds it")
         for name, entry in ours.items():
             entries += 1
-            yield from _examined(client, area, path, name, entry, environ, tried, patience)
+            yield from _check_entry(client, area, path, name, entry, environ, tried, patience)
             if data_dir is not None and (other := _other_journal(entry, environ, data_dir)):
                 text = f'"{name}" may use the journal in {other}, and not the one in {data_dir}'
                 yield warn(area, text, f"zorivest-rpc install {client.id} writes the directory into the entry.")
@@ -119,7 +119,7 @@ def _by_command(entry: Any) -> bool:
     return launch is not None and not launch.url and is_ours(entry)
 
 
-def _examined(
+def _check_entry(
     client: Client,
     area: str,
     path: str,

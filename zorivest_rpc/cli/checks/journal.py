@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zorivest_rpc.config import Settings
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.errors import ConfigError
 
 from .line import Line, fail, ok, warn
@@ -37,7 +37,7 @@ _LITTLE, _ENOUGH = 64 * 2**20, 512 * 2**20
 
 
 def schemas(root: str | None = None) -> Iterator[Line]:
-    from zorivest_rpc.catalog.load import check, schemas_dir
+    from zorivest_rpc.serving.catalog.load import check, schemas_dir
 
     problems = check(root)
     for problem in problems[:10]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zorivest_rpc.embedded.backups import REPLACED, Backup, best, listed
-from zorivest_rpc.embedded.paths import DataDir
+from zorivest_rpc.embedded.disk.backups import REPLACED, Backup, best, listed
+from zorivest_rpc.embedded.disk.paths import DataDir
 
 from .line import Line, fail, ok, warn
 

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.expectancy import LOW_SAMPLE, NO_ROUND_TRIPS, kelly_fraction
 from zorivest_rpc.embedded.analytics.moments import moments_of
 from zorivest_rpc.embedded.analytics.r_multiples import Result, RUnit, r_multiples
+from zorivest_rpc.embedded.values.answers import Hint
 
 __all__ = [
     "Checkpoint",
@@ -118,7 +118,7 @@ def drawdown(
         max_drawdown_p95=_quantile(paths.worst, 0.05),
         equity_percentiles={f"p{rank}": _quantile(paths.final, rank / 100) for rank in PERCENTILES},
         losing_streak_median=_quantile(paths.losing_streak.astype(np.float64), 0.5),
-        recommended_risk_pct=_recommended(paths.deep_share, float(values.mean()), kelly),
+        recommended_risk_pct=_recommend_risk(paths.deep_share, float(values.mean()), kelly),
         risk_of_ruin=_share(paths.worst, _RUIN),
         risk_of_ruin_formula=round(risk_of_ruin_formula(float(values.mean()), 100 / risk_pct), 6),
         streak_table=tuple(StreakOdds(k, round(streak_probability(loss_rate, horizon, k), 6)) for k in STREAKS),
@@ -234,7 +234,7 @@ def risk_of_ruin_formula(expectancy_r: float, units: float) -> float:
     return 0.0 if expectancy_r >= 1 else ((1 - expectancy_r) / (1 + expectancy_r)) ** units
 
 
-def _recommended(deep_share: Sequence[float], mean_r: float, kelly: Decimal | None) -> float:
+def _recommend_risk(deep_share: Sequence[float], mean_r: float, kelly: Decimal | None) -> float:
     """The largest risk of the grid up to which a fall of 20 % has odds of at most 5 %, capped at half Kelly."""
     if mean_r <= 0:
         return 0.0

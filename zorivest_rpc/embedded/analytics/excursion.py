@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, percent, price, ratio
 from zorivest_rpc.embedded.analytics.positions import Episode
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, percent, price, ratio
 
 __all__ = ["Bar", "Excursion", "Resolution", "best_resolution", "excursion", "held_window", "wanted_resolution"]
 

@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
-from zorivest_rpc.embedded.analytics.money import ZERO, exactly, price, rounded
 from zorivest_rpc.embedded.analytics.positions import Execution
-from zorivest_rpc.embedded.symbols import AssetClass
+from zorivest_rpc.embedded.values.money import ZERO, exactly, price, rounded
+from zorivest_rpc.embedded.values.symbols import AssetClass
 
 __all__ = ["ExecutionQuality", "Quote", "grade_of", "in_regular_hours", "score_execution"]
 
@@ -89,24 +89,24 @@ def score_execution(
     good_quote = quote if quote is not None and quote.usable else None
     warnings = ("unusable_quote",) if quote is not None and good_quote is None else ()
     if paid == 0:
-        return _unscored(first.exec_id, paid, "zero_price", good_quote, warnings)
+        return _without_score(first.exec_id, paid, "zero_price", good_quote, warnings)
     if not in_regular_hours(first.time, asset_class):
-        return _unscored(first.exec_id, paid, "outside_regular_hours", good_quote, warnings)
+        return _without_score(first.exec_id, paid, "outside_regular_hours", good_quote, warnings)
     if good_quote is not None:
         return _against_quote(first, paid, asset_class, good_quote)
     if bar is not None:
         typical = bar.vwap if bar.vwap is not None else (bar.high + bar.low) / 2
-        return _scored(first, paid, typical, "bar", warnings=warnings)
-    return _unscored(first.exec_id, paid, "no_benchmark", None, warnings)
+        return _score(first, paid, typical, "bar", warnings=warnings)
+    return _without_score(first.exec_id, paid, "no_benchmark", None, warnings)
 
 
 def _against_quote(first: Execution, paid: Decimal, asset_class: AssetClass, quote: Quote) -> ExecutionQuality:
     if asset_class == "OPTION":
-        return _scored(first, paid, quote.mid, "midpoint", quote=quote)
-    return _scored(first, paid, quote.ask if first.side == 1 else quote.bid, "nbbo", quote=quote)
+        return _score(first, paid, quote.mid, "midpoint", quote=quote)
+    return _score(first, paid, quote.ask if first.side == 1 else quote.bid, "nbbo", quote=quote)
 
 
-def _scored(
+def _score(
     first: Execution,
     paid: Decimal,
     against: Decimal,
@@ -136,7 +136,7 @@ def _scored(
     )
 
 
-def _unscored(
+def _without_score(
     exec_id: str, paid: Decimal, reason: str, quote: Quote | None, warnings: tuple[str, ...]
 ) -> ExecutionQuality:
     return ExecutionQuality(

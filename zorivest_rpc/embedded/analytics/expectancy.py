@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.moments import Moments, Streaks
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, ratio, root
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, ratio, root
 
 __all__ = ["LOW_SAMPLE", "NO_ROUND_TRIPS", "Confidence", "Expectancy", "expectancy", "kelly_fraction"]
 

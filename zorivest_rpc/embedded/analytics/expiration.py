@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO
 from zorivest_rpc.embedded.analytics.positions import Episode, Execution
-from zorivest_rpc.embedded.symbols import Contract
+from zorivest_rpc.embedded.values.money import ZERO
+from zorivest_rpc.embedded.values.symbols import Contract
 
 __all__ = ["Settlement", "settle_expired"]
 

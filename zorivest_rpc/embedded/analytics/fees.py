@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, percent
 from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, percent
 
 __all__ = [
     "BrokerFees",

@@ -12,7 +12,7 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.mistakes import MistakeCategory
 from zorivest_rpc.embedded.analytics.moments import moments_of
-from zorivest_rpc.embedded.analytics.money import cents, exactly
+from zorivest_rpc.embedded.values.money import cents, exactly
 
 __all__ = ["Suspicion", "TripFacts", "suspect"]
 
@@ -66,7 +66,7 @@ def suspect(trips: Iterable[TripFacts], zone: tzinfo = UTC) -> list[Suspicion]:
             found += _overtrading(trip, per_day[days[index]], earlier_days)
         before = ordered[max(0, index - _WINDOW) : index]
         found += _revenge(trip, before)
-        found += _oversized(trip, before)
+        found += _find_oversized(trip, before)
         found += _careless(trip)
     return found
 
@@ -96,7 +96,7 @@ def _revenge(trip: TripFacts, before: Sequence[TripFacts]) -> list[Suspicion]:
     return [Suspicion(trip.round_trip_id, "revenge_trade", text)]
 
 
-def _oversized(trip: TripFacts, before: Sequence[TripFacts]) -> list[Suspicion]:
+def _find_oversized(trip: TripFacts, before: Sequence[TripFacts]) -> list[Suspicion]:
     if len(before) < _ENOUGH:
         return []
     sizes = moments_of(other.notional for other in before)

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.moments import NO_RESULTS, Moments
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, ratio
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, ratio
 
 __all__ = [
     "CATEGORIES",

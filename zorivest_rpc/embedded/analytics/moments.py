@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, divide, exactly, root
+from zorivest_rpc.embedded.values.money import ZERO, divide, exactly, root
 
 __all__ = ["NO_RESULTS", "Moments", "Streaks", "moments_of", "streaks_of"]
 
@@ -65,7 +65,7 @@ class Moments(msgspec.Struct, frozen=True):
 
     def in_units_of(self, unit: Decimal) -> Moments:
         """The same results measured in a positive unit."""
-        return _scaled(self, unit)
+        return _scale(self, unit)
 
 
 NO_RESULTS = Moments()
@@ -114,7 +114,7 @@ def _std_dev(moments: Moments) -> Decimal | None:
 
 
 @exactly
-def _scaled(moments: Moments, unit: Decimal) -> Moments:
+def _scale(moments: Moments, unit: Decimal) -> Moments:
     if unit <= 0:
         raise ValueError("a unit must be positive")
     return msgspec.structs.replace(

@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, exactly, price
 from zorivest_rpc.embedded.analytics.payoff import PayoffLeg, payoff
 from zorivest_rpc.embedded.analytics.positions import Side
 from zorivest_rpc.embedded.analytics.structures import Label, Net, OptionLeg, StrategyType, name_structure
-from zorivest_rpc.embedded.symbols import parse_contract
+from zorivest_rpc.embedded.values.money import ZERO, cents, exactly, price
+from zorivest_rpc.embedded.values.symbols import parse_contract
 
 __all__ = ["OptionFill", "OptionsStrategy", "StrategyLeg", "StrategyType", "detect"]
 

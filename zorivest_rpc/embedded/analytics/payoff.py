@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, exactly
+from zorivest_rpc.embedded.values.money import ZERO, exactly
 
 __all__ = ["Payoff", "PayoffLeg", "payoff", "value_at"]
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.fees import FeeBreakdown
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, percent, rounded
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, percent, rounded
 
 __all__ = [
     "CostComponent",
@@ -128,7 +128,7 @@ def pfof_report(
     """The estimate from sums per routing (one GROUP BY broker); `days` is the length of the period, to annualise by.
 
     Only fills with quotes count as scored; a bar is too coarse to measure basis points with."""
-    groups = _merged(volumes)
+    groups = _merge(volumes)
     baseline, baseline_basis = _slippage(groups.get("dma"), "dma")
     lines, assumptions, exact_cost, measured = [], [], ZERO, True
     for routing, volume in sorted(groups.items()):
@@ -175,7 +175,7 @@ def pfof_report(
     )
 
 
-def _merged(volumes: Iterable[RoutingVolume]) -> dict[RoutingType, RoutingVolume]:
+def _merge(volumes: Iterable[RoutingVolume]) -> dict[RoutingType, RoutingVolume]:
     groups: dict[RoutingType, RoutingVolume] = {}
     for volume in volumes:
         if not volume.trades:

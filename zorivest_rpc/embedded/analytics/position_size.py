@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, exactly, price
+from zorivest_rpc.embedded.values.money import ZERO, cents, exactly, price
 
 __all__ = ["PositionSize", "position_size", "problems_of"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Episode", "Execution", "Fill", "Key", "Lot", "LotUse", "Side", "Split", "Status"]
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from zorivest_rpc.embedded.analytics.moments import Moments, moments_of
-from zorivest_rpc.embedded.analytics.money import exactly
+from zorivest_rpc.embedded.values.money import exactly
 
 __all__ = ["RMultiples", "RUnit", "Result", "r_moments", "r_multiples", "unit_of"]
 
@@ -46,7 +46,7 @@ def r_multiples(results: Iterable[Result]) -> RMultiples:
     unit, basis = unit_of(moments_of(result.pnl for result in given))
     risks = [result.planned_risk if result.planned_risk and result.planned_risk > 0 else None for result in given]
     values = tuple(result.pnl / (risk or unit) for result, risk in zip(given, risks, strict=True))
-    return RMultiples(values, _named(basis, sum(risk is not None for risk in risks), len(given)))
+    return RMultiples(values, _name_unit(basis, sum(risk is not None for risk in risks), len(given)))
 
 
 def r_moments(pnl: Moments, planned: Moments, unplanned: Moments) -> tuple[Moments, RUnit]:
@@ -56,10 +56,10 @@ def r_moments(pnl: Moments, planned: Moments, unplanned: Moments) -> tuple[Momen
     in money."""
     unit, basis = unit_of(pnl)
     together = planned.plus(unplanned.in_units_of(unit))
-    return together, _named(basis, planned.count, together.count)
+    return together, _name_unit(basis, planned.count, together.count)
 
 
-def _named(basis: RUnit, planned: int, count: int) -> RUnit:
+def _name_unit(basis: RUnit, planned: int, count: int) -> RUnit:
     if not planned:
         return basis
     return "planned_risk" if planned == count else "mixed"

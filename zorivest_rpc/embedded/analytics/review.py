@@ -17,7 +17,6 @@ from zorivest_rpc.embedded.analytics import review_rules as rules
 from zorivest_rpc.embedded.analytics.review_rules import Gap, Mark, ReviewFacts
 
 __all__ = [
-    "DEFAULT_CAP_CENTS",
     "Consensus",
     "Finding",
     "PersonaReview",
@@ -26,14 +25,12 @@ __all__ = [
     "review_trade",
     "review_week",
     "week_before",
-    "within_budget",
 ]
 
 ReviewType = Literal["single", "weekly"]
 Severity = Literal["good", "info", "warning", "critical"]
 Verdict = Literal["sound", "acceptable", "questionable", "poor", "no data"]
 
-DEFAULT_CAP_CENTS = Decimal(10)
 
 Rule = Callable[[ReviewFacts], Mark | Gap]
 PERSONAS: dict[str, tuple[Rule, ...]] = {
@@ -82,11 +79,6 @@ class Review(msgspec.Struct, frozen=True):
     spend_cents: Decimal
     budget_cap_cents: Decimal | None
     data_gaps: tuple[str, ...]
-
-
-def within_budget(estimate_cents: Decimal, cap_cents: Decimal | None) -> bool:
-    """Whether an engine may spend what it estimates: at most the given cap, or ten cents without one."""
-    return estimate_cents <= (DEFAULT_CAP_CENTS if cap_cents is None else cap_cents)
 
 
 def week_before(moment: datetime) -> tuple[datetime, datetime]:

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import cents, divide
 from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.values.money import cents, divide
 
 __all__ = ["ADVICE", "Gap", "Mark", "PlanFacts", "ReviewFacts"]
 
@@ -95,7 +95,7 @@ ADVICE = {
 _CALM = frozenset({"calm", "confident", "neutral"})
 
 
-def _banded(value: Decimal, bands: tuple[tuple[str, int], ...], beyond: int) -> int:
+def _grade(value: Decimal, bands: tuple[tuple[str, int], ...], beyond: int) -> int:
     """The mark of the first band whose upper end the value does not exceed."""
     return next((mark for upper, mark in bands if value <= Decimal(upper)), beyond)
 
@@ -114,10 +114,10 @@ def size(facts: ReviewFacts) -> Mark | Gap:
     plan = facts.plan
     if plan is not None and plan.stop:
         risked = abs(plan.entry - plan.stop) * units / balance * 100
-        mark = _banded(risked, (("1", 100), ("2", 80), ("3", 60), ("5", 30)), 0)
+        mark = _grade(risked, (("1", 100), ("2", 80), ("3", 60), ("5", 30)), 0)
         return Mark("position_size", mark, f"{cents(risked)} % of the account at risk to the planned stop")
     share = facts.entry_price * units / balance * 100
-    mark = _banded(share, (("25", 90), ("50", 75), ("100", 50)), 10)
+    mark = _grade(share, (("25", 90), ("50", 75), ("100", 50)), 10)
     return Mark("position_size", mark, f"the position was {cents(share)} % of the account")
 
 
@@ -141,7 +141,7 @@ def loss_in_r(facts: ReviewFacts) -> Mark | Gap:
     result = divide(facts.pnl, facts.one_r or 0)
     if result is None:
         return _lack_of_risk_unit(facts)
-    mark = _banded(-result, (("0", 100), ("1.05", 70), ("1.5", 35)), 0)
+    mark = _grade(-result, (("0", 100), ("1.05", 70), ("1.5", 35)), 0)
     return Mark("loss_in_r", mark, f"result {cents(result)}R")
 
 
@@ -152,7 +152,7 @@ def heat(facts: ReviewFacts) -> Mark | Gap:
     against = divide(facts.mae_dollars, facts.one_r or 0)
     if against is None:
         return _lack_of_risk_unit(facts)
-    mark = _banded(against, (("0.5", 100), ("1", 75), ("1.5", 35)), 5)
+    mark = _grade(against, (("0.5", 100), ("1", 75), ("1.5", 35)), 5)
     return Mark("heat", mark, f"the price went {cents(against)}R against it")
 
 
@@ -200,7 +200,7 @@ def capture(facts: ReviewFacts) -> Mark | Gap:
         return Gap(NO_RESULT)
     if facts.capture_ratio is None:
         return Gap(NO_EXCURSION)
-    mark = _banded(-facts.capture_ratio, (("-0.6", 100), ("-0.3", 65), ("0", 35)), 10)
+    mark = _grade(-facts.capture_ratio, (("-0.6", 100), ("-0.3", 65), ("0", 35)), 10)
     return Mark("capture", mark, f"kept {cents(facts.capture_ratio * 100)} % of the best gain")
 
 

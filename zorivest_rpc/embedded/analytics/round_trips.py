@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, exactly, price
 from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Key, Lot, LotUse, Split, Status
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, price
 
 __all__ = [
     "Change",
@@ -98,7 +98,7 @@ def advance(episode: Episode | None, lots: Iterable[Lot], execution: Execution) 
     if execution.quantity <= 0:
         raise ValueError(f"execution {execution.exec_id} has no positive quantity")
     if episode is None or not episode.open_quantity:
-        return _enter(_opened(execution, ZERO), execution)
+        return _enter(_open_episode(execution, ZERO), execution)
     of_episode = (episode.account_id, episode.symbol, episode.currency)
     if of_episode != (execution.account_id, execution.symbol, execution.currency):
         raise ValueError(f"execution {execution.exec_id} belongs to another position than {episode.id}")
@@ -109,7 +109,7 @@ def advance(episode: Episode | None, lots: Iterable[Lot], execution: Execution) 
     return _exit(episode, iter(lots), execution)
 
 
-def _opened(execution: Execution, skip: Decimal) -> Episode:
+def _open_episode(execution: Execution, skip: Decimal) -> Episode:
     return Episode(
         id=f"rt-{execution.exec_id}",
         account_id=execution.account_id,
@@ -172,7 +172,7 @@ def _exit(episode: Episode, lots: Iterator[Lot], execution: Execution) -> Change
     if closing == execution.quantity:
         return Change(episodes=(after,), fills=(fill,), used=tuple(used))
     rest = remainder(execution, closing)
-    flipped = _enter(_opened(rest, closing), rest)
+    flipped = _enter(_open_episode(rest, closing), rest)
     return Change((after, *flipped.episodes), (fill, *flipped.fills), tuple(used), flipped.added)
 
 
@@ -232,7 +232,7 @@ class _Book:
             self._split(self._splits.popleft())
         if skip:
             rest = remainder(execution, skip)
-            change = _enter(_opened(rest, skip), rest)
+            change = _enter(_open_episode(rest, skip), rest)
         else:
             change = advance(self.open, self.lots, execution)
         for use in change.used:

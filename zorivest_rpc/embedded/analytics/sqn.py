@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.expectancy import LOW_SAMPLE, NO_ROUND_TRIPS
 from zorivest_rpc.embedded.analytics.moments import Moments
-from zorivest_rpc.embedded.analytics.money import ZERO, divide, exactly, ratio, root, rounded
 from zorivest_rpc.embedded.analytics.r_multiples import RUnit
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, divide, exactly, ratio, root, rounded
 
 __all__ = ["Grade", "SystemQuality", "grade_of", "sqn", "sqn_value"]
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.answers import Hint
 from zorivest_rpc.embedded.analytics.expectancy import NO_ROUND_TRIPS
 from zorivest_rpc.embedded.analytics.moments import Moments, moments_of
-from zorivest_rpc.embedded.analytics.money import ZERO, cents, divide, ratio, rounded
 from zorivest_rpc.embedded.analytics.sqn import sqn_value
+from zorivest_rpc.embedded.values.answers import Hint
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, ratio, rounded
 
 __all__ = ["UNTAGGED", "StrategyBreakdown", "StrategyLine", "TaggedResult", "breakdown", "group", "strategies_of"]
 

@@ -10,9 +10,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from zorivest_rpc.embedded.analytics.money import ZERO
 from zorivest_rpc.embedded.analytics.positions import Side
-from zorivest_rpc.embedded.symbols import Contract
+from zorivest_rpc.embedded.values.money import ZERO
+from zorivest_rpc.embedded.values.symbols import Contract
 
 __all__ = ["Label", "Net", "OptionLeg", "StrategyType", "name_structure"]
 

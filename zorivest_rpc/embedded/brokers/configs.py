@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Select, func, select
 
-from ..tables import accounts
+from ..database.schema.brokers import broker_configs
+from ..database.schema.journal import accounts
 from .registry import BROKERS, LOCAL_FOLDER, Broker
-from .tables import broker_configs
 
 __all__ = ["Config", "brokers_configured", "listed", "read_all", "read_one", "write"]
 

@@ -51,7 +51,7 @@ async def _request(link: BrokerLink, wanted: Wanted) -> str:
 
     await _until(link, request)
     if told.get("Status") != "Success":
-        raise _refused(link, told)
+        raise _refusal(link, told)
     reference = told.get("ReferenceCode", "")
     if not reference.isalnum():
         raise link.odd("answers")
@@ -69,7 +69,7 @@ async def _statement(link: BrokerLink, reference: str) -> bytes:
             return True
         told = _fields(link, body)
         if told.get("ErrorCode") not in _WAITING:
-            raise _refused(link, told)
+            raise _refusal(link, told)
         return False
 
     await _until(link, fetch)
@@ -95,7 +95,7 @@ def _fields(link: BrokerLink, body: bytes) -> dict[str, str]:
     return {child.tag: (child.text or "").strip() for child in root}
 
 
-def _refused(link: BrokerLink, told: dict[str, str]) -> Failure:
+def _refusal(link: BrokerLink, told: dict[str, str]) -> Failure:
     code, said = told.get("ErrorCode", ""), link.outbound.said(link.reach, told.get("ErrorMessage", "no reason given"))
     if code in _BAD_TOKEN:
         return Failure(link.reach.name, Kind.BAD_KEY, f"it does not accept the token: {said}")

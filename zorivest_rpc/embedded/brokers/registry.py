@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..credentials import Credential
+from ..vault.credentials import Credential
 
 __all__ = ["BROKERS", "LOCAL_FOLDER", "Broker", "find_broker"]
 

@@ -12,19 +12,21 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from .. import accounts as account_store
-from .. import audit, bank_store, import_store
-from ..columns import money
-from ..crypto import FieldCipher
-from ..db import Database
+from ..database import audit
+from ..database.columns import money
+from ..database.engine import Database
+from ..database.schema.journal import accounts, round_trips
 from ..errors import BadUpstream, Conflict, NotFound, Refusal, TooMany, Unavailable
-from ..futures import SETTING as FUTURE_MULTIPLIERS
-from ..futures import parse_multipliers
 from ..imports.drafts import BankImport
+from ..imports.stored import bank as bank_store
+from ..imports.stored import trades as import_store
+from ..journal import accounts as account_store
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
 from ..settings import Settings
-from ..tables import accounts, round_trips
+from ..values.futures import SETTING as FUTURE_MULTIPLIERS
+from ..values.futures import parse_multipliers
+from ..vault.crypto import FieldCipher
 from . import alpaca, ibkr_flex, local_folder, tradier
 from .configs import Config, listed, read_one, write
 from .pulled import BrokerLink, Position, Pulled, Wanted
@@ -112,9 +114,9 @@ class Brokers:
         try:
             link = await self._link(broker, config)
             if broker.adapter == "alpaca":
-                return [_shown(position) for position in await alpaca.positions(link)]
+                return [_render_position(position) for position in await alpaca.positions(link)]
             if broker.adapter == "tradier":
-                return [_shown(position) for position in await tradier.positions(link)]
+                return [_render_position(position) for position in await tradier.positions(link)]
         except Failure as failure:
             raise _refusal(failure) from None
         raise Conflict(
@@ -344,5 +346,5 @@ def _held_positions(conn: Connection) -> list[dict[str, Any]]:
     ]
 
 
-def _shown(position: Position) -> dict[str, Any]:
+def _render_position(position: Position) -> dict[str, Any]:
     return msgspec.structs.asdict(position)

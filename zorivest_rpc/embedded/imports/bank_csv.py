@@ -129,16 +129,16 @@ def read_bank_csv(lines: Sequence[str], budget: Budget, into: StatementCollector
     """Every row becomes a line, a skip or an error; a table whose columns cannot be understood is refused."""
     delimiters = (into.hints.delimiter,) if into.hints.delimiter else DELIMITERS
     if into.hints.columns:
-        first, delimiter, columns = _named(lines, delimiters, into)
+        first, delimiter, columns = _find_named_columns(lines, delimiters, into)
         bank = None
     else:
-        first, delimiter, columns, bank = _known(lines, delimiters) or _inferred(lines, delimiters)
+        first, delimiter, columns, bank = _find_known_table(lines, delimiters) or _infer_columns(lines, delimiters)
     into.bank = bank
     if lines[-1].strip():
         into.warn("no_final_newline", "The last line has no line end; check it if the file may have been cut short.")
     sample = [split_line(line, delimiter) for line in lines[first : first + SAMPLE] if line.strip()]
     reading = _reading(columns, sample, bank, into)
-    signs = _unsigned(columns, sample, reading)
+    signs = _find_direction(columns, sample, reading)
     for row in usable(read_rows(lines, delimiter, budget, first), columns, into.refuse):
         try:
             _take(Record(row, columns, reading), signs, into)
@@ -146,7 +146,7 @@ def read_bank_csv(lines: Sequence[str], budget: Budget, into: StatementCollector
             into.refuse_row(row, exc)
 
 
-def _known(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, Columns, str] | None:
+def _find_known_table(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, Columns, str] | None:
     leading = [(at, line) for at, line in enumerate(lines[:50]) if line.strip()][:5]
     for at, line in leading:
         for delimiter in delimiters:
@@ -158,7 +158,9 @@ def _known(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, C
     return None
 
 
-def _named(lines: Sequence[str], delimiters: Sequence[str], into: StatementCollector) -> tuple[int, str, Columns]:
+def _find_named_columns(
+    lines: Sequence[str], delimiters: Sequence[str], into: StatementCollector
+) -> tuple[int, str, Columns]:
     """The columns that the caller named; every one of them must be there."""
     wanted = {role: squash(header) for role, header in into.hints.columns.items()}
     start = into.hints.skip_rows
@@ -177,7 +179,7 @@ def _is_enough(roles: Mapping[str, int]) -> bool:
     return "date" in roles and ("amount" in roles or {"debit", "credit"} <= roles.keys())
 
 
-def _inferred(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, Columns, None]:
+def _infer_columns(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int, str, Columns, None]:
     """The table with the most columns, its header if it has one, and roles by name, else by content."""
     leading = [(at, line) for at, line in enumerate(lines[:200]) if line.strip()]
     best: tuple[int, str] = (1, ",")
@@ -283,7 +285,7 @@ def _is_ambiguous(cell: str) -> bool:
         return False
 
 
-def _unsigned(columns: Columns, sample: list[list[str]], reading: Reading) -> str | None:
+def _find_direction(columns: Columns, sample: list[list[str]], reading: Reading) -> str | None:
     """The role that tells direction where amounts carry no sign: a debit/credit indicator or type."""
     if "amount" not in columns.roles:
         return None

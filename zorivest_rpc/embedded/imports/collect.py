@@ -9,8 +9,6 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.futures import SETTING as _FUTURES_SETTING
-from zorivest_rpc.embedded.futures import contract_of
 from zorivest_rpc.embedded.imports.dedup import exec_id, fingerprint
 from zorivest_rpc.embedded.imports.drafts import (
     AssetClass,
@@ -31,6 +29,8 @@ from zorivest_rpc.embedded.imports.drafts import (
 from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, shown
 from zorivest_rpc.embedded.imports.symbols import Symbol, multiplier_of, plain
 from zorivest_rpc.embedded.imports.values import BadValue
+from zorivest_rpc.embedded.values.futures import SETTING as _FUTURES_SETTING
+from zorivest_rpc.embedded.values.futures import contract_of
 
 __all__ = ["Found", "TradeCollector", "costs", "outcome"]
 
@@ -70,6 +70,7 @@ class TradeCollector:
         self.hints = hints
         self._limits = limits
         self._trades: list[TradeDraft] = []
+        self._several: list[slice] = []  # the fills of rows that have more than one
         self._errors: list[RowError] = []
         self._notes: dict[str, Note] = {}
         self._tallies: Counter[str] = Counter()
@@ -86,6 +87,8 @@ class TradeCollector:
     def add(self, *drafts: TradeDraft) -> None:
         """The fills of one row."""
         self.parsed += 1
+        if len(drafts) > 1:
+            self._several.append(slice(len(self._trades), len(self._trades) + len(drafts)))
         self._trades.extend(drafts)
 
     def add_event(self, event: PositionEvent) -> None:
@@ -163,7 +166,7 @@ class TradeCollector:
     def finish(
         self, found: Found, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
     ) -> BrokerImport:
-        trades = self._numbered(self._in_order())
+        trades = self._number(self._in_order())
         total = self.parsed + self.skipped + self.refused
         for tally, count in self._tallies.items():
             if tally in _COUNTED:
@@ -217,8 +220,16 @@ class TradeCollector:
 
     def _in_order(self) -> list[TradeDraft]:
         """Oldest first. A file that runs backwards is turned round first, for the order of rows with a day alone."""
-        trades = self._trades[::-1] if self._is_newest_first() else self._trades
+        trades = self._reverse() if self._is_newest_first() else self._trades
         return sorted(trades, key=lambda trade: trade.exec_time)
+
+    def _reverse(self) -> list[TradeDraft]:
+        """The rows from the last to the first; the fills of one row keep their order, which its reader decided."""
+        turned = list(self._trades)
+        for fills in self._several:
+            turned[fills] = turned[fills][::-1]
+        turned.reverse()
+        return turned
 
     def _is_newest_first(self) -> bool:
         """By the times of the rows; where all are equal, by the layout; where that is unknown, by what the rows can
@@ -232,9 +243,9 @@ class TradeCollector:
             return rows[0] > rows[-1]
         if self.newest_first is not None:
             return self.newest_first
-        return _uncovered(reversed(self._trades)) < _uncovered(self._trades)
+        return _count_uncovered_sales(self._reverse()) < _count_uncovered_sales(self._trades)
 
-    def _numbered(self, trades: list[TradeDraft]) -> list[TradeDraft]:
+    def _number(self, trades: list[TradeDraft]) -> list[TradeDraft]:
         seen_ids: dict[str, str] = {}
         twins: Counter[str] = Counter()
         result: list[TradeDraft] = []
@@ -277,7 +288,7 @@ _TALLIES = {
 }
 
 
-def _uncovered(trades: Iterable[TradeDraft]) -> int:
+def _count_uncovered_sales(trades: Iterable[TradeDraft]) -> int:
     """How many sales of a file find nothing to sell, read in this order."""
     held: dict[str, Decimal] = {}
     count = 0

@@ -86,14 +86,14 @@ def detect_broker(lines: Sequence[str], hints: BrokerHints) -> Detection:
     for at, line in candidates:
         for delimiter in delimiters:
             cells = split_line(line, delimiter)
-            if len(cells) > 3 and (found := _known(cells, wanted, at, delimiter, by)):
+            if len(cells) > 3 and (found := _match_layout(cells, wanted, at, delimiter, by)):
                 return found
     if found := _generic(candidates, delimiters, wanted):
         return found
     raise _unknown(candidates, delimiters)
 
 
-def _known(cells: list[str], wanted: str | None, at: int, delimiter: str, by: str) -> Detection | None:
+def _match_layout(cells: list[str], wanted: str | None, at: int, delimiter: str, by: str) -> Detection | None:
     headers = frozenset(squash(cell) for cell in cells)
     if wanted in (None, "ninjatrader") and _has(headers, ninjatrader.FINGERPRINT):
         return Detection(

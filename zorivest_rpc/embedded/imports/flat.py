@@ -10,12 +10,28 @@ from decimal import Decimal
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, FeeType, Side, TradeDraft
 from zorivest_rpc.embedded.imports.events import is_sweep, kind_of, read_event
-from zorivest_rpc.embedded.imports.identifiers import classify, normalise
 from zorivest_rpc.embedded.imports.layouts import ASSETS, Layout
-from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, squash, usable
-from zorivest_rpc.embedded.imports.sides import Signs, Stated, check_amount, decide_side, hidden_cost, read_words
+from zorivest_rpc.embedded.imports.rows import (
+    BLANKS,
+    Columns,
+    Reading,
+    Record,
+    Row,
+    RowRefused,
+    squash,
+    usable,
+)
+from zorivest_rpc.embedded.imports.sides import (
+    Signs,
+    Stated,
+    check_amount,
+    decide_side,
+    hidden_cost,
+    read_words,
+)
 from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, currency_code, plain_text
+from zorivest_rpc.embedded.values.identifiers import classify, normalise
 
 __all__ = ["read_flat", "read_record"]
 

@@ -14,10 +14,24 @@ from decimal import Decimal
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
 from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, RateDraft, Side, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
-from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, RowRefused, read_rows, split_line, squash
+from zorivest_rpc.embedded.imports.rows import (
+    Columns,
+    Reading,
+    Record,
+    RowRefused,
+    read_rows,
+    split_line,
+    squash,
+)
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import parse_symbol
-from zorivest_rpc.embedded.imports.values import BadValue, currency_code, parse_decimal, parse_effect, plain_text
+from zorivest_rpc.embedded.imports.values import (
+    BadValue,
+    currency_code,
+    parse_decimal,
+    parse_effect,
+    plain_text,
+)
 
 __all__ = ["is_activity", "read_activity"]
 

@@ -12,7 +12,14 @@ from decimal import Decimal
 from typing import Any
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, FeeType, ImportRefused, RateDraft, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import (
+    AssetClass,
+    FeeType,
+    ImportRefused,
+    RateDraft,
+    Side,
+    TradeDraft,
+)
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused
 from zorivest_rpc.embedded.imports.source import Budget

@@ -92,7 +92,7 @@ def _collect(child: subprocess.Popen[bytes], data: bytes, budget: Budget) -> lis
             budget.tell(answer["number"], total)
         if size > _MOST_TEXT:
             raise _unsafe("The PDF holds far more text than a statement does.")
-    raise _died(child.wait())
+    raise _explain_death(child.wait())
 
 
 def _lines(child: subprocess.Popen[bytes], request: bytes, budget: Budget) -> Iterator[bytes]:
@@ -157,7 +157,7 @@ def _refusal(answer: dict[str, Any]) -> ImportRefused:
             return _broken()
 
 
-def _died(code: int) -> ImportRefused:
+def _explain_death(code: int) -> ImportRefused:
     """The child ended without a last word: it ran out of time, or the parser crashed the interpreter.
 
     CPython aborts where memory ends while it handles a MemoryError ("Cannot recover from MemoryErrors"), or the stack

@@ -52,7 +52,7 @@ def check_streams(data: bytes, budget: Budget) -> None:
         head = data[max(0, match.start() - DICTIONARY) : match.start()]
         head = head[head.rfind(b" obj") + 1 :]
         limit = _limit(head)
-        size, form_calls = _unpacked(data, start, _filters(head, start), limit, b"/Form" in head)
+        size, form_calls = _measure_unpacked(data, start, _filters(head, start), limit, b"/Form" in head)
         total, calls = total + size, calls + form_calls
         if size > limit or total > TOTAL:
             raise _unsafe("The PDF unpacks to far more than a statement holds.", start)
@@ -80,7 +80,7 @@ def _filters(head: bytes, at: int) -> list[bytes]:
     return names
 
 
-def _unpacked(data: bytes, start: int, filters: list[bytes], limit: int, is_form: bool) -> tuple[int, int]:
+def _measure_unpacked(data: bytes, start: int, filters: list[bytes], limit: int, is_form: bool) -> tuple[int, int]:
     """Size after unpacking (just above `limit` when larger), and how often a form draws another one."""
     if filters and filters[0] in _ASCII:
         from pdfminer.ascii85 import ascii85decode, asciihexdecode

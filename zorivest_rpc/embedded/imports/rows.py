@@ -13,11 +13,11 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.futures import contract_of, parse_fraction
-from zorivest_rpc.embedded.imports.drafts import AssetClass, ImportRefused
+from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
+from zorivest_rpc.embedded.values.futures import contract_of, parse_fraction
 
 __all__ = [
     "Columns",
@@ -25,7 +25,6 @@ __all__ = [
     "Record",
     "Row",
     "RowRefused",
-    "check_dialect",
     "read_rows",
     "shown",
     "split_line",
@@ -37,16 +36,6 @@ DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
 MAX_LINE = 64 * 1024
 BLANKS = frozenset({"", "-", "--", "---", "n/a", "na", "nan", "null", "none", "...", "—"})
-
-
-def check_dialect(delimiter: str | None, decimal: str | None) -> None:
-    """Refuse hints about the dialect that no file can have."""
-    if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum()):
-        raise ImportRefused(
-            "unknown_delimiter", f"{delimiter[:20]!r} cannot separate cells.", next="Use one of , ; | or a tab."
-        )
-    if decimal and decimal not in (".", ","):
-        raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
 
 
 class RowRefused(ValueError):
@@ -123,12 +112,12 @@ def read_rows(
             yield Row(at + 1, [_clean(cell) for cell in line.split(delimiter)], line, "", at + 1 == total)
             at += 1
             continue
-        used, row = _quoted(lines, at, delimiter)
+        used, row = _read_quoted(lines, at, delimiter)
         yield row
         at += used
 
 
-def _quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
+def _read_quoted(lines: Sequence[str], at: int, delimiter: str) -> tuple[int, Row]:
     text = ""
     for used in range(1, MAX_LINES_PER_ROW + 1):
         if at + used > len(lines):

@@ -87,7 +87,7 @@ def decide_side(record: Record, stated: Stated, quantity: Decimal, signs: Signs)
     by_quantity = _of_quantity(record, quantity, signs, strictly=stated.side is not None)
     if stated.side is not None:
         if by_quantity is not None and by_quantity is not stated.side:
-            raise RowRefused("side", f"{_shown(stated.word)} contradicts the sign of the quantity {quantity:f}")
+            raise RowRefused("side", f"{_quote(stated.word)} contradicts the sign of the quantity {quantity:f}")
         return stated.side
     amount = record.decimal("amount") if signs.amount else None
     by_amount = None if not amount else (Side.SLD if amount > 0 else Side.BOT)
@@ -110,7 +110,7 @@ def check_amount(record: Record, stated: Stated, side: Side, value: Decimal, ass
     if not amount or asset is AssetClass.FUTURE or abs(amount) * 2 < abs(value):
         return
     if (amount > 0) != (side is Side.SLD):
-        raise RowRefused("side", f"{_shown(stated.word)} contradicts the amount {amount:f}: a purchase costs money")
+        raise RowRefused("side", f"{_quote(stated.word)} contradicts the amount {amount:f}: a purchase costs money")
 
 
 def hidden_cost(record: Record, side: Side, symbol: Symbol, value: Decimal, signs: Signs) -> Decimal | None:
@@ -136,5 +136,5 @@ def _of_quantity(record: Record, quantity: Decimal, signs: Signs, *, strictly: b
     return Side.BOT if has_sign or (signs.quantity and not strictly) else None
 
 
-def _shown(word: str) -> str:
+def _quote(word: str) -> str:
     return repr(plain_text(word, 40)) if word.lower() not in BLANKS else "the description"

@@ -12,12 +12,13 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import ImportRefused, Limits
+from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused, Limits
 
-__all__ = ["Budget", "Text", "decode", "lines_of", "read_source", "sha256"]
+__all__ = ["Budget", "Text", "check_dialect", "decode", "lines_of", "open_text", "read_source", "sha256"]
 
 _ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive or an Excel workbook",
@@ -108,6 +109,42 @@ class Budget:
         self._progress(self._total, self._total)
 
 
+class _Warned(Protocol):
+    """What gathers the notes on a file."""
+
+    def warn(self, code: str, message: str) -> None: ...
+
+
+def open_text(
+    source: bytes | os.PathLike[str],
+    hints: BrokerHints | BankHints,
+    budget: Budget,
+    into: _Warned,
+    *,
+    instead_of_pdf: str,
+) -> tuple[bytes, Text]:
+    """The bytes and the text of an export, within its budget; `instead_of_pdf` is what to do with a PDF."""
+    data = read_source(source, budget.limits)
+    if data.startswith(b"%PDF-"):
+        raise ImportRefused("is_pdf", "The file is a PDF.", next=instead_of_pdf)
+    check_dialect(hints.delimiter, hints.decimal)
+    text = decode(data, hints.encoding)
+    if text.is_mixed:
+        into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
+    budget.check()
+    return data, text
+
+
+def check_dialect(delimiter: str | None, decimal: str | None) -> None:
+    """Refuse hints about the dialect that no file can have."""
+    if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum()):
+        raise ImportRefused(
+            "unknown_delimiter", f"{delimiter[:20]!r} cannot separate cells.", next="Use one of , ; | or a tab."
+        )
+    if decimal and decimal not in (".", ","):
+        raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
+
+
 def read_source(source: bytes | os.PathLike[str], limits: Limits) -> bytes:
     """The bytes of a file, refused before reading when there are too many or it is no regular file."""
     if isinstance(source, bytes):
@@ -155,7 +192,7 @@ def decode(data: bytes, encoding: str | None = None) -> Text:
             raise ImportRefused(
                 "not_text", f"The file is {kind}, not text.", where="first bytes", next="Unpack it or export it as CSV."
             )
-    text = _with_encoding(data, encoding) if encoding else _guessed(data)
+    text = _with_encoding(data, encoding) if encoding else _guess_encoding(data)
     nul = text.value.find("\x00")
     if nul >= 0:
         raise ImportRefused(
@@ -183,7 +220,7 @@ def _with_encoding(data: bytes, encoding: str) -> Text:
         ) from None
 
 
-def _guessed(data: bytes) -> Text:
+def _guess_encoding(data: bytes) -> Text:
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             if encoding == "utf-8":

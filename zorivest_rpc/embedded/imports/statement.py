@@ -113,7 +113,7 @@ class StatementCollector:
         total = len(lines) + self.skipped + self.refused
         if self.refused > len(self._errors):
             self.warn("more_errors", f"{self.refused - len(self._errors)} more rows were refused than are listed.")
-        numbered = self._numbered(lines)
+        numbered = self._number(lines)
         return BankImport(
             status=outcome(len(lines), self.refused),
             format=format,
@@ -164,7 +164,7 @@ class StatementCollector:
         last = running[-1] if running else None
         return drift, (last.running_balance, last.date) if last and last.running_balance is not None else None
 
-    def _numbered(self, lines: list[BankDraft]) -> list[BankDraft]:
+    def _number(self, lines: list[BankDraft]) -> list[BankDraft]:
         uses = Counter(line.reference_id for line in lines if line.reference_is_unique)
         contents = {(line.reference_id, line.date, line.description, line.amount) for line in lines}
         meanings = Counter(reference for reference, *_ in contents)

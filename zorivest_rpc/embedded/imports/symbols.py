@@ -11,10 +11,10 @@ from typing import cast
 
 import msgspec
 
-from zorivest_rpc.embedded import symbols
-from zorivest_rpc.embedded.futures import unknown_root
 from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.values import BadValue, plain_text
+from zorivest_rpc.embedded.values import symbols
+from zorivest_rpc.embedded.values.futures import unknown_root
 
 __all__ = ["Symbol", "multiplier_of", "option", "parse_symbol", "plain"]
 

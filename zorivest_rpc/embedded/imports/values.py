@@ -147,7 +147,7 @@ def parse_decimal(cell: str, mark: str | None = None) -> Decimal:
     exponent = 0
     if scientific := _EXPONENT.fullmatch(text):
         text, exponent = scientific[1], int(scientific[2])
-    digits = _ungrouped(text, mark or _proven_mark(text) or ".")
+    digits = _remove_grouping(text, mark or _proven_mark(text) or ".")
     if digits is None:
         raise BadValue(f"{plain_text(cell, 40)!r} is not a number")
     try:
@@ -159,7 +159,7 @@ def parse_decimal(cell: str, mark: str | None = None) -> Decimal:
     return -value if negative and value else value
 
 
-def _ungrouped(text: str, mark: str) -> str | None:
+def _remove_grouping(text: str, mark: str) -> str | None:
     """Plain digits with a dot, or None: grouping marks only between groups, and only one kind of them."""
     if not text.isascii():
         return None

@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from .. import bars as price_bars
 from ..analytics.excursion import Bar as PriceBar
 from ..analytics.excursion import Resolution
+from ..database.schema.market import market_ohlcv
+from . import stored_bars as price_bars
 from .shapes import INTERVALS, Bar
-from .tables import market_ohlcv
 
 __all__ = ["INTERVAL_OF", "beginning", "select_bars", "store_bars"]
 
@@ -92,10 +92,8 @@ def select_bars(
     interval: str,
     start: datetime | None = None,
     end: datetime | None = None,
-    *,
-    limit: int | None = None,
 ) -> list[Bar]:
-    """Bars that begin at or after `start` and before `end`, oldest first; with a limit the last ones.
+    """Bars that begin at or after `start` and before `end`, oldest first.
 
     All bars come from one provider, the one that knows most of the span: prices of two are not mixed."""
     table = market_ohlcv
@@ -113,8 +111,8 @@ def select_bars(
     ).scalar()
     if provider is None:
         return []
-    query = select(table).where(*wanted, table.c.provider == provider).order_by(table.c.timestamp.desc()).limit(limit)
+    query = select(table).where(*wanted, table.c.provider == provider).order_by(table.c.timestamp)
     return [
         Bar(timestamp=row.timestamp, provider=row.provider, **{name: getattr(row, name) for name in _VALUES})
-        for row in reversed(conn.execute(query).all())
+        for row in conn.execute(query)
     ]

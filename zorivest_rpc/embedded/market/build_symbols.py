@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from ..imports.identifiers import IdentifierType, is_valid
+from ..values.identifiers import IdentifierType, is_valid
 from .directory import Entry
 
 __all__ = ["build"]

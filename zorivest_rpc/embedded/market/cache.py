@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from sqlalchemy import Connection, select
 
-from .tables import fetch_cache
+from ..database.schema.market import fetch_cache
 
 __all__ = ["TTL", "Cached", "recall", "remember", "ttl_of"]
 

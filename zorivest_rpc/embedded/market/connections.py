@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Select, func, select
 
-from .. import audit
-from ..crypto import FieldCipher
+from ..database import audit
+from ..database.schema.market import market_providers
+from ..vault.crypto import FieldCipher
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
 from .provider import Link, Provider
 from .providers import PROVIDERS
-from .tables import market_providers
 
 __all__ = [
     "DEFAULT_TIMEOUT",

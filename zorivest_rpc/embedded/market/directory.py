@@ -11,8 +11,8 @@ from importlib import resources
 import msgspec
 from sqlalchemy import Connection, select, union
 
-from ..imports.identifiers import isin_to_cusip
-from ..tables import trade_plans, trades, watchlist_items
+from ..database.schema.journal import trade_plans, trades, watchlist_items
+from ..values.identifiers import isin_to_cusip
 from .shapes import Hit
 
 __all__ = ["Entry", "by_identifier", "directory", "search_local"]

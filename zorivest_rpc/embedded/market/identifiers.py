@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, and_, or_, select
 
-from ..db import Database
-from ..imports.identifiers import IdentifierType, classify, cusip_to_isin, isin_to_cusip, normalise, problem
+from ..database.engine import Database
+from ..database.schema.market import identifier_cache
+from ..values.identifiers import IdentifierType, classify, cusip_to_isin, isin_to_cusip, normalise, problem
 from .directory import by_identifier
 from .failures import Failure
 from .market import Market
 from .providers import finnhub, openfigi
 from .shapes import plain
-from .tables import identifier_cache
 
 __all__ = ["Asked", "Match", "known_here", "resolve"]
 
@@ -52,9 +52,9 @@ Key = tuple[str, str]
 
 async def resolve(db: Database, market: Market, asked: Sequence[Asked], now: datetime) -> dict[str, Any]:
     """Results in the order asked; identifiers that could not be resolved say why."""
-    keys = [_checked(item) for item in asked]
+    keys = [_check_item(item) for item in asked]
     wanted = list(dict.fromkeys(key for key, wrong in keys if key is not None and wrong is None))
-    found = await db.read(lambda conn: _known(conn, wanted, now))
+    found = await db.read(lambda conn: _find_cached(conn, wanted, now))
     missing = [key for key in wanted if key not in found]
     reasons: list[str] = []
     if missing:
@@ -74,7 +74,7 @@ async def resolve(db: Database, market: Market, asked: Sequence[Asked], now: dat
 
 def known_here(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Match]:
     """What identifiers stand for without asking anybody: those asked for before, and those of the directory."""
-    found = _known(conn, keys, now)
+    found = _find_cached(conn, keys, now)
     _from_directory(keys, found)
     return found
 
@@ -86,7 +86,7 @@ def _from_directory(keys: Sequence[Key], found: dict[Key, Match]) -> None:
             found[key] = Match(entry.symbol, "directory", _CONFIDENCE["directory"], entry.name, entry.exchange)
 
 
-def _checked(item: Asked) -> tuple[Key | None, str | None]:
+def _check_item(item: Asked) -> tuple[Key | None, str | None]:
     """The identifier in normal form, or what is wrong with it."""
     kind = item.kind or classify(item.value)
     if kind is None:
@@ -104,10 +104,10 @@ def _twin(key: Key) -> Key | None:
     return None
 
 
-def _known(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Match]:
+def _find_cached(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Match]:
     """From the cache, directly or through the twin identifier."""
     twins = {key: twin for key in keys if (twin := _twin(key)) is not None}
-    held = _held(conn, {*keys, *twins.values()}, now)
+    held = _read_cached(conn, {*keys, *twins.values()}, now)
     found = {key: held[key] for key in keys if key in held}
     for key, twin in twins.items():
         if key not in found and twin in held:
@@ -115,7 +115,7 @@ def _known(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Ma
     return found
 
 
-def _held(conn: Connection, keys: Iterable[Key], now: datetime) -> dict[Key, Match]:
+def _read_cached(conn: Connection, keys: Iterable[Key], now: datetime) -> dict[Key, Match]:
     table, wanted = identifier_cache, sorted(keys)
     found: dict[Key, Match] = {}
     for start in range(0, len(wanted), _STEP):

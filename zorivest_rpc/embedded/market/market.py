@@ -14,11 +14,11 @@ import msgspec
 from sqlalchemy import Connection
 
 from ..analytics.excursion import SPANS, Resolution
-from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
 from ..errors import Invalid, NotFound, Refusal
 from ..settings import Settings
-from ..symbols import Instrument
+from ..values.symbols import Instrument
+from ..vault.crypto import FieldCipher
 from . import cache, connections
 from .answers import refusal, shown
 from .bars import INTERVAL_OF, beginning, select_bars, store_bars
@@ -74,7 +74,7 @@ class Market:
         subject = instrument.symbol if instrument else ""
         key = f"{subject or '*'}|{count}"
         told = await self._answer("news", key, list[News], subject, instrument, count, use_cache=use_cache)
-        return _all_shown(told, count)
+        return _render_all(told, count)
 
     async def fundamentals(self, ticker: str, dimension: str, *, use_cache: bool = True) -> list[dict[str, Any]]:
         """Figures of a company's reports, every one with the period it is of."""
@@ -90,7 +90,7 @@ class Market:
     async def filings(self, ticker: str, forms: frozenset[str], limit: int) -> list[dict[str, Any]]:
         symbol = _instrument(ticker).underlying
         key = f"{symbol}|{','.join(sorted(forms))}|{limit}"
-        return _all_shown(await self._answer("filings", key, list[Filing], symbol, symbol, forms, limit), limit)
+        return _render_all(await self._answer("filings", key, list[Filing], symbol, symbol, forms, limit), limit)
 
     async def search(self, query: str) -> list[dict[str, Any]]:
         """Symbols that a provider finds, else those of the directory on this machine."""
@@ -100,7 +100,7 @@ class Market:
             told = Told([], False, 0.0)
         if not told.value:
             told = Told(await self._db.read(lambda conn: search_local(conn, query, MOST_SEARCH)), False, 0.0)
-        return _all_shown(told, MOST_SEARCH)
+        return _render_all(told, MOST_SEARCH)
 
     async def bars(
         self,
@@ -123,7 +123,7 @@ class Market:
         return {
             "ticker": instrument.symbol,
             "interval": interval,
-            "bars": [_bar_shown(bar) for bar in told.value[-limit:]],
+            "bars": [_render_bar(bar) for bar in told.value[-limit:]],
             "stale": told.stale,
             "age_seconds": int(told.age),
         }
@@ -160,7 +160,7 @@ class Market:
         setup = await self._db.read(lambda conn: connections.read_one(conn, provider))
         async with self._outbound.tests:
             started = self._outbound.clock()
-            success, message = await self._tested(setup)
+            success, message = await self._test(setup)
             latency = round((self._outbound.clock() - started) * 1000, 1)
         now = self._outbound.now()
         status = "success" if success else "failed"
@@ -177,7 +177,7 @@ class Market:
             raise Failure(provider.name, Kind.DISABLED, "it is switched off")
         return connections.link_to(setup, self._outbound, self._cipher, patience)
 
-    async def _tested(self, setup: connections.Setup) -> tuple[bool, str]:
+    async def _test(self, setup: connections.Setup) -> tuple[bool, str]:
         try:
             if await self._settings.value("market.offline"):
                 return False, "not tried: market.offline is set"
@@ -310,9 +310,9 @@ def _instrument(ticker: str) -> Instrument:
         raise Invalid({"ticker": [str(exc)]}) from None
 
 
-def _all_shown(told: Told, limit: int) -> list[dict[str, Any]]:
+def _render_all(told: Told, limit: int) -> list[dict[str, Any]]:
     return [shown(item, stale=told.stale, age=told.age) for item in told.value[:limit]]
 
 
-def _bar_shown(bar: Bar) -> dict[str, Any]:
+def _render_bar(bar: Bar) -> dict[str, Any]:
     return msgspec.structs.asdict(bar)

@@ -110,11 +110,11 @@ class Outbound:
         flight = self._flights.get(question)
         if flight is None:
             flight = self._flights[question] = asyncio.ensure_future(job())
-            flight.add_done_callback(lambda done: self._landed(question, done))
+            flight.add_done_callback(lambda done: self._finish_flight(question, done))
         found: T = await asyncio.shield(flight)
         return found
 
-    def _landed(self, question: Any, flight: asyncio.Future[Any]) -> None:
+    def _finish_flight(self, question: Any, flight: asyncio.Future[Any]) -> None:
         self._flights.pop(question, None)
         if not flight.cancelled():
             flight.exception()  # those who asked were told; nobody may be left to tell

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..credentials import API_KEY, Credential
-from ..symbols import Instrument
+from ..values.symbols import Instrument
+from ..vault.credentials import API_KEY, Credential
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
 from .shapes import Bar, Filing, Fundamental, Hit, News, Quote
@@ -100,9 +100,9 @@ class Provider:
 
     def answers_to(self, name: str) -> bool:
         """Whether a caller's word means this provider: its name, its slug, or another name it had."""
-        word = _folded(name)
-        return word in {_folded(known) for known in (self.name, self.slug, *self.aliases)}
+        word = _fold(name)
+        return word in {_fold(known) for known in (self.name, self.slug, *self.aliases)}
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return "".join(char for char in name.casefold() if char.isalnum())

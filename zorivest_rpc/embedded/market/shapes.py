@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from ..columns import QUANTITY_PLACES
-from ..symbols import Instrument, parse_instrument
-from .tables import VOLUME_PLACES
+from ..database.columns import QUANTITY_PLACES
+from ..database.schema.market import VOLUME_PLACES
+from ..values.symbols import Instrument, parse_instrument
 
 __all__ = [
     "INTERVALS",

@@ -10,9 +10,9 @@ import contextlib
 import secrets
 from pathlib import Path
 
-from ..crypto import same
+from ..disk.paths import DataDir, write_private
 from ..errors import Forbidden
-from ..paths import DataDir, write_private
+from ..vault.crypto import same
 
 __all__ = ["Approval", "approval_file"]
 

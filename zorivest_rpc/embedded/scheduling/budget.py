@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from ..tables import audit_log
+from ..database.schema.journal import audit_log
 
 __all__ = [
     "MAILS_PER_DAY",

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select
 
-from .tables import report_deliveries
+from ..database.schema.scheduling import report_deliveries
 
 __all__ = ["claim", "cut_off", "dedup_key", "recover", "settle"]
 

@@ -24,12 +24,13 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
+from ..database.schema.scheduling import policies as policies_table
+from ..disk.paths import DataDir
+from ..disk.redact import redact_text
 from ..errors import BadRequest, Conflict, Forbidden, NotFound
-from ..paths import DataDir
-from ..redact import redact_text
 from ..settings import Settings
+from ..vault.crypto import FieldCipher
 from . import deliveries, policies, runs
 from .approval import Approval, approval_file
 from .budget import RUNS_PER_HOUR, note, spend_run
@@ -40,7 +41,6 @@ from .marks import keep_marks
 from .runner import RunFailed, run_steps
 from .sandbox import Sandbox
 from .step import Context, Fetcher
-from .tables import policies as policies_table
 from .validate import validate
 
 __all__ = ["Scheduling"]
@@ -165,15 +165,6 @@ class Scheduling:
         ]
         return sorted(found, key=lambda job: (job["next_run"] is None, job["next_run"]))
 
-    def status(self) -> dict[str, Any]:
-        jobs = self.jobs()
-        return {
-            "running": self._loop is not None,
-            "job_count": len(jobs),
-            "jobs": jobs,
-            "active_runs": len(self._active),
-        }
-
     async def tick(self) -> float:
         """Deal with everything that is due; returns the seconds until the next firing."""
         async with self._ticking:
@@ -265,11 +256,6 @@ class Scheduling:
             row = await db.write(lambda conn: policies.replace(conn, policy_id, checked, actor, self.now()))
             await self._reload()
         return policies.view(row, self.now())
-
-    async def reschedule(self, policy_id: str, changes: Mapping[str, Any], actor: str) -> dict[str, Any]:
-        row = await self._parts().db.read(lambda conn: policies.find(conn, policy_id))
-        document = row["policy_json"]
-        return await self.update(policy_id, {**document, "trigger": {**document["trigger"], **changes}}, actor)
 
     async def delete(self, policy_id: str, actor: str) -> None:
         """Unschedule and forget a policy; its history stays. Runs under way are cancelled."""
@@ -417,7 +403,7 @@ class Scheduling:
             fields=parts.fields,
             reports=self._directory.reports,
             fetch=parts.fetch,
-            refresh=partial(bring_up_to_date, parts.db, parts.settings),
+            refresh=partial(bring_up_to_date, parts.db),
         )
 
     async def _execute(self, policy: Mapping[str, Any], context: Context, started: datetime) -> None:

@@ -11,12 +11,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from .. import tax_profiles, tax_store
-from ..db import Database
-from ..expiry import settle_due
-from ..settings import Settings
+from ..database.engine import Database
+from ..journal.expiry import settle_due
 from ..tax.model import TaxError
-from ..tax.sync import ConflictStrategy
+from ..tax.stored import profiles as tax_profiles
+from ..tax.stored import sync as tax_store
 from .step import StepFailed
 
 __all__ = ["bring_up_to_date"]
@@ -24,18 +23,17 @@ __all__ = ["bring_up_to_date"]
 _LOTS = re.compile(r"(?i)\btax_(lots|wash_matches)\b")
 
 
-async def bring_up_to_date(db: Database, settings: Settings, statements: Iterable[str], now: datetime) -> None:
+async def bring_up_to_date(db: Database, statements: Iterable[str], now: datetime) -> None:
     """Make true what the statements will read; costs a write only when something changed since."""
     await settle_due(db)
     if not any(_LOTS.search(statement) for statement in statements):
         return
-    strategy = ConflictStrategy(await settings.value("tax.conflict_resolution"))
 
     def due(conn: Connection) -> bool:
         return tax_store.is_due(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)))
 
     def sync(conn: Connection) -> None:
-        tax_store.sync(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)), now, strategy)
+        tax_store.sync(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)), now)
 
     try:
         if await db.read(due):

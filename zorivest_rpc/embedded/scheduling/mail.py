@@ -16,10 +16,10 @@ from typing import Any
 import aiosmtplib
 from sqlalchemy import Connection, select
 
-from ..credentials import Credential
-from ..crypto import FieldCipher
-from ..fields import Fields
-from .tables import email_provider
+from ..database.schema.scheduling import email_provider
+from ..values.fields import Fields
+from ..vault.credentials import Credential
+from ..vault.crypto import FieldCipher
 
 __all__ = [
     "ADDRESS",

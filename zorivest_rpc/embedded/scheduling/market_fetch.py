@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..db import Database
+from ..database.engine import Database
 from ..errors import Refusal
 from ..market.failures import Failure
 from ..market.market import DEFAULT_SPANS, Market, known_provider

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select
 
-from .tables import pipeline_state, policies
+from ..database.schema.scheduling import pipeline_state, policies
 
 __all__ = ["keep_marks"]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from ..database.schema.scheduling import policies
 from ..errors import Conflict, NotFound, TooMany
 from .budget import POLICIES_PER_DAY, note, spend_policy
 from .cron import next_firing
 from .document import content_hash
-from .tables import policies
 
 __all__ = ["approve", "create", "every", "find", "remove", "replace", "view"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 
-from ..redact import redact_text
+from ..disk.redact import redact_text
 from . import runs
 from .refs import resolve, skips
 from .step import Context, Outcome, Produced, StepFailed, StepType

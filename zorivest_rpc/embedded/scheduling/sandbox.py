@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import LargeBinary, Table
 
-from ..columns import Exact, Scaled
-from ..db import Database
-from ..tables import metadata
+from ..database.columns import Exact, Scaled
+from ..database.engine import Database
+from ..database.schema.journal import metadata
 
 __all__ = ["ROW_LIMIT", "SECONDS", "QueryRefused", "Rows", "Sandbox", "Statement", "forbidden_sql", "visible_tables"]
 

@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..crypto import FieldCipher
-from ..db import Database
+from ..database.engine import Database
+from ..vault.crypto import FieldCipher
 from .sandbox import Sandbox
 
 __all__ = ["Context", "FetchRequest", "Fetched", "Fetcher", "Outcome", "Produced", "Refresh", "StepFailed", "StepType"]

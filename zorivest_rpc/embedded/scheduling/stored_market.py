@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from ..db import Database
-from ..tables import metadata
+from ..database.engine import Database
+from ..database.schema.journal import metadata
 from .step import Fetched, Fetcher, FetchRequest, StepFailed
 
 __all__ = ["LOCAL", "stored_market"]

@@ -97,16 +97,16 @@ def _validator() -> Any:
 
 def _schema_errors(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for error in sorted(_validator().iter_errors(document), key=lambda error: list(map(str, error.absolute_path))):
-        yield from _told(error)
+        yield from _describe_error(error)
 
 
-def _told(error: Any) -> Iterator[tuple[str, str]]:
+def _describe_error(error: Any) -> Iterator[tuple[str, str]]:
     """One schema error in words; of "a value or a reference" the half that was meant is explained."""
     if error.validator == "anyOf" and error.context:
         half = 1 if is_ref(error.instance) else 0
         meant = [part for part in error.context if part.relative_schema_path[0] == half]
         for part in meant or error.context:
-            yield from _told(part)
+            yield from _describe_error(part)
         return
     path = ".".join(str(part) for part in error.absolute_path) or "policy_json"
     amount = _AMOUNTS.get(error.validator)

@@ -7,7 +7,7 @@ from datetime import date
 
 from zorivest_rpc.embedded.tax.carryover import Carryover
 from zorivest_rpc.embedded.tax.model import Accounts, EstimationMethod, FilingStatus, TaxProfile, WashPolicy
-from zorivest_rpc.embedded.tax.money import cents
+from zorivest_rpc.embedded.values.money import cents
 
 __all__ = ["DATES", "about_carryover", "about_installments", "about_section_1256", "about_spouse"]
 
@@ -25,14 +25,14 @@ def about_spouse(accounts: Accounts, policy: WashPolicy, status: FilingStatus) -
         yield "No account is declared as a spouse's (is_spousal); what a spouse buys elsewhere washes losses too."
         return
     if policy.include_spousal:
-        yield f"Purchases in the spouse's {_listed('account', names)} wash losses (tax.include_spousal_accounts)."
+        yield f"Purchases in the spouse's {_name_all('account', names)} wash losses (tax.include_spousal_accounts)."
     else:
         yield (
-            f"Purchases in the spouse's {_listed('account', names)} were left out of wash sales because "
+            f"Purchases in the spouse's {_name_all('account', names)} were left out of wash sales because "
             "tax.include_spousal_accounts is off; the law counts them."
         )
     if status is not FilingStatus.MARRIED_JOINT:
-        yield f"The results of the spouse's {_listed('account', names)} are on this return, which is not a joint one."
+        yield f"The results of the spouse's {_name_all('account', names)} are on this return, which is not a joint one."
 
 
 def about_section_1256(tickers: Iterable[str], profile: TaxProfile) -> Iterator[str]:
@@ -41,11 +41,11 @@ def about_section_1256(tickers: Iterable[str], profile: TaxProfile) -> Iterator[
     if not names or profile.section_475_elected:
         return
     if profile.section_1256_eligible:
-        yield f"Section 1256 {_listed('contract', names)}: 60 % of a result is long-term and 40 % short-term."
+        yield f"Section 1256 {_name_all('contract', names)}: 60 % of a result is long-term and 40 % short-term."
     else:
         yield (
-            f"Section 1256 {_listed('contract', names)}: taxed by holding period because tax.section_1256_eligible is "
-            "off; the law leaves that choice for hedges alone (§1256(e))."
+            f"Section 1256 {_name_all('contract', names)}: taxed by holding period because tax.section_1256_eligible "
+            "is off; the law leaves that choice for hedges alone (§1256(e))."
         )
     yield "Contracts open at the end of a year are not marked to market (§1256(a)(1)); they count when they are closed."
 
@@ -77,7 +77,7 @@ def about_installments(profile: TaxProfile, method: EstimationMethod, today: dat
         yield "There is no other income (tax.agi_estimate is 0)."
 
 
-def _listed(word: str, names: list[str]) -> str:
+def _name_all(word: str, names: list[str]) -> str:
     shown = ", ".join(names[:_MOST]) + (" and others" if len(names) > _MOST else "")
     return f"{word} {shown}" if len(names) == 1 else f"{word}s {shown}"
 

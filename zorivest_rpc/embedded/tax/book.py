@@ -7,7 +7,7 @@ across them. An event from the past is refused; whoever keeps the lots rebuilds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -31,10 +31,11 @@ from zorivest_rpc.embedded.tax.model import (
     TaxError,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, apportion, exact, share_of
+from zorivest_rpc.embedded.tax.money import apportion, exact, share_of
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
 from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Event", "LotBook", "Step", "build", "event_order"]
 
@@ -66,7 +67,7 @@ def event_order(event: Event) -> tuple[datetime, str]:
 
 
 class LotBook:
-    """All lots of a set of accounts. `methods` names the accounts that do not use `method`."""
+    """All lots of a set of accounts."""
 
     def __init__(
         self,
@@ -74,12 +75,10 @@ class LotBook:
         accounts: Accounts | None = None,
         policy: WashPolicy | None = None,
         method: CostBasisMethod = CostBasisMethod.FIFO,
-        methods: Mapping[str, CostBasisMethod] | None = None,
     ) -> None:
         self._holdings = Holdings()
         self._wash = WashRule(self._holdings, accounts or {}, policy or WashPolicy())
         self._method = method
-        self._methods = dict(methods or {})
         self._last: dict[str, tuple[datetime, str]] = {}
         self.matches: list[WashMatch] = []
 
@@ -115,10 +114,6 @@ class LotBook:
         """Open lots bought recently enough to take over the loss of a closed lot."""
         return self._wash.candidates(self._holdings.lots[lot_id])
 
-    def last_event(self, symbol: str) -> tuple[datetime, str] | None:
-        """The last (time, exec_id) taken in for a symbol's underlying."""
-        return self._last.get(underlying(symbol))
-
     def restore(self, lots: Iterable[Lot], splits: Iterable[StockSplit] = ()) -> None:
         """Take up stored lots: every open one, and the losses of the last 30 days before whatever comes next.
 
@@ -134,13 +129,6 @@ class LotBook:
                 self._note(lot.ticker, (lot.closed_at, lot.linked_trade_ids[-1]))
         self._wash.restore(known, worked_in)
         self._holdings.touched.clear()
-
-    def adopt(self, lot: Lot) -> Step:
-        """Take in a lot that came without a trade: a transfer, a gift, an inheritance; none of them replaces a loss."""
-        if lot.lot_id in self._holdings.lots:
-            raise TaxError("duplicate_lot", f'Lot "{lot.lot_id}" is already in the book.')
-        self._holdings.add(lot)
-        return Step(self._holdings.drain())
 
     def advance(self, event: Event) -> Step:
         """Move on by one event and say what changed."""
@@ -206,7 +194,7 @@ class LotBook:
         return changed
 
     def _method_of(self, fill: Execution) -> CostBasisMethod:
-        return fill.method or self._methods.get(fill.account_id, self._method)
+        return fill.method or self._method
 
     def _pick(self, fill: Execution, day: date, warnings: list[str]) -> tuple[list[Pick], Decimal]:
         """The lots a fill closes, by the account's method, and the quantity it opens."""
@@ -282,7 +270,7 @@ class LotBook:
         picks, missing = selection.take(self._holdings.position(*where), event.contracts)
         expected = None if event.closing is None else _CLOSES[event.closing.side]
         if terms is None or direction is None or missing > 0 or expected not in (None, direction):
-            return self._undelivered(event, missing)
+            return self._handle_missing_contracts(event, missing)
         is_long = direction is Direction.LONG
         buys = terms.is_call == is_long
         premium, adjustment, shares = ZERO, ZERO, ZERO
@@ -308,7 +296,7 @@ class LotBook:
         settled = msgspec.structs.replace(fill, time=event.time, source=source)
         return self._trade(settled, _Moved(premium if buys == is_long else -premium, adjustment, tuple(chain_ids)))
 
-    def _undelivered(self, event: OptionDelivery, missing: Decimal) -> Step:
+    def _handle_missing_contracts(self, event: OptionDelivery, missing: Decimal) -> Step:
         """The contracts are not there: fills of the journal count as they are, anything else is refused."""
         if event.closing is None or event.shares is None:
             if missing < event.contracts:

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.tax.money import ZERO, cents
-from zorivest_rpc.embedded.tax.tables import Bracket, StatusTable
+from zorivest_rpc.embedded.tax.law import Bracket, StatusTable
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = ["Slice", "long_term_tax", "marginal_rate", "ordinary_tax", "slices", "tax_of"]
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from zorivest_rpc.embedded.tax.estimate import net_of
 from zorivest_rpc.embedded.tax.model import TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO
 from zorivest_rpc.embedded.tax.netting import Gains
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Carryover", "carry_into", "with_carryover"]
 

@@ -69,7 +69,7 @@ def _nth_weekday(year: int, month: int, weekday: int, n: int) -> date:
     return first + timedelta(days=(weekday - first.weekday()) % 7 + 7 * (n - 1))
 
 
-def _observed(day: date) -> date:
+def _observe_holiday(day: date) -> date:
     """A holiday on a Saturday is kept on Friday, one on a Sunday on Monday."""
     return day + timedelta(days={5: -1, 6: 1}.get(day.weekday(), 0))
 
@@ -81,7 +81,7 @@ def legal_holidays(year: int) -> frozenset[date]:
     fixed = [(1, 1), (4, 16), (6, 19), (7, 4), (11, 11), (12, 25)]
     return frozenset(
         [
-            *(_observed(date(year, month, day)) for month, day in fixed),
+            *(_observe_holiday(date(year, month, day)) for month, day in fixed),
             _nth_weekday(year, 1, 0, 3),  # Martin Luther King Jr.
             _nth_weekday(year, 2, 0, 3),  # Washington
             last_of_may - timedelta(days=last_of_may.weekday()),  # Memorial Day

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.embedded.tax import brackets
+from zorivest_rpc.embedded.tax.law import StatusTable, federal, statute
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
@@ -26,11 +27,10 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, Netted, counted_lots, gains_of, net, split_by_character
 from zorivest_rpc.embedded.tax.symbols import underlying
-from zorivest_rpc.embedded.tax.tables import StatusTable, federal, statute
 from zorivest_rpc.embedded.tax.trial import Sale, try_sales
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = [
     "AnnualEstimate",

@@ -5,12 +5,13 @@ rest of the loss can be taken."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.tax.law import replacements
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
@@ -22,12 +23,11 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.rates import marginal_rates
 from zorivest_rpc.embedded.tax.symbols import underlying
-from zorivest_rpc.embedded.tax.tables import replacements
 from zorivest_rpc.embedded.tax.trial import Replacement, Sale, Trial, try_sales
 from zorivest_rpc.embedded.tax.wash import can_be_washed
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = ["HarvestLot", "HarvestReport", "Opportunity", "scan_harvest"]
 
@@ -91,9 +91,8 @@ def scan_harvest(
     account_id: str | None = None,
     min_loss: Decimal = Decimal(100),
     exclude_wash_risk: bool = False,
-    reinvesting: Collection[str] = (),
 ) -> HarvestReport:
-    """Scan open long lots of taxable accounts; `reinvesting` are symbols whose dividends buy more by themselves."""
+    """Scan open long lots of taxable accounts."""
     rules = policy or profile.wash_policy
     held = [lot for lot in lots if not lot.is_closed]
     related: dict[str, list[Lot]] = {}
@@ -115,10 +114,6 @@ def scan_harvest(
     for ticker, group in losing.items():
         trial = _try(group, related[underlying(ticker)], prices[ticker], accounts, rules, today)
         opportunity = _opportunity(ticker, group, prices[ticker], trial, today)
-        if ticker in reinvesting and not opportunity.wash_risk:
-            opportunity = msgspec.structs.replace(
-                opportunity, wash_risk=True, wash_reason="Dividends are reinvested; the next one may buy it back."
-            )
         if opportunity.unrealized_loss >= min_loss and not (exclude_wash_risk and opportunity.wash_risk):
             found.append(opportunity)
     found.sort(key=lambda opportunity: (-opportunity.unrealized_loss, opportunity.ticker))
@@ -166,10 +161,11 @@ def _opportunity(ticker: str, group: list[Lot], price: Price, trial: Trial, toda
     risks = trial.replacements
     # Against the lots as held: a loss that moved into a lot of the same harvest counts with that one.
     loss = sum((lot.gain_at(price.price) for lot in group), ZERO)
-    disallowed = cents(trial.recognized - loss) if trial.sold else ZERO
     rows = tuple(_row(lot, price, today) for lot in sorted(group, key=lambda lot: lot.order))
     short = sum((row.unrealized_loss for row in rows if not row.is_long_term), ZERO)
     long = sum((row.unrealized_loss for row in rows if row.is_long_term), ZERO)
+    # Two lots that lose 0.004 each show no loss, together 0.01: what is taken over is never more than what is shown.
+    disallowed = min(cents(trial.recognized - loss), short + long) if trial.sold else ZERO
     kinds = {row.is_long_term for row in rows}
     return Opportunity(
         ticker=ticker,

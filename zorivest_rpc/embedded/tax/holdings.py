@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DOLLAR, CostBasisMethod, Direction, StockSplit
-from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, ZERO, share_of, units
+from zorivest_rpc.embedded.tax.money import SMALLEST_UNIT, share_of, units
 from zorivest_rpc.embedded.tax.ordered import Ordered
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Closing", "Holdings", "basis_per_unit"]
 
@@ -69,7 +70,7 @@ class Holdings:
         if self._dearest and not lot.is_closed:
             ranking = self._dearest.get((lot.account_id, lot.ticker, lot.currency))
             if ranking is not None:
-                heapq.heappush(ranking, self._ranked(lot))
+                heapq.heappush(ranking, self._rank(lot))
 
     def drain(self) -> tuple[Lot, ...]:
         changed = tuple(self.lots[lot_id] for lot_id in self.touched)
@@ -100,7 +101,7 @@ class Holdings:
         where = (account_id, ticker, currency)
         ranking = self._dearest.get(where)
         if ranking is None:
-            ranking = [self._ranked(lot) for lot in self.position(*where)]
+            ranking = [self._rank(lot) for lot in self.position(*where)]
             heapq.heapify(ranking)
             self._dearest[where] = ranking
         while ranking:
@@ -109,7 +110,7 @@ class Holdings:
                 yield lot
             heapq.heappop(ranking)
 
-    def _ranked(self, lot: Lot) -> tuple[Decimal, _Order, int, Lot]:
+    def _rank(self, lot: Lot) -> tuple[Decimal, _Order, int, Lot]:
         return (-basis_per_unit(lot), lot.order, next(self._serial), lot)
 
     def direction(self, account_id: str, ticker: str, currency: str = DOLLAR) -> Direction | None:

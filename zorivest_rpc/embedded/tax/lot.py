@@ -12,8 +12,16 @@ from decimal import Decimal
 import msgspec
 
 from zorivest_rpc.embedded.tax import dates
-from zorivest_rpc.embedded.tax.model import DOLLAR, AcquisitionSource, AssetClass, CostBasisMethod, Direction, Execution
-from zorivest_rpc.embedded.tax.money import ZERO, per_unit
+from zorivest_rpc.embedded.tax.model import (
+    DOLLAR,
+    AcquisitionSource,
+    AssetClass,
+    CostBasisMethod,
+    Direction,
+    Execution,
+)
+from zorivest_rpc.embedded.tax.money import per_unit
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Lot", "source_hash"]
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from zorivest_rpc.embedded.tax.money import ZERO
+from zorivest_rpc.embedded.values.money import ZERO
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = [

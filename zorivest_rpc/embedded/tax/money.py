@@ -1,26 +1,21 @@
-"""Dollars as Decimal, and the one rounding rule of the tax engine.
+"""Dollars inside the tax engine, and how a total is divided without losing any of it.
 
 Inside, a total is exact to a millionth of a dollar. A total that is divided (a lot is cut, a commission is shared out)
 is divided by `apportion`, whose parts always add up to the whole again, so no cut can create or lose basis. Only a
-figure that leaves the engine is rounded to cents, half away from zero, by `cents`; a sum of figures that are shown
+figure that leaves the engine is rounded to cents, by the `cents` of all answers; a sum of figures that are shown
 together is the sum of the rounded figures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 
-__all__ = ["SMALLEST_UNIT", "ZERO", "apportion", "cents", "exact", "per_unit", "share_of", "units"]
+from zorivest_rpc.embedded.values.money import ZERO
 
-ZERO = Decimal(0)
-_CENT = Decimal("0.01")
+__all__ = ["SMALLEST_UNIT", "apportion", "exact", "per_unit", "share_of", "units"]
+
 _MILLIONTH = Decimal("0.000001")
 SMALLEST_UNIT = Decimal("0.00000001")
-
-
-def cents(amount: Decimal) -> Decimal:
-    """A reported amount: whole cents, half away from zero."""
-    return amount.quantize(_CENT, ROUND_HALF_UP)
 
 
 def exact(amount: Decimal) -> Decimal:

@@ -8,11 +8,11 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.tax.law import statute
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import OWN_TAXABLE, Accounts, FilingStatus, TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO
 from zorivest_rpc.embedded.tax.symbols import is_section_1256
-from zorivest_rpc.embedded.tax.tables import statute
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Gains", "Netted", "counted_lots", "gains_of", "net", "split_by_character"]
 

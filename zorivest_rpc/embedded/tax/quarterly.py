@@ -18,11 +18,18 @@ import msgspec
 from zorivest_rpc.embedded.tax.assumptions import about_installments
 from zorivest_rpc.embedded.tax.dates import next_business_day
 from zorivest_rpc.embedded.tax.estimate import estimate_gains, federal_total, other_income_tax, year_gains
+from zorivest_rpc.embedded.tax.law import penalty_rates, statute
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import DISCLAIMER, Accounts, EstimationMethod, Quarter, TaxError, TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO, cents
+from zorivest_rpc.embedded.tax.model import (
+    DISCLAIMER,
+    Accounts,
+    EstimationMethod,
+    Quarter,
+    TaxError,
+    TaxProfile,
+)
 from zorivest_rpc.embedded.tax.netting import Gains
-from zorivest_rpc.embedded.tax.tables import penalty_rates, statute
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = [
     "Income",

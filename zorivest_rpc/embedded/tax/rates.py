@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from zorivest_rpc.embedded.tax import brackets
 from zorivest_rpc.embedded.tax.estimate import base_income, estimate_gains
+from zorivest_rpc.embedded.tax.law import federal
 from zorivest_rpc.embedded.tax.model import TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, net
-from zorivest_rpc.embedded.tax.tables import federal
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = ["MarginalRates", "SaleTax", "marginal_rates", "tax_on"]
 

@@ -11,7 +11,8 @@ import msgspec
 from zorivest_rpc.embedded.tax.holdings import basis_per_unit
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import AcquisitionSource, AssetClass, CostBasisMethod, Direction, TaxError
-from zorivest_rpc.embedded.tax.money import ZERO, apportion
+from zorivest_rpc.embedded.tax.money import apportion
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Pick", "average", "average_cost_warning", "order", "select", "take"]
 
@@ -45,7 +46,7 @@ def order(
     """`lots` in the order `method` uses them up when `price` is offered; ties go to the older lot."""
     oldest_first = sorted(lots, key=lambda lot: lot.order)
     if method is CostBasisMethod.SPEC_ID:
-        return _named(oldest_first, lot_ids)
+        return _pick_named(oldest_first, lot_ids)
     if method is CostBasisMethod.LIFO:
         return sorted(oldest_first, key=lambda lot: lot.order, reverse=True)
     if method is CostBasisMethod.HIFO:
@@ -61,7 +62,7 @@ def order(
     return oldest_first
 
 
-def _named(lots: Sequence[Lot], lot_ids: Sequence[str]) -> list[Lot]:
+def _pick_named(lots: Sequence[Lot], lot_ids: Sequence[str]) -> list[Lot]:
     if not lot_ids:
         raise TaxError("lot_ids_required", "Specific identification needs lot_ids; get_tax_lots lists the open lots.")
     by_id = {lot.lot_id: lot for lot in lots}

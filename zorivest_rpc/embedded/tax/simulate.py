@@ -25,10 +25,10 @@ from zorivest_rpc.embedded.tax.model import (
     TaxProfile,
     WashPolicy,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, cents
 from zorivest_rpc.embedded.tax.netting import Gains, split_by_character
 from zorivest_rpc.embedded.tax.rates import SaleTax, tax_on
 from zorivest_rpc.embedded.tax.trial import Replacement, Sale, SoldLot, Trial, try_sales
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = [
     "HoldSaving",

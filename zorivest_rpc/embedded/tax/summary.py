@@ -11,11 +11,18 @@ from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.embedded.tax.estimate import estimate_gains
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import DISCLAIMER, Accounts, EstimationMethod, Quarter, TaxError, TaxProfile
-from zorivest_rpc.embedded.tax.money import ZERO, cents
+from zorivest_rpc.embedded.tax.model import (
+    DISCLAIMER,
+    Accounts,
+    EstimationMethod,
+    Quarter,
+    TaxError,
+    TaxProfile,
+)
 from zorivest_rpc.embedded.tax.netting import counted_lots, gains_of
 from zorivest_rpc.embedded.tax.quarterly import TaxPayment, income_by_period, quarterly_estimate
 from zorivest_rpc.embedded.tax.wash import WashMatch
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = ["QuarterRow", "SymbolRow", "YearSummary", "summarize_year"]
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import msgspec
 
+from zorivest_rpc.embedded.tax.law import section_1256_roots
 from zorivest_rpc.embedded.tax.model import AssetClass
-from zorivest_rpc.embedded.tax.tables import section_1256_roots
 
 __all__ = ["OptionTerms", "is_expired", "is_section_1256", "option_terms", "underlying"]
 

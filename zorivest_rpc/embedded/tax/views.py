@@ -10,7 +10,8 @@ import msgspec
 
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, Direction, Price, TaxError
-from zorivest_rpc.embedded.tax.money import ZERO, cents, per_unit
+from zorivest_rpc.embedded.tax.money import per_unit
+from zorivest_rpc.embedded.values.money import ZERO, cents
 
 __all__ = ["LotList", "LotSummary", "LotView", "list_lots", "view"]
 
@@ -118,23 +119,17 @@ def list_lots(
     prices: Mapping[str, Price],
     *,
     today: date,
-    account_id: str | None = None,
-    ticker: str | None = None,
     status: str = "open",
     sort_by: str = "date_acquired",
 ) -> LotList:
-    """Lots of an account or symbol, open, closed or all; dates ascending, everything else largest first."""
+    """Lots, open, closed or all; dates ascending, everything else largest first."""
     key = _SORTS.get(_SORT_ALIASES.get(sort_by, sort_by))
     if key is None:
         raise TaxError("unknown_value", f'No sort "{sort_by}"; one of {", ".join(_SORTS)}.')
     wanted = {"open": (False,), "closed": (True,), "all": (False, True)}.get(status.lower())
     if wanted is None:
         raise TaxError("unknown_value", f'No status "{status}"; one of open, closed, all.')
-    views = [
-        view(lot, prices.get(lot.ticker), today)
-        for lot in lots
-        if lot.is_closed in wanted and account_id in (None, lot.account_id) and ticker in (None, lot.ticker)
-    ]
+    views = [view(lot, prices.get(lot.ticker), today) for lot in lots if lot.is_closed in wanted]
     views.sort(key=lambda lot: (key(lot), lot.open_date, lot.lot_id))
     still_open = [lot for lot in views if lot.close_date is None]
     return LotList(

@@ -30,9 +30,10 @@ from zorivest_rpc.embedded.tax.model import (
     WashPolicy,
     WashSaleMethod,
 )
-from zorivest_rpc.embedded.tax.money import ZERO, share_of
+from zorivest_rpc.embedded.tax.money import share_of
 from zorivest_rpc.embedded.tax.ordered import Ordered
 from zorivest_rpc.embedded.tax.symbols import is_section_1256, option_terms
+from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["WINDOW", "WashMatch", "WashRule", "can_be_washed", "closing_order", "is_candidate", "replaceable_symbols"]
 
@@ -278,7 +279,7 @@ class WashRule:
             replacement_date=changed.open_date,
             matched_quantity=used,
             disallowed=amount,
-            adjusted_basis=_adjusted(opening or ZERO, changed),
+            adjusted_basis=_adjust_basis(opening or ZERO, changed),
             tacked_days=0 if permanent else held,
             is_drip=changed.source is AcquisitionSource.DRIP,
             is_permanent=permanent,
@@ -302,7 +303,7 @@ def _is_left(loss: Lot) -> bool:
     return loss.washed_quantity < loss.quantity
 
 
-def _adjusted(opening: Decimal, lot: Lot) -> Decimal:
+def _adjust_basis(opening: Decimal, lot: Lot) -> Decimal:
     """Basis of the replacing lot after the move; for a short lot the proceeds are what is lowered."""
     sign = 1 if lot.direction is Direction.LONG else -1
     return opening + sign * lot.wash_sale_adjustment

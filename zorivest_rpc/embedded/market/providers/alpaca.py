@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote as escaped
 
-from ...credentials import Credential
+from ...vault.credentials import Credential
 from ..failures import Failure, Kind
 from ..provider import BarsAsk, Link, Provider
 from ..shapes import Bar, listed, make_bar, mapped, moment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
 from ..shapes import Hit, Quote, listed, mapped, moment, number, plain, whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
 from ..shapes import Quote, mapped, moment, number, plain, whole

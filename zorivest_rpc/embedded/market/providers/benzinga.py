@@ -6,7 +6,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..provider import Link, Provider
 from ..shapes import News, listed, mapped, moment, plain
 

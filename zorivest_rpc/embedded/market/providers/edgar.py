@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...credentials import Credential
+from ...vault.credentials import Credential
 from ..provider import Link, Provider
 from ..shapes import Filing, day, listed, mapped, plain
 

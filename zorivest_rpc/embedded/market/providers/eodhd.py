@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote as escaped
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
 from ..shapes import Bar, Quote, make_bar, mapped, moment, number, plain, whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
 from ..shapes import News, Quote, listed, mapped, moment, number, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...credentials import Credential
+from ...vault.credentials import Credential
 from ..provider import Link, Provider
 from ..shapes import listed, mapped
 

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from urllib.parse import quote as escaped
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
 from ..shapes import Bar, Quote, listed, make_bar, mapped, moment, number, occ, whole

@@ -6,10 +6,24 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote as escaped
 
-from ...symbols import Instrument
+from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import Bar, Hit, News, Quote, derived_change, listed, make_bar, mapped, moment, number, occ, plain, whole
+from ..shapes import (
+    Bar,
+    Hit,
+    News,
+    Quote,
+    derived_change,
+    listed,
+    make_bar,
+    mapped,
+    moment,
+    number,
+    occ,
+    plain,
+    whole,
+)
 
 __all__ = ["PROVIDER"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import select
 
+from ...database.schema.scheduling import pipeline_state
 from ..sandbox import QueryRefused
 from ..step import Context, FetchRequest, Outcome, StepFailed, StepType
-from ..tables import pipeline_state
 
 __all__ = ["FETCH"]
 

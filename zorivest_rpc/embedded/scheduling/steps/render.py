@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 from typing import Any
 
-from ...paths import write_private
+from ...disk.paths import write_private
 from ..budget import note
 from ..charts import Series, chart
 from ..files import file_name

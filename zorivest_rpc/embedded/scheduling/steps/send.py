@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from ...paths import write_private
+from ...disk.paths import write_private
 from .. import mail
 from ..budget import MAILS_PER_DAY, note, spend_mail
 from ..deliveries import claim, cut_off, dedup_key, settle

@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ...database.schema.scheduling import report_versions, reports
 from ..budget import QUERIES_PER_HOUR, spend_queries
 from ..step import Context, Outcome, StepFailed, StepType
-from ..tables import report_versions, reports
 from .query import STATEMENT, run_statements
 
 __all__ = ["STORE_REPORT"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import JSON, Boolean, Connection, Float, Integer, Table, UniqueConstraint, and_, or_, select
 
-from ...columns import Moment, Scaled
-from ...tables import metadata
+from ...database.columns import Moment, Scaled
+from ...database.schema.journal import metadata
 from ..step import Context, Outcome, StepFailed, StepType
 
 __all__ = ["TRANSFORM", "WRITABLE", "convert_rows", "write_rows"]
@@ -37,7 +37,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
         disposition = params.get("write_disposition", "append")
         written = await context.db.write(lambda conn: write_rows(conn, table, rows, disposition))
     summary = {"valid": len(rows), "rows_written": written, "quarantined": len(problems), "quality": round(quality, 4)}
-    return Outcome({"records": [_shown(row) for row in rows], "problems": problems[:100], **summary}, summary)
+    return Outcome({"records": [_render_row(row) for row in rows], "problems": problems[:100], **summary}, summary)
 
 
 def _source(params: dict[str, Any], context: Context) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def convert_rows(
             for column in columns:
                 value = record.get(fields.get(column.name, ""))
                 if value is not None:
-                    row[column.name] = _converted(value, column.type, column.name)
+                    row[column.name] = _convert(value, column.type, column.name)
                 elif not column.nullable and column.server_default is None:
                     raise ValueError(f"{column.name} is missing")
             rows.append(row)
@@ -103,7 +103,7 @@ def _decimal(value: Any, name: str) -> Decimal:
     return number
 
 
-def _converted(value: Any, kind: Any, name: str) -> Any:
+def _convert(value: Any, kind: Any, name: str) -> Any:
     if isinstance(kind, Scaled):
         number = _decimal(value, name)
         if abs(number) >= Decimal(9 * 10 ** (18 - kind.places)):
@@ -171,7 +171,7 @@ def _key(table: Table) -> list[str]:
     return [name for name in ("ticker", "timestamp", "provider") if name in table.c]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _render_row(row: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name, value in row.items():
         plain[name] = float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,106 @@
+"""Counts and limits of an import from both sides, and fees that a second file may or may not change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.embedded.driver import Journal
+
+HEAD = "Date,Time,Symbol,Side,Quantity,Price,Commission,Fee,Exec ID\n"
+
+
+def row(name: str, *, quantity: str = "10", price: str = "5", commission: str = "1.00", fee: str = "0.10") -> str:
+    return f"03/19/2026,10:30:00,{name.partition('@')[0]},Buy,{quantity},{price},{commission},{fee},{name}\n"
+
+
+async def test_errors_of_reading_and_of_storing_are_counted_together(journal: Journal) -> None:
+    text = HEAD + row("AAA@1") + row("BBB@2", quantity="x") + row("CCC@3", quantity="99999999999")
+    answer = await journal.csv(text.encode())
+    assert (answer["status"], answer["imported"], answer["parsed_rows"]) == ("PARTIAL", 1, 1)
+    assert (answer["error_rows"], len(answer["errors"]), answer["total_rows"]) == (2, 2, 3)
+
+
+@pytest.mark.parametrize(("quantity", "imported"), [("50000000", 1), ("50000001", 0)])
+async def test_the_value_of_an_option_counts_its_multiplier(journal: Journal, quantity: str, imported: int) -> None:
+    text = HEAD + row("SPY 260320 C 500@1", quantity=quantity, price="200", commission="0", fee="0")
+    answer = await journal.csv(text.encode())  # 50 000 000 * 200 * 100 is exactly the limit of 10^12
+    assert (answer["imported"], answer["error_rows"]) == (imported, 1 - imported)
+
+
+async def test_an_id_that_comes_again_with_another_price_changes_no_fees(journal: Journal) -> None:
+    await journal.csv((HEAD + row("AAA@1")).encode())
+    answer = await journal.csv((HEAD + row("AAA@1", price="6", commission="9.00")).encode())
+    assert (answer["imported"], answer["duplicates_skipped"], answer["fees_updated"]) == (0, 1, 0)
+    (trade,) = await journal.trades()
+    assert (trade["price"], trade["commission"], trade["fees"]) == (5, 1, 0.1)
+
+
+async def test_a_correction_of_fees_brings_its_own_lines_and_a_file_without_fees_none(journal: Journal) -> None:
+    await journal.csv((HEAD + row("AAA@1")).encode())
+    answer = await journal.csv((HEAD + row("AAA@1", commission="0", fee="0")).encode())
+    assert answer["fees_updated"] == 0
+    lines = (await journal.get("/trades/AAA@1/fees"))["items"]
+    assert sorted(line["amount"] for line in lines) == [0.1, 1]
+    answer = await journal.csv((HEAD + row("AAA@1", commission="2.00", fee="0.30")).encode())
+    assert answer["fees_updated"] == 1
+    lines = (await journal.get("/trades/AAA@1/fees"))["items"]
+    assert sorted((line["fee_type"], line["amount"]) for line in lines) == [("commission", 2), ("other", 0.3)]
+    await journal.expect(200, "PUT", "/trades/AAA@1", {"notes": "the lines stay"})
+    assert len((await journal.get("/trades/AAA@1/fees"))["items"]) == 2
+
+
+FLEX = (
+    '<FlexQueryResponse><FlexStatements><FlexStatement><AccountInformation currency="EUR" /><Trades>'
+    '<Trade symbol="AAA" assetCategory="STK" dateTime="20260319;103000" quantity="10" tradePrice="5" buySell="BUY" '
+    'currency="USD" fxRateToBase="0.5" ibCommission="{paid}" ibCommissionCurrency="{currency}" taxes="{taxes}" '
+    'tradeID="7" /></Trades></FlexStatement></FlexStatements></FlexQueryResponse>'
+)
+
+
+async def test_a_correction_without_lines_leaves_none_that_no_longer_add_up(journal: Journal) -> None:
+    """A euro is two dollars in these files; what was paid in euros is one sum in the currency of the trade."""
+    await journal.csv(FLEX.format(paid="-1.00", taxes="-0.10", currency="USD").encode())
+    lines = (await journal.get("/trades/7/fees"))["items"]
+    assert sorted(line["amount"] for line in lines) == [0.1, 1]
+    answer = await journal.csv(FLEX.format(paid="-2.00", taxes="-0.20", currency="EUR").encode())
+    assert (answer["imported"], answer["duplicates_skipped"], answer["fees_updated"]) == (0, 1, 1)
+    (trade,) = await journal.trades()
+    assert (trade["commission"], trade["fees"]) == (4, 0.4)
+    after = await journal.get("/trades/7/fees")
+    assert after["total_fees"] == 4.4
+    assert (await journal.get("/fees/summary", params={"period": "all"}))["total_fees"] == 4.4
+
+
+@pytest.mark.parametrize(
+    ("time", "quantity", "price", "told"),
+    [
+        ("10:30:05", "10.01", "5.005", True),
+        ("10:30:06", "10", "5.001", False),
+        ("10:30:05", "10.02", "5.001", False),
+        ("10:30:05", "10.01", "5.006", False),
+    ],
+)
+async def test_a_look_alike_is_told_up_to_its_limits(
+    journal: Journal, time: str, quantity: str, price: str, told: bool
+) -> None:
+    await journal.csv((HEAD + row("AAA@1")).encode())
+    other = f"03/19/2026,{time},AAA,Buy,{quantity},{price},0,0,AAA@2\n"
+    answer = await journal.csv((HEAD + other).encode())
+    assert answer["imported"] == 1
+    assert ("possible_duplicate" in {note["code"] for note in answer["warnings"]}) is told
+
+
+async def test_the_slippage_of_an_option_counts_its_multiplier(journal: Journal) -> None:
+    quoted = {"instrument": "SPY 260320 C 500", "nbbo_bid": 2.00, "nbbo_ask": 2.05}
+    await journal.trade("BOT", 1, 2.10, "2026-03-02", **quoted)
+    await journal.trade("SLD", 1, 3.10, "2026-03-03", instrument="SPY 260320 C 500")
+    answer = await journal.get("/analytics/expectancy")
+    assert (answer["expectancy"], answer["edge_per_trade"]) == (100, 95)  # 0.05 worse than the offer, times 100
+
+
+async def test_an_option_that_was_never_open_is_not_delivered(journal: Journal) -> None:
+    await journal.trade("BOT", 1, 2.10, "2026-03-02", instrument="SPY")
+    body = {"kind": "exercise", "symbol": "SPY 260320 C 500", "account_id": "A1", "effective": "2026-03-20"}
+    refusal = await journal.expect(409, "POST", "/corporate-actions", body)
+    assert refusal["error"] == "no_open_position"
+    assert len(await journal.trades()) == 1

@@ -1,0 +1,162 @@
+"""A refusal that a model can act on: field, value, what is allowed, and a call of the right form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zorivest_rpc.errors import InvalidArguments
+from zorivest_rpc.mcp.catalog.explain import example, problems
+from zorivest_rpc.mcp.catalog.intended import intended
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.serving.catalog.load import load
+
+SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
+TOOLS = {name: Tool.trusted(name, spec.input_schema) for name, spec in SPECS.items()}
+
+
+def refusal(name: str, arguments: dict[str, Any]) -> str:
+    with pytest.raises(InvalidArguments) as refused:
+        TOOLS[name].check(arguments)
+    return refused.value.text
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("create_trade", {"action": "BUY"}, 'action is "BUY"; it must be one of "BOT", "SLD", for example "BOT"'),
+        (
+            "tool_search",
+            {"query": "x", "limit": 99},
+            "limit is 99; it must be a whole number at least 1 and at most 20",
+        ),
+        ("get_sqn", {"period": 7}, "period is 7; it must be"),
+        ("get_tax_lots", {}, "account_id is missing; it must be text of at least 1 character"),
+        ("estimate_tax", {"tax_year": "this"}, 'tax_year is "this"; it must be a whole number, for example 2026.'),
+        ("list_trades", {"limt": 5}, "limt (5) is no argument; did you mean limit?"),
+        ("list_brokers", {"x": 1}, "x (1) is no argument; none is taken here"),
+        ("disconnect_market_provider", {"provider_name": "a", "confirm_destructive": False}, "exactly true"),
+        ("resolve_identifiers", {"identifiers": [{"id_type": "x", "id_value": "1"}]}, 'identifiers.0.id_type is "x"'),
+        ("find_wash_sales", {"date_range_start": "May"}, 'for example "2026-01-31"'),
+    ],
+)
+def test_field_value_and_what_is_allowed_are_named(name: str, arguments: dict[str, Any], words: str) -> None:
+    assert words in refusal(name, arguments)
+
+
+def test_many_problems_are_told_at_once_but_not_without_end() -> None:
+    told = refusal("create_trade", {})
+    assert told.count("is missing") == 5
+    assert "and more" in told
+
+
+def test_a_long_value_is_cut_and_a_token_not_repeated() -> None:
+    assert len(refusal("get_settings", {"key": ["x" * 10_000]})) < 400
+    assert "sesame" not in refusal("sync_broker", {"broker_id": "b", "confirmation_token": {"sesame": 1}})
+
+
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_the_example_of_every_tool_fits_its_schema(name: str) -> None:
+    shown = example(SPECS[name].input_schema, {})
+    assert shown is not None
+    TOOLS[name].check(orjson.loads(shown))
+
+
+def test_the_example_keeps_what_was_good_and_repairs_the_rest() -> None:
+    shown = example(SPECS["tool_search"].input_schema, {"query": "wash sale", "limit": 99, "nope": 1})
+    assert shown == '{"query":"wash sale","limit":5}'
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_whatever_is_refused_is_explained_and_nothing_else_comes_out(data: st.DataObject) -> None:
+    spec = SPECS[data.draw(st.sampled_from(sorted(SPECS)))]
+    names = (
+        st.sampled_from(sorted(spec.input_schema.get("properties", {})))
+        if spec.input_schema.get("properties")
+        else st.text()
+    )
+    arguments = data.draw(st.dictionaries(names | st.text(max_size=8), VALUES, max_size=5))
+    found = problems(spec.input_schema, intended(spec.input_schema, arguments))
+    if found:
+        assert found[0] in refusal(spec.name, arguments)
+    else:
+        TOOLS[spec.name].check(arguments)
+
+
+def test_what_the_judge_accepts_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = Tool.trusted("list_trades", SPECS["list_trades"].input_schema)
+    monkeypatch.setattr("zorivest_rpc.mcp.catalog.tool._compile", lambda schema: lambda value: False)
+    tool.check({"limit": 5})
+    with pytest.raises(InvalidArguments):
+        tool.check({"limit": "five"})
+
+
+MANY = [f"lot-{number}" for number in range(3_000)]  # more parts than the judge is given
+LARGE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an unknown name": (
+        "detect_options_strategy",
+        {"leg_exec_ids": MANY, "no_such_argument": 1},
+        "no_such_argument (1) is no argument; allowed are ",
+    ),
+    "a missing name": ("simulate_tax_impact", {"lot_ids": MANY}, " is missing; it must be "),
+    "a wrong type": ("get_settings", {"key": [MANY]}, 'key is [["lot-0",'),
+    "a wrong type of a number": (
+        "tool_search",
+        {"query": "a" * 2_000, "limit": "5"},
+        'limit is "5"; it must be a whole',
+    ),
+    "a limit": ("tool_search", {"query": "a" * 2_000, "limit": 99}, "it must be text "),
+    "a wrong entry": (
+        "detect_options_strategy",
+        {"leg_exec_ids": [*MANY, 5]},
+        "leg_exec_ids.3000 is 5; it must be text",
+    ),
+    "a wrong entry's member": (
+        "resolve_identifiers",
+        {"identifiers": [*({"id_type": "isin", "id_value": "1"} for _ in range(3_000)), {"id_type": "isin"}]},
+        "identifiers.3000.id_value is missing",
+    ),
+    "a wrong value of a name made of digits": (
+        "update_settings",
+        {"settings": {**dict.fromkeys(MANY, "a"), "0": 5}},
+        "settings.0 is 5; it must be text",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_problem_of_a_large_value_is_told_like_that_of_a_small_one(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, arguments, words = LARGE[case]
+    assert words in refusal(name, arguments)
+    (told,) = {*problems(SPECS[name].input_schema, arguments)} - {"and more"}
+    monkeypatch.setattr("zorivest_rpc.mcp.catalog.explain._is_small", lambda value: True)
+    assert told in problems(SPECS[name].input_schema, arguments), (
+        "the judge, who takes longer, has the same words for it"
+    )
+
+
+@pytest.mark.parametrize("extra", [None, {"no_such_argument": 1}])
+def test_a_large_value_that_fits_is_no_problem(extra: dict[str, Any] | None) -> None:
+    given = {"settings": dict.fromkeys(MANY, "a")}
+    assert bool(problems(SPECS["update_settings"].input_schema, {**given, **(extra or {})})) == bool(extra)
+
+
+def test_a_large_value_of_a_foreign_schema_is_explained_through_its_references() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "size": {"minimum": 3}}}
+    schema = {"type": "object", "properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    told = problems(schema, {"tree": {"next": {"size": 1}}, "many": MANY})
+    assert told == ["tree.next.size is 1; it must be of another form at least 3"]

@@ -1,0 +1,197 @@
+"""Which files of this machine may be read, and which may not."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from zorivest_rpc.errors import FileRefused
+from zorivest_rpc.serving.tools.files import ImportRoots, default_roots
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    directory = tmp_path / "imports"
+    (directory / "2026").mkdir(parents=True)
+    (directory / "trades.csv").write_bytes(b"a,b\r\n")
+    (directory / "2026" / "q1.csv").write_bytes(b"q1")
+    (tmp_path / "secret.csv").write_bytes(b"secret")
+    (tmp_path / "imports-not").mkdir()
+    (tmp_path / "imports-not" / "x.csv").write_bytes(b"no")
+    return directory
+
+
+def refused(roots: ImportRoots, path: str) -> str:
+    with pytest.raises(FileRefused) as error:
+        roots.read(path)
+    assert error.value.next
+    return error.value.code
+
+
+def test_the_journal_s_own_directory_is_opened_by_no_directory_around_it(tmp_path: Path, root: Path) -> None:
+    token = tmp_path / "approval.token"
+    token.write_text("apt_secret")
+    (tmp_path / "link.csv").symlink_to(token)
+    (root / "link.csv").symlink_to(token)
+    around = ImportRoots([str(tmp_path.parent), str(tmp_path), str(root)], private=str(tmp_path))
+    for path in (str(token), "approval.token", "link.csv", str(root / "link.csv"), f"{tmp_path.name}/approval.token"):
+        assert refused(around, path) in ("file_outside_roots", "file_not_found")
+    assert around.read("trades.csv").data == b"a,b\r\n"
+    assert around.read(str(root / "2026" / "q1.csv")).data == b"q1"
+    assert ImportRoots([str(tmp_path.parent)], private=str(root)).read(str(tmp_path / "secret.csv")).data == b"secret"
+
+
+def test_a_file_below_a_root_is_read_by_its_full_or_relative_name(root: Path) -> None:
+    roots = ImportRoots([str(root)])
+    assert roots.read(str(root / "trades.csv")).data == b"a,b\r\n"
+    assert roots.read("trades.csv").name == "trades.csv"
+    assert roots.read("2026/../2026/q1.csv").data == b"q1"
+
+
+def test_a_relative_name_is_looked_for_in_every_root(root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert ImportRoots([str(other), str(root)]).read("trades.csv").data == b"a,b\r\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret.csv", "2026/../../secret.csv", "/etc/passwd", "/proc/self/environ", "", ".", "a\0b", "/", "~root/x"],
+)
+def test_nothing_outside_is_read(root: Path, path: str) -> None:
+    assert refused(ImportRoots([str(root)]), path) in ("file_outside_roots", "file_not_found")
+
+
+def test_a_directory_whose_name_begins_alike_is_outside(root: Path) -> None:
+    assert refused(ImportRoots([str(root)]), str(root) + "-not/x.csv") == "file_outside_roots"
+
+
+def test_outside_it_is_not_told_what_exists(root: Path, tmp_path: Path) -> None:
+    roots = ImportRoots([str(root)])
+    texts = set()
+    for name in ("secret.csv", "missing.csv"):
+        with pytest.raises(FileRefused) as error:
+            roots.read(str(tmp_path / name))
+        texts.add(error.value.text.replace(name, "NAME"))
+    assert len(texts) == 1
+
+
+def test_a_link_counts_by_where_it_leads(root: Path, tmp_path: Path) -> None:
+    (root / "out.csv").symlink_to(tmp_path / "secret.csv")
+    (root / "in.csv").symlink_to(root / "trades.csv")
+    (root / "dir").symlink_to(tmp_path)
+    roots = ImportRoots([str(root)])
+    assert refused(roots, "out.csv") == "file_outside_roots"
+    assert refused(roots, "dir/secret.csv") == "file_outside_roots"
+    assert roots.read("in.csv").data == b"a,b\r\n"
+
+
+def test_a_root_may_be_a_link_itself(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root)
+    roots = ImportRoots([str(tmp_path / "link")])
+    assert roots.read(str(tmp_path / "link" / "trades.csv")).data == b"a,b\r\n"
+
+
+def test_a_link_in_circles_ends(root: Path) -> None:
+    (root / "a").symlink_to(root / "b")
+    (root / "b").symlink_to(root / "a")
+    assert refused(ImportRoots([str(root)]), "a") in ("file_unreadable", "file_not_found")
+
+
+def test_what_is_exchanged_after_it_was_judged_is_not_read(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = root / "2026" / "q1.csv"
+    really_open = os.open
+
+    def swap_then_open(path: str, flags: int) -> int:
+        target.unlink()
+        target.symlink_to(tmp_path / "secret.csv")
+        return really_open(path, flags)
+
+    monkeypatch.setattr(os, "open", swap_then_open)
+    assert refused(ImportRoots([str(root)]), "2026/q1.csv") == "file_outside_roots"
+
+
+def test_a_directory_a_pipe_and_a_socket_are_no_files(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.path.relpath(root / "socket"))
+    listener.close()
+    roots = ImportRoots([str(root)])
+    for name in ("2026", "pipe", "socket"):
+        assert refused(roots, name) == "file_unreadable"
+
+
+def test_a_device_is_refused_even_if_its_directory_is_allowed() -> None:
+    roots = ImportRoots(["/dev"])
+    for name in ("null", "zero", "random"):
+        assert refused(roots, name) == "file_unreadable"
+
+
+def test_a_missing_file_is_called_missing(root: Path) -> None:
+    assert refused(ImportRoots([str(root)]), "nope.csv") == "file_not_found"
+
+
+def test_the_size_has_a_limit(root: Path) -> None:
+    (root / "big").write_bytes(b"x" * 101)
+    (root / "fits").write_bytes(b"x" * 100)
+    roots = ImportRoots([str(root)], limit=100)
+    assert refused(roots, "big") == "file_too_large"
+    assert len(roots.read("fits").data) == 100
+
+
+def test_a_file_that_grows_while_it_is_read_is_not_sent_in_part(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = root / "grows"
+    path.write_bytes(b"x" * 100)
+    really_stat = os.fstat
+
+    def stat_then_grow(handle: int) -> os.stat_result:
+        facts = really_stat(handle)
+        path.write_bytes(b"x" * 500)
+        return facts
+
+    monkeypatch.setattr(os, "fstat", stat_then_grow)
+    assert refused(ImportRoots([str(root)], limit=100), "grows") == "file_too_large"
+
+
+def test_without_roots_nothing_is_read(root: Path) -> None:
+    assert refused(ImportRoots([]), str(root / "trades.csv")) == "file_outside_roots"
+    assert refused(ImportRoots([]), "trades.csv") == "file_outside_roots"
+
+
+def test_handles_are_closed(root: Path) -> None:
+    roots = ImportRoots([str(root)], limit=3)
+    before = len(os.listdir("/proc/self/fd"))
+    for name in ("trades.csv", "2026", "nope"):
+        with pytest.raises(FileRefused):
+            roots.read(name)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("here", "counts"),
+    [
+        ("/", False),
+        ("{home}", False),
+        ("{home}/.local", False),  # above the data directory
+        ("{home}/link", False),  # a link to the home directory
+        ("{home}/trading", True),
+        ("{home}/.local/journal-exports", True),  # its name begins like the data directory's
+        ("{home}/.local/journal/imports/2026", True),
+    ],
+)
+def test_the_working_directory_counts_unless_it_is_too_wide(tmp_path: Path, here: str, counts: bool) -> None:
+    home, data_dir = tmp_path / "home", tmp_path / "home" / ".local" / "journal"
+    (data_dir / "imports" / "2026").mkdir(parents=True)
+    (home / "link").symlink_to(home)
+    working = here.format(home=home)
+    roots = default_roots(str(data_dir), working, str(home))
+    assert roots == (str(data_dir / "imports"), *([working] if counts else []))
+
+
+def test_without_a_working_directory_only_the_imports_folder_is_read(tmp_path: Path) -> None:
+    assert default_roots(str(tmp_path), None, "/home/x") == (str(tmp_path / "imports"),)

@@ -1,0 +1,1 @@
+"""The database: opening, columns, migrations, the audit log; the tables are in `schema/`."""

@@ -1,0 +1,1 @@
+"""The tables, one module per area. A new table says which version brings it; `migrate` does the rest."""

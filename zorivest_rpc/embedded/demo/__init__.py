@@ -1,0 +1,1 @@
+"""The demo journal: its story, its books, loading and removing it."""

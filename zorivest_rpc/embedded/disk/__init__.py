@@ -1,0 +1,1 @@
+"""The files of a data directory: paths and modes, locks, logs, backups."""

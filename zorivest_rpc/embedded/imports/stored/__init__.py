@@ -1,0 +1,1 @@
+"""Drafts from files on their way into the journal: recognised, ordered, recorded once."""

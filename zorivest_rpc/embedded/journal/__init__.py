@@ -1,0 +1,1 @@
+"""What a trader keeps: accounts, trades, round trips, plans, reports, pictures, corporate actions, currencies."""

@@ -1,0 +1,1 @@
+"""REST over the journal: routing, uploads, and one module of routes per area."""

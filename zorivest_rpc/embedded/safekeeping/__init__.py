@@ -1,0 +1,1 @@
+"""Backups made on time, and their restoration."""

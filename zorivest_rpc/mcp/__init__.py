@@ -1,0 +1,1 @@
+"""The protocol machine: MCP in every revision, over any transport; knows no trading, no backends, no client names."""

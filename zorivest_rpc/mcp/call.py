@@ -1,0 +1,286 @@
+"""Call, Outcome, Handler, Middleware and chain(): the names that every tool shares.
+
+A handler is written once and does not know its era. It asks the user with `need`, which returns the answer or
+raises InputRequired; whoever runs the handler puts the question and runs the handler again from the top, in every
+era alike. So side effects belong below the last `need`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.mcp.protocol.capabilities import required_by
+from zorivest_rpc.mcp.protocol.content import Block, text
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Json, dumps
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.types import LEVELS
+
+__all__ = [
+    "Ask",
+    "BecomeTask",
+    "Call",
+    "Handler",
+    "InputRequired",
+    "Middleware",
+    "Outcome",
+    "Wire",
+    "chain",
+    "check_answers",
+    "fail",
+    "form",
+    "give",
+    "roots",
+    "sample",
+    "say",
+    "visit",
+]
+
+ERROR_KEY: Final = "com.zorivest/error"
+_ACTIONS: Final = ("accept", "decline", "cancel")
+
+
+class Outcome(msgspec.Struct):
+    """What a call came to. `after` is work that must follow the response on the wire, such as a list change.
+
+    `encoded` is `structured` as bytes, where they are at hand."""
+
+    content: list[Block]
+    structured: Json = UNSET
+    is_error: bool = False
+    meta: dict[str, Json] | None = None
+    after: list[Callable[[], None]] | None = None
+    encoded: bytes = b""
+
+
+def say(words: str) -> Outcome:
+    return Outcome([{"type": "text", "text": words}])
+
+
+def give(value: dict[str, Json]) -> Outcome:
+    """A JSON object, as structure and as the same compact JSON in text."""
+    encoded = dumps(value)
+    return Outcome([{"type": "text", "text": encoded.decode()}], value, encoded=encoded)
+
+
+def fail(error: ToolError) -> Outcome:
+    about = {"class": error.kind, "code": error.code}
+    if error.next:
+        about["next"] = error.next
+    return Outcome([text(error.text)], is_error=True, meta={ERROR_KEY: about})
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One question to the client or its user, in the form both eras share."""
+
+    method: str
+    params: dict[str, Json]
+
+
+def form(message: str, properties: dict[str, Json], required: list[str] | None = None) -> Ask:
+    """A form of flat, primitive fields; `required` defaults to all of them. Never for secrets."""
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else required,
+    }
+    return Ask("elicitation/create", {"message": message, "requestedSchema": schema})
+
+
+def visit(message: str, url: str, elicitation_id: str) -> Ask:
+    """Send the user to a page; accepting means consent, not that the page was finished."""
+    params = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id}
+    return Ask("elicitation/create", params)
+
+
+def sample(messages: list[Json], max_tokens: int, **extra: Json) -> Ask:
+    return Ask("sampling/createMessage", {"messages": messages, "maxTokens": max_tokens, **extra})
+
+
+def roots() -> Ask:
+    return Ask("roots/list", {})
+
+
+def check_answers(asks: Mapping[str, Ask], answers: Mapping[str, Json]) -> str | None:
+    """What is wrong with the first answer that is not one, or None."""
+    for key, ask in asks.items():
+        answer = answers.get(key, UNSET)
+        if answer is UNSET:
+            continue
+        if not isinstance(answer, dict):
+            return f"the answer to {key} is not an object"
+        problem = _CHECKS[ask.method](ask, answer)
+        if problem is not None:
+            return f"the answer to {key} {problem}"
+    return None
+
+
+def _check_elicitation(ask: Ask, answer: dict[str, Json]) -> str | None:
+    if answer.get("action") not in _ACTIONS:
+        return f"needs an action: {', '.join(_ACTIONS)}"
+    if answer["action"] != "accept" or ask.params.get("mode") == "url":
+        return None
+    content = answer.get("content")
+    if not isinstance(content, dict):
+        return "was accepted without content"
+    import jsonschema_rs
+
+    try:
+        for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
+            return f"does not fit the form: {error.message}"
+    except ValueError:  # the validator goes 255 levels down and no further
+        return "is nested too deeply"
+    return None
+
+
+def _check_sampling(ask: Ask, answer: dict[str, Json]) -> str | None:
+    return None if isinstance(answer.get("content"), dict | list) else "has no content"
+
+
+def _check_roots(ask: Ask, answer: dict[str, Json]) -> str | None:
+    return None if isinstance(answer.get("roots"), list) else "has no roots"
+
+
+_CHECKS: Final = {
+    "elicitation/create": _check_elicitation,
+    "sampling/createMessage": _check_sampling,
+    "roots/list": _check_roots,
+}
+
+
+class InputRequired(Exception):
+    """The handler cannot go on without these answers."""
+
+    def __init__(self, asks: dict[str, Ask]) -> None:
+        super().__init__(", ".join(asks))
+        self.asks = asks
+
+
+class BecomeTask(Exception):
+    """The handler wants the rest of its work to outlive the request."""
+
+
+class Wire(Protocol):
+    """The side of a running request that a handler may use."""
+
+    progress_token: Id | None
+    cancelled: bool
+
+    def notify(self, method: str, params: bytes) -> None: ...
+
+    def hang_up(self) -> None: ...
+
+
+class Call:
+    """One request being worked on: what was asked, by whom, and the way back to them."""
+
+    __slots__ = ("_progress", "answers", "arguments", "dispatched", "in_task", "name", "session", "wire")
+
+    def __init__(self, name: str, arguments: dict[str, Json], session: Session, wire: Wire) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.session = session
+        self.wire = wire
+        self.answers: Mapping[str, Json] = _NOTHING
+        self.in_task = False
+        self.dispatched = False  # reached through another tool, so the client saw that one's hints
+        self._progress = float("-inf")
+
+    def dispatch(self, name: str, arguments: dict[str, Json]) -> Call:
+        """This call as one of another tool: the same request, the same answers so far."""
+        inner = Call(name, arguments, self.session, self.wire)
+        inner.answers = self.answers
+        inner.in_task = self.in_task
+        inner.dispatched = True
+        return inner
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody wants the result any more; code that runs in a thread has to look, as it cannot be interrupted."""
+        return self.wire.cancelled
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Told to the client if it asked for it; a value that does not increase is left out."""
+        token = self.wire.progress_token
+        if token is None or done <= self._progress:
+            return
+        self._progress = done
+        params: dict[str, Json] = {"progressToken": token, "progress": done}
+        if total is not None:
+            params["total"] = total
+        if message is not None and self.session.revision.progress_message:
+            params["message"] = message
+        self.wire.notify("notifications/progress", dumps(params))
+
+    def log(self, level: str, data: Json, logger: str | None = None) -> None:
+        """A log message for the client's log view, if its level is wanted."""
+        wanted = self.session.log_level
+        if wanted is None or LEVELS[level] < LEVELS[wanted]:
+            return
+        params = {"level": level, "data": data} if logger is None else {"level": level, "logger": logger, "data": data}
+        self.wire.notify("notifications/message", dumps(params))
+
+    def can_ask(self, ask: Ask) -> bool:
+        return self.session.capabilities.allows(ask.method, ask.params)
+
+    def need(self, key: str, ask: Ask) -> dict[str, Json]:
+        """The answer under `key`, or the question goes out."""
+        return self.need_all({key: ask})[key]
+
+    def need_all(self, asks: dict[str, Ask]) -> dict[str, dict[str, Json]]:
+        """Several answers, asked for in one round. What a client brings along unasked is checked like any answer."""
+        problem = check_answers(asks, self.answers)
+        if problem is not None:
+            raise ProtocolError(INVALID_PARAMS, f"inputResponses: {problem}")
+        missing = {key: ask for key, ask in asks.items() if key not in self.answers}
+        for ask in missing.values():
+            if not self.can_ask(ask):
+                raise self._cannot(ask)
+        if missing:
+            raise InputRequired(missing)
+        return {key: self.answers[key] for key in asks}
+
+    def continue_as_task(self) -> None:
+        """From here on the work may outlive the request, where the client knows tasks; elsewhere it just goes on."""
+        if self.session.capabilities.tasks and not self.in_task:
+            raise BecomeTask
+
+    def hang_up(self) -> None:
+        """This takes a while: let go of the connection, if the client can come back and resume the stream."""
+        self.wire.hang_up()
+
+    def require(self, ask: Ask) -> None:
+        """Refuse now, in the form that the client's program can read, if it could not be asked this later."""
+        if not self.can_ask(ask):
+            raise self._cannot(ask)
+
+    def _cannot(self, ask: Ask) -> Exception:
+        needed = required_by(ask.method, ask.params)
+        if self.session.revision.modern:
+            words = f"this needs the client capability {'/'.join(needed)}"
+            return ProtocolError(MISSING_CAPABILITY, words, {"requiredCapabilities": needed})
+        return ToolError(
+            f"This needs {ask.method}, which your client does not offer.",
+            code="client_cannot_be_asked",
+            next="Use a client that declares the capability, or pass the value as an argument where the tool takes it.",
+        )
+
+
+_NOTHING: Final[Mapping[str, Json]] = {}
+Handler: TypeAlias = Callable[[Call], Awaitable[Outcome]]
+Middleware: TypeAlias = Callable[[Call, Handler], Awaitable[Outcome]]
+
+
+def chain(handler: Handler, *layers: Middleware) -> Handler:
+    """The first layer listed is the first to see a call."""
+
+    def wrap(layer: Middleware, inner: Handler) -> Handler:
+        return lambda call: layer(call, inner)
+
+    for layer in reversed(layers):
+        handler = wrap(layer, handler)
+    return handler

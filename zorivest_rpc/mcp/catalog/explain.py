@@ -1,0 +1,284 @@
+"""Why arguments do not fit: each field with its value, what is allowed there, and a call that would fit.
+
+Imported when the fast validator has refused something, never before. `jsonschema` is the judge here: what it accepts
+has no problems, and then the refusal does not stand. It takes 10 µs for each part that it looks at, and repeats what it
+refuses in its messages: of a value of many parts only the first problem is told, as the fast validator finds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from zorivest_rpc.mcp.catalog.names import LONGEST_COMPARED
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+
+__all__ = ["MOST", "example", "problems"]
+
+MOST: Final = 5  # problems told at once
+_SHOWN: Final = 60  # characters of a value or of a list of names
+_LONG: Final = 1_000  # characters of a text, or parts of a value, that are looked at as a whole
+_LONGEST_EXAMPLE: Final = 600
+_SECRET: Final = frozenset(("confirmation_token",))
+_KINDS: Final = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "null",
+}
+
+
+def problems(schema: Json, value: Json) -> list[str]:
+    """One sentence part per problem, at most MOST and a hint that there are more; none where the judge accepts."""
+    found: list[str] = []
+    for error in _judge(schema).iter_errors(value) if _is_small(value) else _first_error(schema, value):
+        for problem in _describe(error):  # one at a time: there may be as many as the message has names
+            if problem not in found:
+                found.append(problem)
+            if len(found) > MOST:
+                return [*found[:MOST], "and more"]
+    return found
+
+
+def _is_small(value: Json) -> bool:
+    """Whether the judge may look at all of it; the answer itself takes at most _LONG steps."""
+    parts, rest = [value], _LONG
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str | list | dict):
+            rest -= 1 + len(part) // (_LONG if isinstance(part, str) else 1)
+            if rest < 0 or (isinstance(part, str) and len(part) > _LONG):
+                return False
+            if isinstance(part, list):
+                parts += part
+            elif isinstance(part, dict):
+                rest -= sum(len(name) // _SHOWN for name in part)
+                parts += part.values()
+    return True
+
+
+class _Error(NamedTuple):
+    """A problem that the fast validator found, with the judge's words for its parts."""
+
+    validator: str
+    validator_value: Json
+    schema: Json
+    instance: Json
+    absolute_path: list[str | int]
+    message: str
+
+
+def _first_error(schema: Json, value: Json) -> Iterator[_Error]:
+    """`iter_errors` of the fast validator would make every error first: 1.3 s for a list of 100 000 wrong entries."""
+    plain = _plain_error(schema, value, [])
+    if plain is not None:
+        yield plain
+        return
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for(schema, mask="…").validate(value)
+    except jsonschema_rs.ValidationError as error:
+        keyword = str(error.schema_path[-1]) if error.schema_path else ""
+        where, part = _at(schema, error.schema_path[:-1]), _at(value, error.instance_path)
+        missing = getattr(error.kind, "property", None)
+        words = f"{missing!r} is a required property" if keyword == "required" else ""
+        allowed = where.get(keyword) if isinstance(where, dict) else where
+        yield _Error(keyword, allowed, where, part, error.instance_path, words)
+
+
+def _plain_error(schema: Json, value: Json, path: list[str | int]) -> _Error | None:
+    """A wrong type, a missing or an unknown name, without the copy of `value` that the validator's error would make:
+    of 100 000 lists within lists that takes 60 ms."""
+    if not isinstance(schema, dict):
+        return None
+    if not _has_kind(value, schema.get("type")):
+        return _Error("type", schema["type"], schema, value, path, "")
+    known, entries = schema.get("properties", {}), schema.get("items")
+    if isinstance(value, dict):
+        for name in schema.get("required", ()):
+            if name not in value:
+                return _Error("required", schema["required"], schema, value, path, f"{name!r} is a required property")
+        closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+        if closed and any(name not in known for name in value):
+            return _Error("additionalProperties", False, schema, value, path, "")
+        inner = (_plain_error(known[name], value[name], [*path, name]) for name in known if name in value)
+        return next((error for error in inner if error is not None), None)
+    if isinstance(value, list) and isinstance(entries, dict) and "prefixItems" not in schema:
+        kind = entries.get("type")
+        for place, entry in enumerate(value):
+            if not _has_kind(entry, kind):
+                return _Error("type", kind, entries, entry, [*path, place], "")
+    return None
+
+
+_TYPES: Final = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+
+
+def _has_kind(value: Json, kind: Json) -> bool:
+    """Whether a value may be of this type; what only the validator can tell counts as yes."""
+    expected = _TYPES.get(kind) if isinstance(kind, str) else None
+    if expected is not None:
+        return isinstance(value, expected)
+    return kind not in ("integer", "number") or type(value) in (int, float)
+
+
+def _at(value: Json, path: list[str | int]) -> Json:
+    for step in path:
+        value = value[str(step) if isinstance(value, dict) else step]  # a name of digits comes as a number
+    return value
+
+
+def _judge(schema: Json) -> Json:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    return validator_for(schema, default=Draft202012Validator)(schema)
+
+
+def _describe(error: Json) -> Iterator[str]:
+    keyword, path = error.validator, [str(step) for step in error.absolute_path]
+    if keyword == "required":
+        known = error.schema.get("properties", {})
+        for name in error.validator_value:
+            if name not in error.instance and f"{name!r} is a required" in error.message:
+                allowed = _describe_allowed(known.get(name, {}))
+                yield f"{'.'.join([*path, name])} is missing; it must be {allowed}" + _such_as(
+                    known.get(name, {}), name
+                )
+    elif keyword == "additionalProperties" and error.validator_value is False:
+        known = error.schema.get("properties", {})
+        for name in error.instance:
+            if name not in known:
+                shown = _value(error.instance[name], name)
+                yield f"{'.'.join([*path, _cut(str(name))])} ({shown}) is no argument; {_instead(name, known)}"
+    else:
+        name = path[-1] if path else "arguments"
+        allowed = _describe_allowed(error.schema) if isinstance(error.schema, dict) else "left out"
+        yield f"{'.'.join(path) or name} is {_value(error.instance, name)}; it must be {allowed}" + _such_as(
+            error.schema, name
+        )
+
+
+def _instead(name: str, known: dict[str, Json]) -> str:
+    near = get_close_matches(name, known, 1) if len(name) <= LONGEST_COMPARED else []
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"allowed are {_cut(', '.join(known), 240)}" if known else "none is taken here"
+
+
+def _describe_allowed(schema: Json) -> str:
+    """What a schema asks for, in words."""
+    if not isinstance(schema, dict):
+        return "anything"
+    if "const" in schema:
+        return f"exactly {_json(schema['const'])}"
+    if "enum" in schema:
+        return "one of " + ", ".join(map(_json, schema["enum"]))
+    kinds = schema.get("type", ())
+    words = " or ".join(_KINDS.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds))
+    return " ".join(part for part in (words or "of another form", " and ".join(_bounds(schema))) if part)
+
+
+def _bounds(schema: dict[str, Json]) -> Iterator[str]:
+    templates = {
+        "minimum": "at least {}",
+        "exclusiveMinimum": "above {}",
+        "maximum": "at most {}",
+        "exclusiveMaximum": "below {}",
+        "multipleOf": "in steps of {}",
+        "minLength": "of at least {} characters",
+        "maxLength": "of at most {} characters",
+        "minItems": "with at least {} entries",
+        "maxItems": "with at most {} entries",
+        "minProperties": "with at least {} members",
+        "maxProperties": "with at most {} members",
+        "pattern": "that matches {}",
+        "format": "in the form {}",
+    }
+    for keyword, words in templates.items():
+        if keyword in schema:
+            text = words.format(schema[keyword])
+            yield text if schema[keyword] != 1 else text.removesuffix("s").replace("entrie", "entry")
+
+
+def _such_as(schema: Json, name: str) -> str:
+    found = _sample(schema, name)
+    return "" if found is None or name == "arguments" else f", for example {_cut(_json(found), 120)}"
+
+
+def example(schema: Json, given: Json) -> str | None:
+    """A call that fits, as JSON: what was given where that is good, and samples for the rest; None if none is found."""
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    required = [name for name in schema.get("required", ()) if name in properties]
+    judge = _judge(schema)
+    kept = {
+        name: value
+        for name, value in (given.items() if isinstance(given, dict) else ())
+        if name in properties
+        and name not in _SECRET
+        and _is_small(value)
+        and judge.evolve(schema=properties[name]).is_valid(value)
+    }
+    named = [name for name in given if name in properties] if isinstance(given, dict) else []
+    wanted = [*required, *(name for name in named if name not in required and name not in _SECRET)]
+    for names in (wanted, required):
+        call = {name: kept.get(name, _sample(properties[name], name)) for name in names}
+        text = dumps(call).decode()
+        if len(text) <= _LONGEST_EXAMPLE and judge.is_valid(call):
+            return text
+    return None
+
+
+def _sample(schema: Json, name: str) -> Json:
+    """A value of the kind that is asked for; a text that only the caller can know is its name in brackets."""
+    if not isinstance(schema, dict):
+        return None
+    for keyword in ("examples", "enum"):
+        if schema.get(keyword):
+            return schema[keyword][0]
+    for keyword in ("const", "default"):
+        if keyword in schema:
+            return schema[keyword]
+    kind = schema.get("type")
+    if kind == "string":
+        return f"<{name}>" if "pattern" not in schema else _of_pattern(schema["pattern"], name)
+    if kind in ("integer", "number"):
+        low = schema.get("minimum", schema.get("exclusiveMinimum"))
+        if low is None and name.endswith("year"):
+            return 2026
+        if low is None:
+            return min(100, schema.get("maximum", 100))
+        return low + (1 if "exclusiveMinimum" in schema else 0)
+    if kind == "boolean":
+        return True
+    if kind == "array":
+        entry = _sample(schema.get("items", {}), name.removesuffix("s"))
+        return [entry] * max(1, schema.get("minItems", 1)) if entry is not None else []
+    if kind == "object":
+        inside, others = schema.get("properties", {}), schema.get("additionalProperties")
+        call = {each: _sample(inside.get(each, {}), each) for each in schema.get("required", ())}
+        return call if call or not schema.get("minProperties") else {"<name>": _sample(others, "value")}
+    return None
+
+
+def _of_pattern(pattern: str, name: str) -> str | None:
+    return next((text for text in ("2026-01-31", f"<{name}>", name) if re.search(pattern, text)), None)
+
+
+def _value(value: Json, name: str) -> str:
+    return "…" if name in _SECRET else _cut(_json(value))
+
+
+def _json(value: Json) -> str:
+    if isinstance(value, str):
+        value = value[:_LONG]  # more is not shown
+    return dumps(value).decode(errors="replace")
+
+
+def _cut(text: str, most: int = _SHOWN) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,142 @@
+"""Asking for input: one handler, and a driver per era that puts its questions.
+
+Every driver runs the handler again from the top with the answers so far. Legacy: the questions go out as requests on
+the call's own stream. Modern: the answer is `input_required` with sealed state, and the client repeats the request.
+Task: the questions are parked in the task. The state carries earlier answers, because a client sends only the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.mcp.call import Ask, Call, InputRequired, check_answers
+from zorivest_rpc.mcp.dispatcher import Exchange
+from zorivest_rpc.mcp.methods.core import Core
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
+from zorivest_rpc.mcp.protocol.results import Result
+from zorivest_rpc.mcp.protocol.seal import BadSeal
+
+__all__ = ["MoreInput", "ask_wire", "drive", "given_answers", "resume"]
+
+T = TypeVar("T")
+
+
+class MoreInput(Exception):
+    """The modern driver's verdict: this result is the answer for now."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("input required")
+        self.result = result
+
+
+def given_answers(core: Core, exchange: Exchange, method: str, call: Call, params: Json) -> Mapping[str, Json]:
+    """The answers that a repeated request brings: those sealed earlier and those given now."""
+    responses, state = params.input_responses, params.request_state
+    if responses is UNSET and state is UNSET:
+        return {}
+    if not exchange.session.revision.modern:
+        return {}  # members of a later revision, tolerated like any other
+    earlier: Mapping[str, Json] = {}
+    if state is not UNSET:
+        if not isinstance(state, str):
+            raise ProtocolError(INVALID_PARAMS, "requestState must be the string that was given")
+        try:
+            bound_to = binding(exchange, method, call.name, call.arguments)
+            sealed, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
+            earlier = msgspec.json.decode(sealed)
+        except BadSeal as exc:
+            raise ProtocolError(INVALID_PARAMS, f"requestState was refused ({exc}); begin the call again") from None
+    if responses is UNSET:
+        return earlier
+    if not isinstance(responses, dict):
+        raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object of answers by key")
+    for key, value in responses.items():
+        if not isinstance(value, dict):
+            raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key} must be an object")
+    return {**earlier, **responses}
+
+
+def binding(exchange: Exchange, method: str, name: str, arguments: Json) -> list[Json]:
+    """What sealed state belongs to: this method, this name, these arguments, this principal."""
+    from hashlib import blake2b
+
+    digest = blake2b(_encode_canonical(arguments), digest_size=16).digest()
+    return [method, name, digest, exchange.session.principal]
+
+
+def _encode_canonical(value: Json) -> bytes:
+    """The same bytes for the same value, whatever the order of its members and the size of its integers."""
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except RecursionError:
+        raise ProtocolError(INVALID_PARAMS, "params are nested too deeply") from None
+
+
+def input_required(core: Core, asks: Mapping[str, Ask], answers: Mapping[str, Json], bound_to: list[Json]) -> Result:
+    from secrets import token_hex
+
+    payload = [_encode_canonical(answers), token_hex(8)]
+    state = core.seal.close("state", payload, bound_to=bound_to, expires=core.now() + core.limits.input_seconds)
+    given = {"inputRequests": {key: ask_wire(ask) for key, ask in asks.items()}, "requestState": state}
+    return Result(dumps(given)[1:-1], kind="input_required")
+
+
+def ask_wire(ask: Ask) -> dict[str, Json]:
+    """The bare form of the modern era, where a URL needs no id of its own."""
+    params = {key: value for key, value in ask.params.items() if key != "elicitationId"}
+    return {"method": ask.method, "params": params}
+
+
+async def gather(exchange: Exchange, asks: Mapping[str, Ask]) -> Mapping[str, Json]:
+    """The legacy driver: real requests, real responses."""
+    legacy = {key: _legacy_form(ask, exchange) for key, ask in asks.items()}
+    return await exchange.ask(legacy)
+
+
+def _legacy_form(ask: Ask, exchange: Exchange) -> Ask:
+    if ask.method == "elicitation/create" and exchange.session.revision.url_elicitation and "mode" not in ask.params:
+        return Ask(ask.method, {"mode": "form", **ask.params})
+    return ask
+
+
+async def resume(
+    core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired
+) -> T:
+    """Go on after the first question of a call: put it, and run again until the handler has what it needs."""
+    for _ in range(core.limits.input_rounds):
+        if exchange.session.revision.modern:
+            bound_to = binding(exchange, method, call.name, call.arguments)
+            raise MoreInput(input_required(core, asked.asks, call.answers, bound_to))
+        answers = await gather(exchange, asked.asks)
+        problem = check_answers(asked.asks, answers)
+        if problem is not None:
+            words = f"The client's reply could not be used: {problem}."
+            raise ToolError(words, code="bad_input", next="Call again and answer what is asked.")
+        call.answers = {**call.answers, **answers}
+        try:
+            return await run(call)
+        except InputRequired as again:
+            asked = again
+    words = f"Still not enough input after {core.limits.input_rounds} rounds."
+    raise ToolError(words, code="too_many_rounds", next="Call again with all of it in the arguments.")
+
+
+async def drive(
+    core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], params: Json
+) -> T:
+    """A prompt or a resource, from the answers that its request brings to its content."""
+    call.answers = given_answers(core, exchange, method, call, params)
+    try:
+        try:
+            return await run(call)
+        except InputRequired as asked:
+            return await resume(core, exchange, method, call, run, asked)
+    except ToolError as error:
+        raise ProtocolError(INVALID_PARAMS, error.text) from None
+    except SystemExit as exc:
+        raise RuntimeError(f"the handler of {call.name} tried to end the process") from exc

@@ -1,0 +1,194 @@
+"""tools/list and tools/call: from a request to a Call, through the tool's chain, to the revision's result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail
+from zorivest_rpc.mcp.catalog.tool import FORBIDDEN, REQUIRED, Tool
+from zorivest_rpc.mcp.dispatcher import Exchange
+from zorivest_rpc.mcp.methods.core import Core
+from zorivest_rpc.mcp.methods.inputs import MoreInput, given_answers, resume
+from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
+from zorivest_rpc.mcp.methods.tasks import created_core, created_extension
+from zorivest_rpc.mcp.offer import Toolbox
+from zorivest_rpc.mcp.protocol.capabilities import TASKS_EXTENSION
+from zorivest_rpc.mcp.protocol.content import shape_blocks
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Json, dumps
+from zorivest_rpc.mcp.protocol.results import Result
+from zorivest_rpc.mcp.protocol.revisions import Revision
+from zorivest_rpc.mcp.protocol.types import CallTool, ListItems
+from zorivest_rpc.mcp.tasks import TaskRecord
+
+__all__ = ["Tools"]
+
+_SHOWN: Final = 400  # characters of what does not fit
+log: Final = logging.getLogger("zorivest_rpc")
+
+
+class Tools:
+    def __init__(self, core: Core, tools: Toolbox) -> None:
+        self._core = core
+        self._tools = tools
+
+    def list(self, exchange: Exchange, params: ListItems) -> Result:
+        core, session = self._core, exchange.session
+        view = self._tools.view(session)
+        size, count = core.offer.page_size, len(view.listed)
+        start = start_of(core, "tools/list", params, view.version)
+        members = view.page(session.revision.shape, start, size)
+        if start + size < count:
+            members += next_cursor(core, "tools/list", start + size, count, view.version)
+        return Result(members, cache=core.offer.cache)
+
+    def call(self, exchange: Exchange, params: CallTool) -> Result | Coroutine[Any, Any, Result]:
+        """Find and check without waiting; only a call that is sound becomes a coroutine."""
+        session = exchange.session
+        view = self._tools.view(session)
+        tool = view.find(params.name)
+        if tool is None:
+            near = view.nearest(params.name)
+            hint = "tools/list names them" if near is None else f"did you mean {near}?"
+            raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; {hint}")
+        arguments: dict[str, Json] = params.arguments or {}
+        try:
+            refusal = self._tools.refusal(session, tool.name)
+            if refusal is not None:
+                raise refusal
+            arguments = tool.check(arguments)
+        except ToolError as error:
+            return encode(fail(error), session.revision)
+        call = Call(tool.name, arguments, session, exchange)
+        if params.input_responses is not UNSET or params.request_state is not UNSET:
+            call.answers = given_answers(self._core, exchange, "tools/call", call, params)
+        handler = self._tools.handler(tool.name)
+        if tool.task != FORBIDDEN or params.task is not UNSET:
+            started = self._as_task(exchange, params, tool, call, handler)
+            if started is not None:
+                return started
+        return self._run(exchange, tool, call, handler)
+
+    async def _run(self, exchange: Exchange, tool: Tool, call: Call, handler: Handler) -> Result:
+        try:
+            try:
+                outcome = await handler(call)
+            except InputRequired as asked:
+                outcome = await resume(self._core, exchange, "tools/call", call, handler, asked)
+        except ToolError as error:
+            outcome = fail(error)
+        except MoreInput as more:
+            return more.result
+        except BecomeTask:
+            if self._core.offer.tasks:
+                return created_extension(self._core, self._start(exchange, tool, call, handler))
+            call.in_task = True  # nothing to become here: the work goes on within the request
+            return await self._run(exchange, tool, call, handler)
+        except SystemExit as exc:
+            raise RuntimeError(f"the handler of {tool.name} tried to end the process") from exc
+        if outcome.after is not None:
+            exchange.after = outcome.after
+        return self._check_result(tool, outcome, exchange.session.revision)
+
+    def _check_result(self, tool: Tool, outcome: Outcome, revision: Revision) -> Result:
+        """A result that its own schema refuses is shown as text and flagged: a program must not take it for what the
+        schema promises, and who asked has a right to see what came."""
+        if tool.output_schema is not None and not outcome.is_error:
+            problem = "structured content is missing"
+            if outcome.structured is not UNSET:
+                problem = tool.check_output(outcome.structured) or ""
+            if problem:
+                log.error("result of %s does not fit its output schema: %s", tool.name, problem)
+                outcome = _unfit(tool, outcome, problem)
+                self._tools.mismatched(tool.name, len(outcome.content[0]["text"].encode("utf-8", "replace")))
+        return encode(outcome, revision)
+
+    def _as_task(self, exchange: Exchange, params: CallTool, tool: Tool, call: Call, handler: Handler) -> Result | None:
+        """The two designs side by side: a client of 2025-11-25 asks for a task, in 2026-07-28 the server decides."""
+        session = exchange.session
+        if not self._core.offer.tasks:
+            return None
+        if session.revision.modern:
+            if tool.task == FORBIDDEN:
+                return None  # a stray `task` member means nothing in this era
+            if session.capabilities.tasks:
+                return created_extension(self._core, self._start(exchange, tool, call, handler))
+            if tool.task == REQUIRED:
+                needed: Json = {"extensions": {TASKS_EXTENSION: {}}}
+                words = f"{tool.name} runs as a task; declare the extension {TASKS_EXTENSION}"
+                raise ProtocolError(MISSING_CAPABILITY, words, {"requiredCapabilities": needed})
+            return None
+        if not session.revision.core_tasks:
+            return None
+        asked = params.task is not UNSET
+        if asked and tool.task == FORBIDDEN:
+            raise ProtocolError(METHOD_NOT_FOUND, f"{tool.name} cannot run as a task; call it without one")
+        if not asked:
+            if tool.task == REQUIRED:
+                raise ProtocolError(METHOD_NOT_FOUND, f"{tool.name} runs only as a task; call it with one")
+            return None
+        ttl = params.task.get("ttl") if isinstance(params.task, dict) else UNSET
+        if not (ttl is None or (type(ttl) is int and ttl > 0)):
+            raise ProtocolError(INVALID_PARAMS, "task must be an object; its ttl, if given, a positive integer")
+        return created_core(self._core, self._start(exchange, tool, call, handler, ttl))
+
+    def _start(
+        self, exchange: Exchange, tool: Tool, call: Call, handler: Handler, ttl_ms: int | None = None
+    ) -> TaskRecord:
+        revision = exchange.session.revision
+
+        async def work(record: TaskRecord) -> Result:
+            inside = Call(call.name, call.arguments, call.session, record)
+            inside.answers = call.answers
+            inside.in_task = True
+            for _ in range(self._core.limits.input_rounds):
+                try:
+                    return self._check_result(tool, await handler(inside), revision)
+                except InputRequired as asked:
+                    given = await record.ask(asked.asks)
+                    inside.answers = {**inside.answers, **given}
+                except ToolError as error:
+                    return encode(fail(error), revision)
+            next = "Call again with all of it in the arguments."
+            return encode(fail(ToolError("Still not enough input.", code="too_many_rounds", next=next)), revision)
+
+        held = ExitStack()  # entered now: the request, and with it the caller's key, may be gone before the first step
+        held.enter_context(self._core.offer.holding(exchange.session))
+        try:
+            record = self._core.tasks.create(exchange.session.principal, work, ttl_ms)
+        except BaseException:
+            held.close()
+            raise
+        assert record.runner is not None
+        record.runner.add_done_callback(lambda runner: held.close())
+        return record
+
+
+def encode(outcome: Outcome, revision: Revision) -> Result:
+    """The members of a CallToolResult as this revision knows them."""
+    members = b'"content":' + dumps(shape_blocks(outcome.content, revision))
+    structured = outcome.structured
+    if structured is not UNSET and revision.structured and (revision.modern or isinstance(structured, dict)):
+        members += b',"structuredContent":' + (outcome.encoded or dumps(structured))
+    if outcome.is_error:
+        members += b',"isError":true'
+    return Result(members, outcome.meta)
+
+
+def _unfit(tool: Tool, outcome: Outcome, problem: str) -> Outcome:
+    """The result as it came, behind a sentence on what is wrong with it. What the call did is done all the same."""
+    shown = problem if len(problem) <= _SHOWN else problem[: _SHOWN - 1] + "…"
+    words = f"The answer does not fit the output schema of {tool.name} ({shown}); below it is as it came."
+    next = "Read it with care, and compare the versions of server and backend with zorivest_diagnose."
+    if tool.definition.get("annotations", {}).get("readOnlyHint") is not True:
+        words += " The call itself was done: do not repeat it before you have looked at what it changed."
+        next = "Do not repeat the call; look at what it changed."
+    failed = fail(ToolError(f"{words} {next}", code="bad_result", next=next))
+    failed.content += outcome.content
+    failed.meta = {**(outcome.meta or {}), **(failed.meta or {})}
+    return failed

@@ -1,0 +1,464 @@
+"""Streamable HTTP at one path, both eras: which era a POST belongs to, its session, and the form of its answer.
+
+Rule 1: JSON when nothing streams, SSE from the first notification on; the status line waits until one of both is known.
+Rule 2: the end of a modern response stream cancels the request; a legacy one goes on and can be resumed.
+Rule 3: every refusal is JSON with a status that the specification names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from msgspec import UNSET, UnsetType
+
+from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.mcp.connection import receive_batch, receive_response
+from zorivest_rpc.mcp.dispatcher import Channel, Conversation, Exchange
+from zorivest_rpc.mcp.protocol.framing import sse_event
+from zorivest_rpc.mcp.protocol.headers import check_params, check_standard, named_value
+from zorivest_rpc.mcp.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    REQUEST_CANCELLED,
+    SERVER_BUSY,
+    UNSUPPORTED_VERSION,
+    Batch,
+    Id,
+    Message,
+    decode,
+    dumps,
+    error_frame,
+    notification_frame,
+)
+from zorivest_rpc.mcp.protocol.revisions import BY_NAME
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.stateless import check_meta, claims_modern, session_for, unsupported
+from zorivest_rpc.mcp.protocol.types import (
+    LEVELS,
+    CallTool,
+    Cancelled,
+    Initialize,
+    InvalidParams,
+    Meta,
+    Params,
+    decode_params,
+)
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
+from zorivest_rpc.mcp.transports.posts import PostChannel
+from zorivest_rpc.mcp.transports.sessions import MOST_ASKED, LiveSession, SessionStore, TooManySessions
+from zorivest_rpc.mcp.transports.streams import ResumePoint, Stream, read_event_id
+
+__all__ = ["Refused", "Streamable", "with_cors"]
+
+_MODERN_STATUS: Final = {
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+_MOST_PRINCIPALS: Final = 1_000  # remembered while none of their requests runs
+_QUIET: Final = 10.0  # seconds without a sign of life before an answer is streamed, so that it can be kept alive
+
+
+class Refused(Exception):
+    """An answer that is no JSON-RPC answer to a request: a status and an error without a result."""
+
+    def __init__(self, status: int, error: ProtocolError, headers: Headers = ()) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+        self.headers = headers
+
+
+class Streamable:
+    def __init__(
+        self, server: Server, sessions: SessionStore, writer: Writer, keep_alive: Callable[[EventStream], None]
+    ) -> None:
+        self._server = server
+        self._sessions = sessions
+        self._writer = writer
+        self._keep_alive = keep_alive
+        self._request = server.dispatcher.request
+        self._modern: dict[str, Conversation] = {}  # by principal
+
+    @property
+    def conversations(self) -> list[Conversation]:
+        return [live.conversation for live in self._sessions.live] + list(self._modern.values())
+
+    # --- POST
+
+    async def post(self, request: web.BaseRequest, body: bytes, principal: str) -> web.StreamResponse:
+        headers = request.headers
+        accept = _accepts(headers.get("Accept"))
+        version = headers.get("MCP-Protocol-Version")
+        version = version.strip(" \t") if version is not None else None
+        message = decode(body)
+        legacy_header = version is None or ((row := BY_NAME.get(version)) is not None and not row.modern)
+        if type(message) is not Message:
+            assert isinstance(message, Batch)
+            if not legacy_header:
+                raise ProtocolError(INVALID_REQUEST, "there are no batches in this revision; post one message")
+            return await self._post_batch(request, message, principal, version, accept)
+        method, id = message.method, message.id
+        if method is UNSET or id is UNSET:
+            if legacy_header:
+                return self._take(request, message, principal, version)
+            return self._drop_modern(request, message, str(version))
+        try:
+            params = decode_params(method, message.params, id)
+            meta, problem = params.meta, None
+        except InvalidParams as error:
+            params, meta, problem = Params(), error.meta, error
+        if not legacy_header or claims_modern(meta):
+            session = self._modern_session(request, method, params, meta, id, principal, problem)
+            if method == "subscriptions/listen" and not accept[1]:
+                raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
+            conversation = self._modern_conversation(principal)
+            channel = PostChannel(None, accept[1])
+            exchange = self._request(conversation, session, id, method, params, channel)
+            return await self._answer(request, channel, exchange, accept, None, id)
+        if method == "initialize":
+            if problem is not None:
+                raise problem
+            assert isinstance(params, Initialize)
+            known = headers.get("Mcp-Session-Id")
+            if known is not None and self._find(known, principal) is not None:
+                raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
+            return self._open(request, params, id, principal)
+        live = self._session(request, principal, version)
+        live.session.check(method, id)
+        if problem is not None and self._server.dispatcher.exists(method, live.session):
+            return self._writer.answer(request, 200, error_frame(problem), _json(request))
+        channel = PostChannel(live, accept[1])
+        exchange = self._request(live.conversation, live.session, id, method, params, channel)
+        return await self._answer(request, channel, exchange, accept, live, id)
+
+    async def _answer(
+        self,
+        request: web.BaseRequest,
+        channel: PostChannel,
+        exchange: Exchange | None,
+        accept: tuple[bool, bool],
+        live: LiveSession | None,
+        id: Id | None,
+    ) -> web.StreamResponse:
+        """`id` is None for a batch."""
+        json, events = accept
+        if exchange is not None and not channel.done:
+            try:
+                await channel.settled(_QUIET if events else None)
+            except asyncio.CancelledError:
+                if live is None:
+                    exchange.cancel()
+                raise
+        if channel.done and not channel.wants_stream and json:
+            return self._whole(request, channel, live, id)
+        if channel.done and channel.code and live is None and channel.code in _MODERN_STATUS:
+            return self._whole(request, channel, live, id)  # a mandated status beats what was about to be streamed
+        return await self._answer_by_stream(request, channel, exchange, live, id)
+
+    def _whole(
+        self, request: web.BaseRequest, channel: PostChannel, live: LiveSession | None, id: Id | None
+    ) -> web.StreamResponse:
+        if channel.answer is None and id is None:  # every request of the batch was cancelled
+            return self._writer.answer(request, 202, headers=with_cors(request, ()))
+        status = 200
+        if live is None and channel.code:
+            status = _MODERN_STATUS.get(channel.code, 200)
+        body = channel.answer
+        if body is None:  # cancelled: no answer exists, but a POST has to end with one
+            body = error_frame(ProtocolError(REQUEST_CANCELLED, "the request was cancelled", id=id))
+        headers = _json(request)
+        if channel.code == SERVER_BUSY:
+            headers = (*headers, ("Retry-After", "1"))
+        return self._writer.answer(request, status, body, headers)
+
+    async def _answer_by_stream(
+        self,
+        request: web.BaseRequest,
+        channel: PostChannel,
+        exchange: Exchange | None,
+        live: LiveSession | None,
+        id: Id | None,
+    ) -> web.StreamResponse:
+        connection = await self._writer.open_events(request, with_cors(request, EVENTS))
+        self._keep_alive(connection)
+        waiting = channel.stream if isinstance(channel.stream, list) else []
+        if live is not None:
+            stream = live.streams.for_request(0 if id is None else id)
+            stream.carry(connection, prime=live.session.revision.priming)
+            channel.stream = stream
+        else:
+            channel.stream = connection
+            if exchange is not None:
+                connection.on_close = exchange.cancel  # a slow reader that was dropped is a client that went
+        for frame in waiting:
+            channel.send(frame)
+        if channel.done:
+            channel.finish(channel.answer, channel.code)
+        elif channel.hangs_up:
+            channel.hang_up()
+        try:
+            return await connection.served()
+        except asyncio.CancelledError:
+            if live is None and exchange is not None:
+                exchange.cancel()
+            raise
+
+    # --- the modern era
+
+    def _modern_session(
+        self,
+        request: web.BaseRequest,
+        method: str,
+        params: Params,
+        meta: Meta | UnsetType,
+        id: Id,
+        principal: str,
+        problem: InvalidParams | None,
+    ) -> Session:
+        """The checks in the order of the specification; each failure has its status."""
+        try:
+            known = check_meta(meta, id)
+            row = BY_NAME.get(known.protocol_version)
+            name = named_value(method, params) if row is not None and method in row.methods else None
+            check_standard(request.headers.getall, known.protocol_version, method, name, id)
+            session = session_for(known, principal, id)
+            session.headers = request.headers
+            if problem is not None and self._server.dispatcher.exists(method, session):
+                raise Refused(200, problem)
+            if type(params) is CallTool:
+                self._check_mirrored(request, session, params, id)
+            return session
+        except ProtocolError as error:
+            raise Refused(400, error) from None
+
+    def _check_mirrored(self, request: web.BaseRequest, session: Session, params: CallTool, id: Id) -> None:
+        tools = self._server.offer.tools
+        tool = tools.view(session).find(params.name) if tools is not None else None
+        if tool is not None and tool.header_params:
+            check_params(request.headers.getall, tool.header_params, params.arguments or {}, id)
+
+    def _modern_conversation(self, principal: str) -> Conversation:
+        found = self._modern.get(principal)
+        if found is None:
+            if len(self._modern) >= _MOST_PRINCIPALS:
+                self._modern = {name: each for name, each in self._modern.items() if each.running}
+            found = self._modern[principal] = Conversation(Session(principal=principal))
+        return found
+
+    def _drop_modern(self, request: web.BaseRequest, message: Message, version: str) -> web.StreamResponse:
+        if message.is_response:
+            raise ProtocolError(INVALID_REQUEST, "clients of this era send no responses")
+        row = BY_NAME.get(version)
+        if row is None:
+            raise Refused(400, unsupported(version, None))
+        return self._writer.answer(request, 202, headers=with_cors(request, ()))
+
+    # --- the legacy era
+
+    def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
+        session = Session(principal=principal)
+        session.headers = request.headers
+        if (asked := sum(map(len, session.asked))) > MOST_ASKED:
+            words = f"the X-MCP headers have {asked} characters and a session keeps {MOST_ASKED}; name toolsets instead"
+            raise Refused(400, ProtocolError(INVALID_REQUEST, words, id=id))
+        session.check("initialize", id)
+        channel = PostChannel(None, False)
+        self._request(Conversation(session), session, id, "initialize", params, channel)
+        headers = _json(request)
+        if channel.code == 0:
+            headers = (*headers, ("Mcp-Session-Id", self._sessions.mint(session)))
+        return self._writer.answer(request, 200, channel.answer or b"", headers)
+
+    def _session(self, request: web.BaseRequest, principal: str, version: str | None) -> LiveSession:
+        id = request.headers.get("Mcp-Session-Id")
+        if id is None:
+            raise ProtocolError(INVALID_REQUEST, "missing Mcp-Session-Id; open a session with initialize")
+        if version is not None and version not in BY_NAME:
+            raise ProtocolError(INVALID_REQUEST, f"unsupported MCP-Protocol-Version {version!r}")
+        live = self._find(id, principal)
+        if live is None:
+            raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open one with initialize"))
+        return live
+
+    def _find(self, id: str, principal: str) -> LiveSession | None:
+        try:
+            return self._sessions.find(id, principal)
+        except TooManySessions:
+            words = "too many sessions are busy; try again shortly"
+            raise Refused(503, ProtocolError(SERVER_BUSY, words), (("Retry-After", "1"),)) from None
+
+    def _take(
+        self, request: web.BaseRequest, message: Message, principal: str, version: str | None
+    ) -> web.StreamResponse:
+        """A notification or a response of a legacy client: acknowledged, whatever it is."""
+        self._accept_quietly(self._session(request, principal, version), message)
+        return self._writer.answer(request, 202, headers=with_cors(request, ()))
+
+    def _accept_quietly(self, live: LiveSession, message: Message) -> None:
+        if message.is_response:
+            receive_response(live.conversation, message, False)
+        elif message.method == "notifications/cancelled":
+            try:
+                params = decode_params("notifications/cancelled", message.params)
+            except ProtocolError:
+                return
+            if isinstance(params, Cancelled):
+                live.conversation.cancel(params.request_id)
+
+    async def _post_batch(
+        self, request: web.BaseRequest, batch: Batch, principal: str, version: str | None, accept: tuple[bool, bool]
+    ) -> web.StreamResponse:
+        live = self._session(request, principal, version)
+        if not live.session.revision.batches:
+            raise ProtocolError(
+                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
+            )
+        channel = PostChannel(live, accept[1])
+        answered = False
+
+        def done(answer: bytes | None) -> None:
+            nonlocal answered
+            answered = answer is not None
+            channel.finish(answer, 0)
+
+        receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way), done)
+        exchange = next(iter(live.conversation.running.values()), None)
+        if not channel.done:
+            return await self._answer(request, channel, exchange, accept, live, None)
+        if not answered:
+            return self._writer.answer(request, 202, headers=with_cors(request, ()))
+        return self._writer.answer(request, 200, channel.answer or b"", _json(request))
+
+    def _batch_item(self, live: LiveSession, message: Message, way: Channel) -> None:
+        method, id = message.method, message.id
+        if method is UNSET or id is UNSET:
+            self._accept_quietly(live, message)
+            return
+        live.session.check(method, id)
+        try:
+            params = decode_params(method, message.params, id)
+        except InvalidParams:
+            if self._server.dispatcher.exists(method, live.session):
+                raise
+            params = Params()
+        self._request(live.conversation, live.session, id, method, params, way)
+
+    # --- GET and DELETE, legacy alone
+
+    async def get(self, request: web.BaseRequest, principal: str) -> web.StreamResponse:
+        headers = request.headers
+        version = headers.get("MCP-Protocol-Version")
+        row = BY_NAME.get(version) if version is not None else None
+        if (row is not None and row.modern) or "text/event-stream" not in headers.get("Accept", ""):
+            return self.not_allowed(request)
+        live = self._session(request, principal, version)
+        last = headers.get("Last-Event-ID")
+        point = read_event_id(last) if last is not None else None
+        if last is not None and point is None:
+            raise ProtocolError(INVALID_REQUEST, "Last-Event-ID is not one of ours")
+        stream = self._resume(live, point)
+        missing = 0 if stream is None or point is None else stream.missing(point.number)
+        if (stream is None or (missing and stream.is_spent)) and point is not None and point.request is not None:
+            return await self._answer_lost_stream(request, point)
+        fresh = stream is None
+        if stream is None:
+            stream = live.streams.open_standing()
+            if stream is None:
+                words = "too many standing streams of this session are open; close one"
+                raise Refused(409, ProtocolError(INVALID_REQUEST, words))
+        connection = await self._writer.open_events(request, with_cors(request, EVENTS))
+        self._keep_alive(connection)
+        if fresh:
+            stream.carry(connection, prime=live.session.revision.priming)
+        else:
+            assert point is not None
+            if missing and point.request is None:  # the answer to a request is still to come, or among what is kept
+                self._tell_missing(live, connection, missing)
+            stream.replay(point.number, connection)
+        if stream.name.endswith("-"):
+            connection.on_close = lambda: self._on_standing_close(live)
+            live.standing.opened(lambda frame: self._to_standing(live, frame))
+        return await connection.served()
+
+    def _resume(self, live: LiveSession, point: ResumePoint | None) -> Stream | None:
+        if point is None or point.epoch != self._server.epoch:
+            return None
+        return live.streams.find(point.stream)
+
+    async def _answer_lost_stream(self, request: web.BaseRequest, point: ResumePoint) -> web.StreamResponse:
+        """A stream that this process does not have: the request behind it is answered, not left waiting for ever."""
+        words = "the server restarted or no longer holds this stream; the outcome is unknown, so look before repeating"
+        connection = await self._writer.open_events(request, with_cors(request, EVENTS))
+        connection.write(sse_event(error_frame(ProtocolError(INTERNAL_ERROR, words, id=point.request))))
+        connection.close()
+        return await connection.served()
+
+    def _tell_missing(self, live: LiveSession, connection: EventStream, missing: int) -> None:
+        """Told as a log message, because the events themselves are gone: a list that changed is asked for again."""
+        words = f"{missing} events before this one are no longer kept; ask again for the lists and resources you follow"
+        level = live.session.log_level
+        if level is None or LEVELS[level] <= LEVELS["warning"]:
+            params = dumps({"level": "warning", "logger": "streams", "data": words})
+            connection.write(sse_event(notification_frame("notifications/message", params)))
+
+    def _to_standing(self, live: LiveSession, frame: bytes) -> None:
+        stream = live.streams.standing()
+        if stream is not None:
+            stream.send(frame)
+
+    def _on_standing_close(self, live: LiveSession) -> None:
+        if live.streams.standing() is None:
+            live.standing.write = None
+
+    def delete(self, request: web.BaseRequest, principal: str) -> web.StreamResponse:
+        version = request.headers.get("MCP-Protocol-Version")
+        row = BY_NAME.get(version) if version is not None else None
+        if row is not None and row.modern:
+            return self.not_allowed(request)
+        self._sessions.end(self._session(request, principal, version))
+        return self._writer.answer(request, 204, headers=with_cors(request, ()))
+
+    def not_allowed(self, request: web.BaseRequest) -> web.StreamResponse:
+        error = ProtocolError(INVALID_REQUEST, f"{request.method} is not served here")
+        allow = (("Allow", "GET, POST, DELETE, OPTIONS"),)
+        return self._writer.answer(request, HTTPStatus.METHOD_NOT_ALLOWED, error_frame(error), _json(request) + allow)
+
+
+def _accepts(header: str | None) -> tuple[bool, bool]:
+    """(JSON, events). Lenient: a missing header and wildcards accept both."""
+    if header is None or "*/*" in header:
+        return True, True
+    lowered = header.lower()
+    json = "application/json" in lowered or "application/*" in lowered
+    events = "text/event-stream" in lowered or "text/*" in lowered
+    if not json and not events:
+        words = "the answer is application/json or text/event-stream; Accept names neither"
+        raise Refused(406, ProtocolError(INVALID_REQUEST, words))
+    return json, events
+
+
+def _json(request: web.BaseRequest) -> Headers:
+    return with_cors(request, JSON)
+
+
+def with_cors(request: web.BaseRequest, headers: Headers) -> Headers:
+    """Only for an Origin that has passed the check; never a wildcard."""
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return headers
+    return (
+        *headers,
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Expose-Headers", "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"),
+        ("Vary", "Origin"),
+    )

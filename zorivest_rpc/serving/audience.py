@@ -1,0 +1,283 @@
+"""What one session sees and may call: its client's profile, the toolsets it has, and the limits that bind it.
+
+Two sessions that look alike share one View, so a list is encoded once per kind of client. Choosing is not limiting:
+`--toolsets` decides what is listed; `--exclude-tools`, `--read-only` and the request's own headers decide what works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec, spellings
+from zorivest_rpc.serving.catalog.toolsets import (
+    Selection,
+    ToolsetConfig,
+    always_loaded,
+    choose,
+    first_list,
+    is_eager,
+    members,
+    survives_read_only,
+    toolset_names,
+)
+from zorivest_rpc.serving.modes.detect import Profile, client_entry, detect
+from zorivest_rpc.serving.modes.gate import asked_by_client
+from zorivest_rpc.serving.modes.present import Presentation, definition, presentation
+
+__all__ = ["Audience", "Limits", "Policy"]
+
+_MOST_REMEMBERED: Final = 256
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What the operator said on the command line, in the environment and in the toolset file."""
+
+    toolsets: str | None = None
+    toolsets_variable: str | None = None
+    tools: str | None = None
+    excluded: frozenset[str] = frozenset()
+    read_only: bool = False
+    mode: Mode | None = None
+    config: ToolsetConfig = ToolsetConfig()
+    allowed_callers: tuple[str, ...] = ("code_execution",)
+    inside_claude_code: bool = False
+    confirm: Literal["auto", "always", "never"] = "auto"
+    trusts_names: bool = True
+    """Whether a client is what it calls itself: over stdio it started us, over HTTP any caller can send any name."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What binds a session; `only` and `toolsets` come from request headers and are None where those say nothing.
+
+    What is always loaded stays: the brake, the diagnosis and the tokens are no matter of taste."""
+
+    excluded: frozenset[str] = frozenset()
+    read_only: bool = False
+    toolsets: frozenset[str] | None = None
+    only: frozenset[str] | None = None
+
+    def refusal(self, spec: ToolSpec) -> tuple[str, str] | None:
+        """(code, reason) why the tool may not be called, or None."""
+        if spec.name in self.excluded:
+            return "excluded", "it is excluded on this server (--exclude-tools or X-MCP-Exclude-Tools)"
+        if self.read_only and not survives_read_only(spec):
+            return "read_only", "this session may only read (--read-only or X-MCP-Readonly)"
+        if spec.toolset and (self.toolsets is not None or self.only is not None):
+            inside = self.toolsets is not None and not self.toolsets.isdisjoint(spec.toolsets)
+            named = self.only is not None and spec.name in self.only
+            if not inside and not named:
+                return "narrowed", "this connection narrowed its tools with X-MCP-Toolsets or X-MCP-Tools"
+        return None
+
+
+class Audience:
+    """The catalogue as sessions see it."""
+
+    def __init__(self, definitions: Definitions, policy: Policy) -> None:
+        self.definitions = definitions
+        self.policy = policy
+        self.specs: dict[str, ToolSpec] = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
+        self._base = {
+            spec.name: Tool.trusted(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            for spec in self.specs.values()
+        }
+        self._presented: dict[Presentation, dict[str, Tool]] = {}
+        self._views: dict[tuple[object, ...], View] = {}
+        self._profiles: dict[tuple[object, ...], Profile] = {}
+        self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
+        self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
+        self._limits: dict[tuple[str, ...], Limits] = {(): Limits(policy.excluded, policy.read_only)}
+        choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
+
+    def profile(self, session: Session) -> Profile:
+        """Who is calling, decided from this session alone."""
+        client, able = session.client, session.capabilities
+        key = (
+            client and client.name,
+            client and client.version,
+            able.list_changed,
+            able.elicitation_form,
+            able.elicitation_url,
+            session.agent,
+        )
+        found = self._profiles.get(key)
+        if found is None:
+            elicitation: dict[str, object] = {"form": {}} if able.elicitation_form else {}
+            if able.elicitation_url:
+                elicitation["url"] = {}
+            found = detect(
+                self.definitions.clients,
+                name=client and client.name,
+                version=client and client.version,
+                capabilities={
+                    "tools": {"listChanged": able.list_changed},
+                    **({"elicitation": elicitation} if elicitation else {}),
+                },
+                override=self.policy.mode,
+                client_modes=self.policy.config.client_modes,
+                user_agent=session.agent,
+                claude_code_environment=self.policy.inside_claude_code,
+            )
+            _remember(self._profiles, key, found)
+        return found
+
+    def asks(
+        self, session: Session, spec: ToolSpec, *, dispatched: bool = False, trusts_names: bool | None = None
+    ) -> bool:
+        """Whether the server itself asks before this gated tool runs.
+
+        Of a call through the dispatcher (`dispatched`) the client saw the dispatcher's hints, not the tool's.
+        `trusts_names` answers for another transport than the one that is served."""
+        policy = self.policy
+        if policy.confirm != "auto":
+            return policy.confirm == "always"
+        if dispatched or not (policy.trusts_names if trusts_names is None else trusts_names):
+            return True
+        return spec.name not in self._names_asked_by_client(session)
+
+    def _names_asked_by_client(self, session: Session) -> frozenset[str]:
+        key = (self.profile(session), session.revision.name)
+        names = self._asked_by_client.get(key)
+        if names is None:
+            how = presentation(key[0], session.revision.name, self.policy.allowed_callers)
+            names = asked_by_client(key[0], self._gated, how)
+            _remember(self._asked_by_client, key, names)
+        return names
+
+    def gated(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
+        """The tools before which the server always asks, of those that the session may call."""
+        limits = self.limits(session)
+        return tuple(
+            spec
+            for spec in self._gated
+            if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
+        )
+
+    def limits(self, session: Session) -> Limits:
+        found = self._limits.get(session.asked)
+        if found is None:
+            found = self._narrow(session.asked)
+            _remember(self._limits, session.asked, found)
+        return found
+
+    def _narrow(self, asked: tuple[str, ...]) -> Limits:
+        """Headers can only narrow: an unknown name narrows to nothing rather than opening anything."""
+        toolsets, tools, excluded, read_only = (*asked, "", "", "", "")[:4]
+        wanted = _names(toolsets)
+        if "all" in wanted:
+            wanted = frozenset(toolset_names(self.definitions))
+        if "default" in wanted:
+            wanted |= {toolset.name for toolset in self.definitions.toolsets if toolset.default}
+        narrows = bool(toolsets.strip() or tools.strip())
+        return Limits(
+            self.policy.excluded | _names(excluded),
+            self.policy.read_only or read_only.strip().lower() not in ("", "0", "false", "no", "off"),
+            wanted | set(always_loaded(self.definitions)) if narrows else None,
+            _names(tools) if tools.strip() else None,
+        )
+
+    def selection(self, session: Session) -> Selection:
+        policy, config = self.policy, self.policy.config
+        override = None
+        if config.client_overrides and session.client is not None:
+            override = client_entry(config.client_overrides, session.client.name, self.definitions.clients)
+        return choose(
+            self.definitions,
+            flag=policy.toolsets,
+            environment=policy.toolsets_variable,
+            client_override=override,
+            config_default=config.default_toolsets,
+            tools=policy.tools,
+        )
+
+    def listed(self, session: Session) -> tuple[ToolSpec, ...]:
+        """What the session lists, in list order, the two meta-tools last."""
+        profile, limits = self.profile(session), self.limits(session)
+        begins_with = {
+            spec.name
+            for spec in first_list(self.definitions, self.selection(session), lists_all=profile.implied.lists_all)
+        }
+        loaded = session.toolsets
+        chosen = [
+            spec
+            for spec in self.definitions.tools
+            if (spec.name in begins_with or not loaded.isdisjoint(spec.toolsets)) and limits.refusal(spec) is None
+        ]
+        return (*chosen, *(spec for spec in self.definitions.meta_tools if limits.refusal(spec) is None))
+
+    def view(self, session: Session) -> View:
+        client = session.client
+        key = (
+            session.revision.name,
+            self.profile(session),
+            client and client.name if self.policy.config.client_overrides else None,
+            session.toolsets,
+            session.asked,
+        )
+        found = self._views.get(key)
+        if found is None:
+            tools = self._tools(presentation(self.profile(session), session.revision.name, self.policy.allowed_callers))
+            found = View([tools[spec.name] for spec in self.listed(session)], tools.values())
+            _remember(self._views, key, found)
+        return found
+
+    def definition(self, session: Session, spec: ToolSpec) -> dict[str, object]:
+        """The wire definition as this session's list shows it, or would."""
+        how = presentation(self.profile(session), session.revision.name, self.policy.allowed_callers)
+        return self._tools(how)[spec.name].definition
+
+    def _tools(self, how: Presentation) -> dict[str, Tool]:
+        found = self._presented.get(how)
+        if found is None:
+            found = {
+                name: self._base[name].presented(definition(spec, how, eager=is_eager(self.definitions, spec)))
+                for name, spec in self.specs.items()
+            }
+            self._presented[how] = found
+        return found
+
+    def allowed(self, session: Session, toolset: str) -> tuple[ToolSpec, ...]:
+        """The tools of the toolset that this session may call: what every count of it counts."""
+        limits = self.limits(session)
+        return tuple(spec for spec in members(self.definitions, toolset) if limits.refusal(spec) is None)
+
+    def loaded(self, session: Session, toolset: str) -> bool:
+        """Whether every tool of the toolset that may be called is in the session's list; one without any is not."""
+        allowed = self.allowed(session, toolset)
+        listed = {spec.name for spec in self.listed(session)}
+        return bool(allowed) and all(spec.name in listed for spec in allowed)
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        limits = self.limits(session)
+        if not limits.excluded and not limits.read_only and not session.asked:
+            return None
+        reason = limits.refusal(self.specs[name])
+        if reason is None:
+            return None
+        code, words = reason
+        next = "Ask the operator to lift the limit, or use another tool; tool_search finds those that are allowed."
+        return ToolError(f"{name} cannot be called: {words}. {next}", code=code, next=next)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name for part in text.split(",") if (name := part.strip()))
+
+
+def _remember(cache: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
+    if len(cache) >= _MOST_REMEMBERED:
+        del cache[next(iter(cache))]
+    cache[key] = value
+
+
+def sizes(audience: Audience, session: Session, specs: Iterable[ToolSpec]) -> int:
+    """Bytes that these tools take in this session's list."""
+    view = audience.view(session)
+    shape = session.revision.shape
+    return sum(len(tool.fragment(shape)) + 1 for spec in specs if (tool := view.find(spec.name)) is not None)

@@ -1,0 +1,169 @@
+"""Reads the files below `schemas/`: quickly at start, thoroughly when something is wrong or somebody asks.
+
+`check` applies every rule to every file and returns all problems together, which takes the better part of a second.
+`load` decodes with msgspec alone and takes a few milliseconds; it relies on `checked.json`, the sum of the files that
+were found sound, and checks files with another sum before it serves them. Nothing else in `catalog/` touches a disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from zlib import crc32
+
+import msgspec
+
+from zorivest_rpc.errors import CatalogError
+from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, ToolsetSpec, ToolSpec
+
+__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "schemas_dir"]
+
+CHECKED = "checked.json"
+
+
+class _Toolsets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    toolsets: tuple[ToolsetSpec, ...]
+
+
+def schemas_dir() -> str:
+    """Where the files are: inside the installed package, or beside it in a clone."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    installed = os.path.join(package, "schemas")
+    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "schemas")
+
+
+def load(root: str | None = None) -> Definitions:
+    """Every definition below `root`; raises an `ExceptionGroup` of all `CatalogError`s if there is a problem."""
+    root = root or schemas_dir()
+    files = _Files(root)
+    try:
+        definitions = _read(files)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CatalogError) as exc:
+        problems = check(root)
+        if not problems:  # only the fast path saw it: say what it saw
+            problems = [exc if isinstance(exc, CatalogError) else CatalogError(root, "", str(exc))]
+        raise ExceptionGroup("the tool catalogue cannot be served", problems) from None
+    if files.sum != _read_stamp(root) and (problems := check(root)):
+        raise ExceptionGroup("the tool catalogue cannot be served", problems)
+    return definitions
+
+
+def fingerprint(root: str | None = None) -> str:
+    """The sum over all files, by which `load` knows that they have been checked."""
+    files = _Files(root or schemas_dir())
+    _read(files)
+    return files.sum
+
+
+def _read_stamp(root: str) -> str | None:
+    try:
+        return msgspec.json.decode(_bytes(os.path.join(root, CHECKED)), type=dict[str, str]).get("sum")
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def load_clients(root: str | None = None) -> ClientTable:
+    """The client table alone, for callers that need no tools."""
+    return msgspec.json.decode(_bytes(os.path.join(root or schemas_dir(), "clients.json")), type=ClientTable)
+
+
+def check(root: str | None = None) -> list[CatalogError]:
+    """Every problem of every file, in the order of the files; empty if the catalogue is sound."""
+    from zorivest_rpc.serving.catalog import rules
+
+    root = root or schemas_dir()
+    problems: list[CatalogError] = []
+
+    def text(*parts: str) -> bytes | None:
+        try:
+            return _bytes(os.path.join(root, *parts))
+        except OSError as exc:
+            problems.append(CatalogError("/".join(parts), "", exc.strerror or "cannot be read"))
+            return None
+
+    shape, toolsets, clients = text("tool.schema.json"), text("toolsets.json"), text("clients.json")
+    tools = [
+        rules.ToolFile(f"tools/{toolset}/{name}.json", toolset, name, data)
+        for toolset in _names(os.path.join(root, "tools"), directories=True)
+        for name in _names(os.path.join(root, "tools", toolset))
+        if (data := text("tools", toolset, name + ".json")) is not None
+    ]
+    tools += [
+        rules.ToolFile(f"meta/{name}.json", None, name, data)
+        for name in _names(os.path.join(root, "meta"))
+        if (data := text("meta", name + ".json")) is not None
+    ]
+    return problems + rules.problems(shape, toolsets, clients, tools)
+
+
+class _Files:
+    """Reads files below a directory and sums up what it read."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._sum = 0
+
+    @property
+    def sum(self) -> str:
+        return f"{self._sum:08x}"
+
+    def read(self, *parts: str) -> bytes:
+        data = _bytes(os.path.join(self.root, *parts))
+        self._sum = crc32(data, crc32("/".join(parts).encode(), self._sum))
+        return data
+
+
+def _read(files: _Files) -> Definitions:
+    toolsets = msgspec.json.decode(files.read("toolsets.json"), type=_Toolsets).toolsets
+    known = [toolset.name for toolset in toolsets]
+    for directory in _names(os.path.join(files.root, "tools"), directories=True):
+        if directory not in known:
+            raise CatalogError(f"tools/{directory}", "", f"no toolset {directory!r}")
+    decoder = msgspec.json.Decoder(ToolSpec)
+    seen: set[str] = set()
+    tools = [tool for name in known for tool in _tools(files, ("tools", name), name, decoder, seen)]
+    for tool in tools:
+        for other in tool.also_in:
+            if other not in known or other == tool.toolset:
+                raise CatalogError(f"tools/{tool.toolset}/{tool.name}.json", "/also_in", f"no other toolset {other!r}")
+    meta = tuple(_tools(files, ("meta",), "", decoder, seen))
+    clients = msgspec.json.decode(files.read("clients.json"), type=ClientTable)
+    files.read("tool.schema.json")  # no definition comes from it, but a file that was checked was checked by it
+    return Definitions(toolsets, tuple(tools), meta, clients)
+
+
+def _tools(
+    files: _Files, directory: tuple[str, ...], toolset: str, decoder: msgspec.json.Decoder[ToolSpec], seen: set[str]
+) -> list[ToolSpec]:
+    found: list[ToolSpec] = []
+    for name in _names(os.path.join(files.root, *directory)):
+        tool = decoder.decode(files.read(*directory, name + ".json"))
+        if tool.name != name or name in seen or (tool.rest is None) == (tool.python is None):
+            raise CatalogError(
+                f"{'/'.join(directory)}/{name}.json", "/name", "misnamed, not unique, or without one way to run"
+            )
+        seen.add(name)
+        msgspec.structs.force_setattr(tool, "toolset", toolset)  # the directory is the fact; a file cannot state it
+        found.append(tool)
+    found.sort(key=lambda tool: (tool.order, tool.name))
+    return found
+
+
+def _names(directory: str, *, directories: bool = False) -> Iterator[str]:
+    """The stems of the JSON files in a directory, or its subdirectories, sorted; none if it does not exist."""
+    try:
+        entries = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.startswith((".", "_")):
+            continue
+        if not directories:
+            if entry.endswith(".json"):
+                yield entry[: -len(".json")]
+        elif os.path.isdir(os.path.join(directory, entry)):
+            yield entry
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()

@@ -1,0 +1,262 @@
+"""How often each tool was called, how long it took, how much it answered and how often it failed.
+
+Counters count everything; latencies and sizes are of the last 1 000 calls of a tool. In memory only: a new process
+starts from nothing. A round that only asks the user something is neither a call nor an error. The same figures of each
+call go to the log of a client that asked for that much detail: names and numbers, nothing that was sent or answered."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Collection, Iterator
+from math import ceil, floor
+from typing import Final
+
+from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome
+from zorivest_rpc.mcp.protocol.content import Block
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+
+__all__ = ["RING", "Metrics"]
+
+RING: Final = 1000
+_ERROR_RATE: Final = 0.10
+_SLOW_MS: Final = 2000
+_QUANTILES: Final = (0.5, 0.95, 0.99)
+_LOGGER: Final = "zorivest.calls"
+
+
+class _Tool:
+    """The numbers of one tool; two rings that are written at the same place."""
+
+    __slots__ = ("calls", "errors", "latencies", "place", "seconds", "size", "sizes")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.errors = 0
+        self.seconds = 0.0  # of all calls
+        self.size = 0
+        self.latencies = array("d")  # milliseconds
+        self.sizes = array("q")
+        self.place = 0
+
+    def add(self, milliseconds: float, size: int, failed: bool) -> None:
+        self.calls += 1
+        self.errors += failed
+        self.seconds += milliseconds / 1000
+        self.size += size
+        if len(self.latencies) < RING:
+            self.latencies.append(milliseconds)
+            self.sizes.append(size)
+        else:
+            place = self.place
+            self.latencies[place] = milliseconds
+            self.sizes[place] = size
+            self.place = (place + 1) % RING
+
+    def fail_last(self, more: int) -> None:
+        self.errors += 1
+        self.size += more
+        self.sizes[self.place - 1] += more  # before the ring is full its place is 0, and the last entry is the last one
+
+    @property
+    def error_rate(self) -> float:
+        return self.errors / self.calls
+
+
+class Metrics:
+    """The collector, and the layer that feeds it."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        network_bound: Collection[str] = (),
+        started: float | None = None,
+    ) -> None:
+        """`network_bound` tools wait for others by nature, so that nobody is warned of their latency. `started` is when
+        the server did, by the same clock; the collector itself may be younger."""
+        self._clock = clock
+        self._network_bound = frozenset(network_bound)
+        self._started = clock() if started is None else started
+        self._tools: dict[str, _Tool] = {}
+
+    async def __call__(self, call: Call, inner: Handler) -> Outcome:
+        started = self._clock()
+        try:
+            outcome = await inner(call)
+        except (InputRequired, BecomeTask):
+            raise
+        except BaseException as error:
+            # what a ToolError says is the result that the client is given
+            size = _bytes(error.text) if isinstance(error, ToolError) else 0
+            elapsed = (self._clock() - started) * 1000
+            self.record(call.name, elapsed, size, True)
+            if isinstance(error, ToolError):
+                _log(call, "debug", elapsed, size, "refused", error.code)
+            elif isinstance(error, ProtocolError):  # a program's mistake, such as an answer of the wrong form
+                _log(call, "debug", elapsed, size, "refused", str(error.code))
+            elif isinstance(error, Exception):  # a defect of ours; its traceback is in the server's own log
+                _log(call, "error", elapsed, size, "failed")
+            raise
+        content = outcome.content
+        size = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
+        elapsed = (self._clock() - started) * 1000
+        self.record(call.name, elapsed, size, outcome.is_error)
+        if call.session.log_level == "debug":
+            _log(call, "debug", elapsed, size, "refused" if outcome.is_error else "done")
+        return outcome
+
+    def record(self, tool: str, milliseconds: float, size: int, failed: bool) -> None:
+        numbers = self._tools.get(tool)
+        if numbers is None:
+            numbers = self._tools[tool] = _Tool()
+        numbers.add(milliseconds, size, failed)
+
+    def mark_failed(self, tool: str, more: int) -> None:
+        """The call that was recorded last turned out to be an error after all, with a result this much longer."""
+        numbers = self._tools.get(tool)
+        if numbers is not None:
+            numbers.fail_last(more)
+
+    def uptime_minutes(self) -> int:
+        return _round((self._clock() - self._started) / 60)
+
+    def summary(self, verbose: bool = False) -> dict[str, Json]:
+        """The session as a whole; each tool by itself only on demand."""
+        calls = errors = 0
+        slowest = most_errored = None
+        highest = 0.0
+        most = 0
+        warnings: list[str] = []
+        per_tool: dict[str, Json] = {}
+        for name, tool in self._tools.items():
+            calls += tool.calls
+            errors += tool.errors
+            ordered = sorted(tool.latencies)
+            average = sum(ordered) / len(ordered)
+            if average > highest:
+                highest, slowest = average, name
+            if tool.errors > most:
+                most, most_errored = tool.errors, name
+            warnings += self._warnings(name, tool, _round(_percentile(ordered, 0.95)))
+            if verbose:
+                per_tool[name] = _describe(tool, ordered, average)
+        minutes = self.uptime_minutes()
+        found: dict[str, Json] = {
+            "session_uptime_minutes": minutes,
+            "total_tool_calls": calls,
+            "overall_error_rate": _rounded_to(errors / calls, 4) if calls else 0,
+            "calls_per_minute": _rounded_to(calls / minutes, 2) if minutes > 0 else 0,
+            "slowest_tool": slowest,
+            "most_errored_tool": most_errored,
+            "warnings": warnings,
+        }
+        if verbose:
+            found["per_tool"] = per_tool
+        return found
+
+    def _warnings(self, name: str, tool: _Tool, p95: int) -> Iterator[str]:
+        if tool.error_rate > _ERROR_RATE:
+            percent = _round(tool.error_rate * 100)
+            yield f"Tool '{name}' has {percent}% error rate ({tool.errors}/{tool.calls} calls)"
+        if p95 > _SLOW_MS and name not in self._network_bound:
+            yield f"Tool '{name}' p95 latency is {p95}ms"
+
+    def prometheus(self) -> str:
+        """The same numbers in the text format that scrapers read."""
+        lines = [
+            "# HELP zorivest_uptime_seconds Time since the server started.",
+            "# TYPE zorivest_uptime_seconds gauge",
+            f"zorivest_uptime_seconds {self._clock() - self._started:.3f}",
+        ]
+        tools = [(_label(name), tool) for name, tool in sorted(self._tools.items())]
+
+        def family(name: str, kind: str, about: str, samples: Iterator[str]) -> None:
+            lines.extend((f"# HELP {name} {about}", f"# TYPE {name} {kind}", *samples))
+
+        family(
+            "zorivest_tool_calls_total",
+            "counter",
+            "Calls of a tool.",
+            (f'zorivest_tool_calls_total{{tool="{name}"}} {tool.calls}' for name, tool in tools),
+        )
+        family(
+            "zorivest_tool_errors_total",
+            "counter",
+            "Calls of a tool that failed or were refused.",
+            (f'zorivest_tool_errors_total{{tool="{name}"}} {tool.errors}' for name, tool in tools),
+        )
+        family(
+            "zorivest_tool_latency_seconds",
+            "summary",
+            f"Duration of a call; quantiles over the last {RING}.",
+            (line for name, tool in tools for line in _latency(name, tool)),
+        )
+        family(
+            "zorivest_tool_payload_bytes_total",
+            "counter",
+            "Bytes of the results of a tool.",
+            (f'zorivest_tool_payload_bytes_total{{tool="{name}"}} {tool.size}' for name, tool in tools),
+        )
+        return "\n".join(lines) + "\n"
+
+
+def _describe(tool: _Tool, ordered: list[float], average: float) -> dict[str, Json]:
+    p50, p95, p99 = (_round(_percentile(ordered, rank)) for rank in _QUANTILES)
+    return {
+        "call_count": tool.calls,
+        "error_count": tool.errors,
+        "error_rate": _rounded_to(tool.error_rate, 4),
+        "latency": {
+            "avg": _round(average),
+            "min": _round(ordered[0]),
+            "max": _round(ordered[-1]),
+            "p50": p50,
+            "p95": p95,
+            "p99": p99,
+        },
+        "avg_payload_bytes": _round(sum(tool.sizes) / len(tool.sizes)),
+    }
+
+
+def _latency(name: str, tool: _Tool) -> Iterator[str]:
+    ordered = sorted(tool.latencies)
+    for rank in _QUANTILES:
+        seconds = _percentile(ordered, rank) / 1000
+        yield f'zorivest_tool_latency_seconds{{tool="{name}",quantile="{rank}"}} {seconds:.6f}'
+    yield f'zorivest_tool_latency_seconds_sum{{tool="{name}"}} {tool.seconds:.6f}'
+    yield f'zorivest_tool_latency_seconds_count{{tool="{name}"}} {tool.calls}'
+
+
+def _percentile(ordered: list[float], rank: float) -> float:
+    """Nearest rank: the smallest value that at least this share of the values does not exceed."""
+    return ordered[max(0, ceil(round(rank * len(ordered), 9)) - 1)]
+
+
+def _size(block: Block) -> int:
+    words = block.get("text")
+    if isinstance(words, str):
+        return _bytes(words)
+    data = block.get("data")
+    return len(data) if isinstance(data, str) else 0
+
+
+def _bytes(words: str) -> int:
+    return len(words) if words.isascii() else len(words.encode("utf-8", "replace"))
+
+
+def _round(value: float) -> int:
+    return floor(value + 0.5)
+
+
+def _rounded_to(value: float, digits: int) -> float:
+    return floor(value * 10.0**digits + 0.5) / 10.0**digits
+
+
+def _log(call: Call, level: str, milliseconds: float, size: int, outcome: str, code: str | None = None) -> None:
+    told: dict[str, Json] = {"tool": call.name, "outcome": outcome, "ms": _rounded_to(milliseconds, 3), "bytes": size}
+    call.log(level, told if code is None else {**told, "code": code}, _LOGGER)
+
+
+def _label(name: str) -> str:
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

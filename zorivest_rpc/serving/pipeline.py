@@ -1,0 +1,95 @@
+"""What happens to a call of the journal: metrics, guard, confirmation, handler; the chain of each tool, built once.
+
+Imported with the first call, not at start: nothing of it is needed to say which tools there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.serving.audience import Audience
+from zorivest_rpc.serving.backend.interface import Backend
+from zorivest_rpc.serving.catalog.spec import ToolSpec, routes
+from zorivest_rpc.serving.middleware.confirmation import Confirmation
+from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.layers import around
+from zorivest_rpc.serving.middleware.metrics import Metrics
+from zorivest_rpc.serving.modes.present import concise, identifiers, kept_fields, shorten
+from zorivest_rpc.serving.tools.files import ImportRoots
+from zorivest_rpc.serving.tools.rest import rest_handler
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """`use` takes the handlers of the tools that have logic of their own, by the name their file gives; `seen` is told
+    what the guard's answers say about its lock."""
+
+    def __init__(
+        self,
+        audience: Audience,
+        backend_for: Callable[[Call], Backend],
+        metrics: Metrics,
+        *,
+        roots: ImportRoots,
+        seen: Callable[[Call, bool], None] = lambda call, locked: None,
+        desktop: bool = True,
+    ) -> None:
+        self._audience = audience
+        self._backend_for = backend_for
+        self._roots = roots
+        self._ids = identifiers(audience.definitions.tools)
+        self._kept: dict[str, frozenset[str] | None] = {}
+        self._chains: dict[str, Handler] = {}
+        self._python: Mapping[str, Handler] = {}
+        self.metrics = metrics
+        self.guard = Guard(backend_for, seen, desktop=desktop)
+        gated = {spec.name: spec for spec in audience.definitions.tools if spec.is_gated}
+        self.confirmation = Confirmation(gated, self._asks)
+
+    def use(self, python: Mapping[str, Handler]) -> None:
+        self._python = python
+
+    def handler(self, name: str) -> Handler:
+        found = self._chains.get(name)
+        if found is None:
+            found = self._chains[name] = self._build(self._audience.specs[name])
+        return found
+
+    def _build(self, spec: ToolSpec) -> Handler:
+        """A layer that does not concern the tool is not in its chain.
+
+        The guard's question travels with a plain request. Where a file is read first, it is asked before that."""
+        travelling = None
+        if spec.python is not None:
+            handler = self._python[spec.python]
+        else:
+            handler = rest_handler(
+                spec, self._backend_for, shape=self.shown, files=self._roots, confirms=self.confirmation
+            )
+            if all(route.file is None for route in routes(spec)):
+                travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
+        return around(
+            spec,
+            handler,
+            metrics=None if spec.name == "call_tool" else self.metrics,  # the tool it calls is measured itself
+            guard=self.guard,
+            confirmation=self.confirmation,
+            travelling=travelling,
+        )
+
+    def _asks(self, call: Call) -> bool:
+        audience = self._audience
+        return audience.asks(call.session, audience.specs[call.name], dispatched=call.dispatched)
+
+    def shown(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
+        """In full or in brief, as this call's client is served."""
+        if self._audience.profile(call.session).results == "detailed":
+            return payload
+        spec = self._audience.specs[call.name]
+        kept = self._kept.get(call.name, ...)
+        if kept is ...:
+            kept = self._kept[call.name] = kept_fields(spec, self._ids)
+        return concise(shorten(payload, spec.brief) if spec.brief else payload, kept)  # type: ignore[no-any-return]

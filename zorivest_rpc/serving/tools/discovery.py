@@ -1,0 +1,236 @@
+"""The tools about tools: toolsets and loading them, searching the catalogue, and calling what is not listed.
+
+They answer from memory, so they work with the backend down and the guard locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, give
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.mcp.catalog.tool import FORBIDDEN
+from zorivest_rpc.mcp.protocol.content import text
+from zorivest_rpc.mcp.protocol.extent import shorten
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.audience import Audience, sizes
+from zorivest_rpc.serving.catalog.search import SearchIndex
+from zorivest_rpc.serving.catalog.spec import Mode, ToolSpec
+from zorivest_rpc.serving.catalog.toolsets import always_loaded, members, toolset_names
+from zorivest_rpc.serving.modes.detect import Profile
+
+__all__ = ["Discovery"]
+
+_BYTES_PER_TOKEN: Final = 4  # of JSON in English; an estimate for people, not a bill
+
+
+class Discovery:
+    """`changed` tells a session that its list is another one now; `run` is the chain of a tool by name."""
+
+    def __init__(self, audience: Audience, changed: Callable[[Session], None], run: Callable[[str], Handler]) -> None:
+        self._audience = audience
+        self._changed = changed
+        self._run = run
+        self._index: SearchIndex | None = None
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "list_available_toolsets": self.list_available_toolsets,
+            "describe_toolset": self.describe_toolset,
+            "enable_toolset": self.enable_toolset,
+            "tool_search": self.tool_search,
+            "call_tool": self.call_tool,
+        }
+
+    async def list_available_toolsets(self, call: Call) -> Outcome:
+        audience, session = self._audience, call.session
+        shown = []
+        for toolset in audience.definitions.toolsets:
+            inside = audience.allowed(session, toolset.name)
+            size = sizes(audience, session, inside)
+            shown.append(
+                {
+                    "name": toolset.name,
+                    "description": toolset.description,
+                    "tool_count": len(inside),
+                    "loaded": audience.loaded(session, toolset.name),
+                    "always_loaded": toolset.always_loaded,
+                    "definition_bytes": size,
+                    "estimated_tokens": size // _BYTES_PER_TOKEN,
+                }
+            )
+        return give({"toolsets": shown, "total_tools": sum(entry["tool_count"] for entry in shown)})
+
+    async def describe_toolset(self, call: Call) -> Outcome:
+        name = self._require_known(call.arguments["toolset_name"])
+        audience = self._audience
+        toolset = next(each for each in audience.definitions.toolsets if each.name == name)
+        session, allowed = call.session, audience.allowed(call.session, name)
+        given: dict[str, Json] = {
+            "name": name,
+            "description": toolset.description,
+            "loaded": audience.loaded(session, name),
+            "tool_count": len(allowed),
+            "tools": [self._describe(spec) for spec in allowed],
+        }
+        refused = [spec for spec in members(audience.definitions, name) if spec not in allowed]
+        if refused:
+            given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec)} for spec in refused]
+        return give(given)
+
+    def _reason(self, session: Session, spec: ToolSpec) -> str:
+        refusal = self._audience.limits(session).refusal(spec)
+        return "" if refusal is None else refusal[1]
+
+    def _describe(self, spec: ToolSpec) -> dict[str, Json]:
+        return {
+            "name": spec.name,
+            "description": spec.description.minimal,
+            "annotations": {
+                "readOnlyHint": spec.annotations.read_only_hint,
+                "destructiveHint": spec.annotations.destructive_hint,
+                "idempotentHint": spec.annotations.idempotent_hint,
+            },
+        }
+
+    async def enable_toolset(self, call: Call) -> Outcome:
+        """Unknown, loaded already, not for this client, or done: in this order."""
+        name = self._require_known(call.arguments["toolset_name"])
+        audience, session = self._audience, call.session
+        allowed = audience.allowed(session, name)
+        if audience.loaded(session, name):
+            return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
+        if not allowed:
+            reason = audience.limits(session).refusal(members(audience.definitions, name)[0])
+            words = f'Toolset "{name}" cannot be enabled: {reason[1] if reason else "it is empty"}.'
+            next = "Ask the operator to lift the limit."
+            raise ToolError(f"{words} {next}", code=reason[0] if reason else "empty", next=next)
+        definitions = [audience.definition(session, spec) for spec in allowed]
+        lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
+        if session.revision.modern:
+            message = (
+                f'Toolset "{name}" has {len(allowed)} tools. In this protocol revision a list does not change because '
+                "of a call: run them with call_tool (name and arguments)."
+            )
+            return self._answer_loaded(session, {"message": message, "toolset": name, "tools": definitions}, lines)
+        profile = audience.profile(session)
+        if profile.mode is Mode.STATIC:
+            restart = f"Restart the MCP server with --toolsets {self._with(session, name)} to include this category."
+            raise ToolError(
+                f"Dynamic tool loading is not supported by your IDE. {restart} Without a restart: tool_search shows "
+                f"the inputs of its tools and call_tool runs them by name.\n{lines}",
+                code="static_client",
+                next=f"Use call_tool with one of: {', '.join(spec.name for spec in allowed)}.",
+            )
+        session.toolsets |= {name}
+        message = f'✅ Toolset "{name}" enabled ({len(allowed)} tools). {_how_soon(profile)}'
+        count, limit = len(audience.listed(session)), profile.traits.tool_limit
+        given: dict[str, Json] = {"message": message, "toolset": name, "tools": definitions}
+        if limit is not None and count > limit:
+            given["warning"] = (
+                f"{count} tools are listed now; {profile.title} works best with at most {limit}. "
+                "call_tool runs tools without listing them."
+            )
+        outcome = self._answer_loaded(session, given, lines)
+        outcome.after = [lambda: self._changed(session)]
+        return outcome
+
+    def _with(self, session: Session, name: str) -> str:
+        """The toolsets of a restart that adds one: a choice replaces the one before, so what is loaded is named too."""
+        audience = self._audience
+        kept = {name, *audience.selection(session).toolsets}
+        always = always_loaded(audience.definitions)
+        return ",".join(
+            each
+            for each in toolset_names(audience.definitions)
+            if each not in always and (each in kept or audience.loaded(session, each))
+        )
+
+    def _answer_loaded(self, session: Session, value: dict[str, Json], lines: str) -> Outcome:
+        """The text names the tools; it repeats their definitions only where the model would not get them otherwise,
+        neither in a new list nor as structure."""
+        traits = self._audience.profile(session).traits
+        lists_them = not session.revision.modern and traits.list_changed == "yes"
+        sees_structure = session.revision.structured and traits.structured == "preferred"
+        shown = value
+        if lists_them or sees_structure:
+            shown = {key: entry for key, entry in value.items() if key != "tools"}
+        return Outcome([text(f"{value['message']}\n{lines}"), text(dumps(shown).decode())], value)
+
+    def _require_known(self, name: str) -> str:
+        known = toolset_names(self._audience.definitions)
+        if name in known:
+            return name
+        near = nearest(name, known)
+        next = f'Did you mean "{near}"?' if near else f"There are: {', '.join(known)}."
+        raise ToolError(
+            f'Unknown toolset "{shorten(name)}". Use list_available_toolsets to see available groups. {next}',
+            code="unknown_toolset",
+            next=next,
+        )
+
+    async def tool_search(self, call: Call) -> Outcome:
+        """The whole catalogue within the session's limits, listed or not."""
+        if self._index is None:
+            self._index = SearchIndex(tuple(self._audience.definitions.tools))
+        query, limit = call.arguments["query"], call.arguments.get("limit", 5)
+        regex = call.arguments.get("mode", "bm25") == "regex"
+        found = self._index.expression(query) if regex else self._index.words(query)
+        limits, session = self._audience.limits(call.session), call.session
+        specs = [match.tool for match in found if limits.refusal(match.tool) is None]
+        listed = {spec.name for spec in self._audience.listed(session)}
+        matches = [
+            {
+                "name": spec.name,
+                "toolset": spec.toolset,
+                "description": spec.description.rich,
+                "inputSchema": spec.input_schema,
+                "annotations": self._describe(spec)["annotations"],
+                "listed": spec.name in listed,
+            }
+            for spec in specs[:limit]
+        ]
+        given: dict[str, Json] = {"matches": matches, "total": len(specs)}
+        if not matches:
+            given["hint"] = "Nothing matches. Try other words, or list_available_toolsets for the groups there are."
+        elif not all(entry["listed"] for entry in matches):
+            given["hint"] = "A tool that is not listed runs through call_tool with its name and arguments."
+        return give(given)
+
+    async def call_tool(self, call: Call) -> Outcome:
+        """The same validation, limits and chain as a direct call; the inner tool is the one that is counted."""
+        name, arguments = call.arguments["name"], call.arguments.get("arguments", {})
+        spec = self._audience.specs.get(name)
+        if spec is None or name == "call_tool":
+            raise self._unknown(name)
+        refusal = self._audience.refusal(call.session, name)
+        if refusal is not None:
+            raise refusal
+        tool = self._audience.view(call.session).find(name)
+        assert tool is not None
+        arguments = tool.check(arguments)
+        if tool.task != FORBIDDEN:
+            call.continue_as_task()
+        return await self._run(name)(call.dispatch(name, arguments))
+
+    def _unknown(self, name: str) -> ToolError:
+        if name == "call_tool":
+            next = "Name the tool you want to run."
+            return ToolError(f"call_tool cannot call itself. {next}", code="recursion", next=next)
+        near = nearest(name, self._audience.specs)
+        next = (f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do."
+        return ToolError(f'There is no tool "{shorten(name)}". {next}', code="unknown_tool", next=next)
+
+
+def _how_soon(profile: Profile) -> str:
+    """When the new tools can be called by name. A client that reloads its list late still sends the model's next
+    request with the old one (seen with Gemini CLI), so the way that needs no list is named with it."""
+    refreshes = profile.traits.list_changed
+    if refreshes == "yes":
+        return "Tools are now available."
+    if refreshes == "next-turn" or profile.mode is Mode.ANTHROPIC:
+        return "Tools are available from your next turn, or now with call_tool."
+    return "Your client may not refresh its list; call_tool works at once."
