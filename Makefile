@@ -3,7 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# two stamps: `make run` waits for the first alone, every other target for both
+RUNNABLE := $(VENV)/.runnable
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 # test processes; each file stays in one of them
 WORKERS ?= 3
 
@@ -13,15 +16,21 @@ WORKERS ?= 3
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,speed]'
+# Only a whole install leaves its stamp, so an interrupted one is taken up again; a venv without pip is made anew.
+$(RUNNABLE): pyproject.toml constraints.txt
+	@echo "1. what running needs, into $(VENV): about 300 MB"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) -e '.[speed]'
 	@touch $@
 
-setup: $(READY) ## install everything into .venv
+$(READY): $(RUNNABLE)
+	@echo "2. what the tests and checks need besides (mypy, Node, PostgreSQL), into $(VENV): about 420 MB"
+	@$(INSTALL) -e '.[dev,speed]'
+	@touch $@
 
-run: $(READY) ## serve the demo journal on 127.0.0.1:8766 and say what to do next
+setup: $(READY) ## install everything into .venv, for the tests and checks too
+
+run: $(RUNNABLE) ## install what running needs, serve the demo journal on 127.0.0.1:8766, say what to do next
 	@$(BIN)/zorivest-rpc serve --demo
 
 check: $(READY) ## format, lint, types, and that the generated references are current

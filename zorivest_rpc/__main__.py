@@ -83,7 +83,7 @@ def _run(words: list[str]) -> int:
 
     try:
         module = import_module(f"zorivest_rpc.cli.{command}")
-        return int((getattr(module, "run", None) or module.main)(rest))
+        return int(module.run(rest))
     except ExceptionGroup as group:  # the catalogue: every problem of every file
         for problem in group.exceptions:
             print(f"zorivest-rpc: {problem}", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["OPTIONS", "Option", "Settings", "chosen_data_dir", "default_data_dir", "parse", "usage"]
+__all__ = ["OPTIONS", "Option", "Settings", "chosen_data_dir", "default_data_dir", "is_switch", "parse", "usage"]
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -173,7 +173,7 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
     while words:
         word = words.pop(0)
         flag, equals, value = word.partition("=")
-        option = _BY_NAME.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
+        option = _option(flag)
         if option is None or command not in option.commands:
             raise ConfigError(flag, f"unknown option of {command}{_nearest(flag, command)}")
         if option.kind is bool and not equals:
@@ -200,6 +200,16 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         inside_claude_code=environ.get("CLAUDECODE") == "1",
         **given,
     )
+
+
+def is_switch(flag: str) -> bool:
+    """Whether a flag stands alone; one that is not known takes a value."""
+    option = _option(flag)
+    return option is not None and option.kind is bool
+
+
+def _option(flag: str) -> Option | None:
+    return _BY_NAME.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
 
 
 def _file(path: str | None, command: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ while sys.stdin.readline():
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(0, 1)
-        os._exit(backend.main(sys.argv[1:]))
+        os._exit(backend.run(sys.argv[1:]))
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """

@@ -210,6 +210,61 @@ async def test_a_lock_that_only_memory_holds_outlives_the_database_in_it(
     assert (status["is_saved"], await stored(backend)) == (True, (True, "person"))
 
 
+async def test_a_persons_lock_with_a_full_disk_outlives_the_tools_lock_that_was_saved(
+    admin: Caller, backend: Embedded, api_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.expect(200, "POST", LOCK, {"reason": "agent_self_lock"})
+    with full_disk(monkeypatch):
+        await admin.expect(200, "POST", LOCK, {"by": "person", "reason": "mine"})
+        assert await stored(backend) == (True, "tool")
+    again = await reopened(backend, api_key)
+    try:
+        assert (again.guard.status()["locked_by"], await stored(again)) == ("person", (True, "person"))
+    finally:
+        await again.close()
+
+
+async def test_a_tools_mark_does_not_replace_a_persons_lock_of_the_database(
+    admin: Caller, backend: Embedded, api_key: str
+) -> None:
+    await admin.expect(200, "POST", LOCK, {"by": "person", "reason": "mine"})
+    assert GuardMark(backend.directory.root).set("tool")
+    again = await reopened(backend, api_key)
+    status = again.guard.status()
+    await again.close()
+    assert (status["is_locked"], status["locked_by"], status["lock_reason"]) == (True, "person", "mine")
+
+
+async def test_a_lock_that_could_not_be_saved_is_tried_again_once_a_second(
+    admin: Caller, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def full(self: Database, job: Any) -> Any:
+        attempts.append(clock.now)
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(Database, "_write_sync", full)
+    await admin.expect(200, "POST", LOCK)
+    for now in (1000.5, 1000.9, 1001.0, 1001.5, 1002.0):
+        clock.now = now
+        assert (await admin.expect(200, "POST", CHECK))["allowed"] is False
+    assert attempts == [1000.0, 1001.0, 1002.0]
+
+
+async def test_the_audit_log_says_why_and_by_whom(admin: Caller, backend: Embedded) -> None:
+    await admin.expect(200, "PUT", "/mcp-guard/config", {"calls_per_minute_limit": 7})
+    await admin.expect(200, "POST", LOCK, {"by": "person", "reason": "night"})
+    await admin.expect(200, "POST", UNLOCK, {"by": "person"})
+    said = select(audit_log.c.action, audit_log.c.details_json).where(audit_log.c.action.startswith("guard."))
+    rows = await backend.database().read(lambda conn: conn.execute(said.order_by(audit_log.c.id)).all())
+    assert [tuple(row) for row in rows] == [
+        ("guard.config", {"calls_per_minute_limit": 7}),
+        ("guard.lock", {"reason": "night", "by": "person"}),
+        ("guard.unlock", {"by": "person"}),
+    ]
+
+
 async def test_with_a_full_disk_the_rate_breaker_locks_too(
     admin: Caller, backend: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,18 @@ async def test_unlocking_starts_with_fresh_counters(admin: Caller) -> None:
     assert [(await check(admin))["allowed"] for _ in range(2)] == [True, False]
 
 
+async def test_unlocking_forgets_the_calls_of_the_hour_as_well(admin: Caller, clock: Clock) -> None:
+    await enable(admin, minute=10_000, hour=2)
+    for _ in range(2):
+        results = []
+        for _ in range(3):
+            results.append((await check(admin))["allowed"])
+            clock.now += 61
+        assert results == [True, True, False]
+        status = await admin.expect(200, "POST", "/mcp-guard/unlock")
+        assert (status["recent_calls_1min"], status["recent_calls_1hr"]) == (0, 0)
+
+
 async def test_exactly_as_many_concurrent_calls_pass_as_the_limit_allows(admin: Caller) -> None:
     await enable(admin, minute=7)
     answers = await asyncio.gather(*(check(admin) for _ in range(40)))
@@ -207,9 +219,9 @@ async def test_a_refusal_that_cannot_be_written_down_is_still_a_refusal(
     ],
 )
 async def test_limits_outside_their_range_are_refused(change: dict[str, Any], admin: Caller) -> None:
-    before = await admin.get("/mcp-guard/config")
+    before = await admin.get("/mcp-guard/status")
     assert set((await admin.expect(422, "PUT", "/mcp-guard/config", change))["detail"]["errors"]) == set(change)
-    assert await admin.get("/mcp-guard/config") == before
+    assert await admin.get("/mcp-guard/status") == before
 
 
 async def test_every_change_of_the_guard_is_in_the_audit_log(admin: Caller, backend: Embedded) -> None:

@@ -99,7 +99,7 @@ def test_a_port_that_became_free_and_was_taken_gets_neither_key_nor_token(home: 
             stale.ask("GET", "/auth/keys")
         with contextlib.closing(first.connect(5)) as connection, pytest.raises(Stranger):
             connection.ask("POST", "/auth/unlock", {"api_key": stored_key(home, ENVIRON)})
-        assert keys.main(["list", "--data-dir", str(home)]) == 0  # a new backend was started and asked
+        assert keys.run(["list", "--data-dir", str(home)]) == 0  # a new backend was started and asked
         assert_nothing_secret(listener, home)
     finally:
         listener.close()
@@ -137,7 +137,7 @@ def test_the_backend_puts_its_own_socket_in_the_place_of_one_that_was_left_there
         assert find(home) is None  # it listens, and knows no secret
         located = start(home)
         assert ask(located, "GET", "/health")["status"] == "ok"
-        assert keys.main(["list", "--data-dir", str(home)]) == 0
+        assert keys.run(["list", "--data-dir", str(home)]) == 0
         assert_nothing_secret(listener, home)
     finally:
         listener.close()
@@ -197,7 +197,7 @@ def test_a_path_too_long_for_a_socket_means_a_port_that_proves_itself(tmp_path: 
     try:
         assert located.address.port is not None
         assert located.shown == f"http://127.0.0.1:{located.address.port}/api/v1"
-        assert keys.main(["list", "--data-dir", str(long)]) == 0
+        assert keys.run(["list", "--data-dir", str(long)]) == 0
         short.symlink_to(long)  # another name for the same directory leads to the same backend
         assert find(short) == located._replace(started=False)
     finally:
@@ -326,8 +326,8 @@ def test_restoring_while_a_backend_listens_on_a_port_stops_that_one(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     located = start(home, port=0)
-    assert backup.main(["create", "--data-dir", str(home)]) == 0
-    assert backup.main(["restore", "latest", "--stop", "--data-dir", str(home)]) == 0
+    assert backup.run(["create", "--data-dir", str(home)]) == 0
+    assert backup.run(["restore", "latest", "--stop", "--data-dir", str(home)]) == 0
     wait_gone(located)
     assert "restored" in capsys.readouterr().out
     assert find(home) is None

@@ -391,23 +391,23 @@ def test_keys_can_be_listed_created_and_revoked_from_the_terminal(
     monkeypatch.setenv("ZORIVEST_KEYRING", "off")
     home, _ = shared
     place = ["--data-dir", str(home)]
-    assert keys.main(["create", "--label", "laptop", "--role", "read-only", *place]) == 0
+    assert keys.run(["create", "--label", "laptop", "--role", "read-only", *place]) == 0
     raw = capsys.readouterr().out.splitlines()[0]
     assert is_api_key(raw)
-    assert keys.main(["list", "--json", *place]) == 0
+    assert keys.run(["list", "--json", *place]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [(key["label"], key["role"]) for key in listed] == [("first key", "admin"), ("laptop", "read-only")]
-    assert keys.main(["revoke", listed[1]["key_id"], *place]) == 0
-    assert keys.main(["list", *place]) == 0
+    assert keys.run(["revoke", listed[1]["key_id"], *place]) == 0
+    assert keys.run(["list", *place]) == 0
     output = capsys.readouterr().out
     assert "laptop" not in output
     assert listed[0]["masked_key"] in output
     assert raw not in output
-    assert keys.main(["revoke", listed[0]["key_id"], *place]) == 1
+    assert keys.run(["revoke", listed[0]["key_id"], *place]) == 1
     assert "last admin key" in capsys.readouterr().err
-    assert keys.main(["create", "--label", "next", "--role", "admin", "--store", *place]) == 0
+    assert keys.run(["create", "--label", "next", "--role", "admin", "--store", *place]) == 0
     assert stored_key(home, ENVIRON) == capsys.readouterr().out.splitlines()[0]
-    assert keys.main(["revoke", listed[0]["key_id"], *place]) == 0  # with the new key
+    assert keys.run(["revoke", listed[0]["key_id"], *place]) == 0  # with the new key
     monkeypatch.setenv("ZORIVEST_API_KEY", raw)
-    assert keys.main(["list", *place]) == 1
+    assert keys.run(["list", *place]) == 1
     assert "revoked" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -49,18 +50,23 @@ async def test_resolved_values_are_typed_and_name_their_source(admin: Caller, ba
     assert found["tax.agi_estimate"]["value"] == 0.0
 
 
-async def test_one_key_can_be_read_written_and_reset(admin: Caller) -> None:
+async def test_one_key_can_be_read_and_written(admin: Caller) -> None:
     theme = {"key": "ui.theme", "value": "dark", "value_type": "str"}
     assert await admin.get("/settings/ui.theme") == theme
-    assert await admin.expect(200, "PUT", "/settings/ui.theme", {"value": "light"}) == {"status": "updated", "count": 1}
+    assert await admin.expect(200, "PUT", "/settings", {"ui.theme": "light"}) == {"status": "updated", "count": 1}
     assert (await admin.get("/settings/ui.theme"))["value"] == "light"
-    assert await admin.expect(200, "DELETE", "/settings/ui.theme") == {"status": "reset", "key": "ui.theme"}
-    assert await admin.get("/settings/ui.theme") == theme
 
 
-@pytest.mark.parametrize(("method", "body"), [("GET", None), ("DELETE", None)])
-async def test_an_unknown_key_is_not_found(method: str, body: Any, admin: Caller) -> None:
-    assert (await admin.expect(404, method, "/settings/ui.colour", body))["error"] == "setting_not_found"
+async def test_an_unknown_key_is_not_found(admin: Caller) -> None:
+    assert (await admin.expect(404, "GET", "/settings/ui.colour"))["error"] == "setting_not_found"
+
+
+async def test_a_stored_setting_of_another_version_does_no_harm(admin: Caller, backend: Embedded) -> None:
+    row = {"key": "ai.engine", "value": "llm", "value_type": "str", "updated_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    await backend.database().write(lambda conn: conn.execute(settings.insert(), row))
+    assert "ai.engine" not in await admin.get("/settings")
+    await admin.expect(200, "PUT", "/settings", {"ui.theme": "light"})
+    assert (await admin.expect(404, "GET", "/settings/ai.engine"))["error"] == "setting_not_found"
 
 
 BAD = {

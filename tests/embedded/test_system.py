@@ -15,7 +15,6 @@ from PIL import Image
 
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.journal import accounts, trades
-from zorivest_rpc.embedded.disk.paths import DataDir
 
 from .conftest import Caller, Clock
 
@@ -52,10 +51,6 @@ async def test_without_psutil_the_service_status_says_what_it_cannot_tell(
     status = await admin.get("/service/status")
     assert status["metrics_limited"] is True
     assert status["memory_mb"] > 1
-
-
-async def test_the_log_directory_is_named(admin: Caller, directory: DataDir) -> None:
-    assert (await admin.get("/service/logs"))["log_directory"] == str(directory.logs)
 
 
 async def test_a_shutdown_is_answered_before_it_happens(admin: Caller, backend: Embedded) -> None:

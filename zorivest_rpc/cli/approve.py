@@ -15,10 +15,10 @@ from typing import Any
 from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
 from zorivest_rpc.errors import ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 approved or already approved, 1 refused, declined or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -114,7 +114,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("policy", nargs="?", help="its id or name; without one the policies are listed")
     add_data_dir(parser)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

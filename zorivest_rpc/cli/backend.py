@@ -11,10 +11,10 @@ from pathlib import Path
 from zorivest_rpc.config import chosen_data_dir
 from zorivest_rpc.embedded.runtime import GENERATION
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Run until interrupted; messages go to stderr."""
     arguments = _parser(os.environ).parse_args(argv)
     if arguments.detached and arguments.generation < GENERATION:
@@ -23,7 +23,8 @@ def main(argv: list[str]) -> int:
         return 1
     import asyncio
 
-    from zorivest_rpc.embedded.process import Options, run
+    from zorivest_rpc.embedded.process import Options
+    from zorivest_rpc.embedded.process import run as serve
 
     options = Options(
         data_dir=arguments.data_dir,
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
         demo=arguments.demo,
     )
     try:
-        return asyncio.run(run(options, _say))
+        return asyncio.run(serve(options, _say))
     except KeyboardInterrupt:
         return 130
     except OSError as exc:
@@ -100,4 +101,4 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:]))

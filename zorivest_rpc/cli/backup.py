@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from zorivest_rpc.embedded.disk.paths import DataDir
     from zorivest_rpc.embedded.vault.vault import Vault
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 _PATIENCE = 30.0
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -163,7 +163,3 @@ def _parser() -> argparse.ArgumentParser:
     restore.add_argument("--stop", action="store_true", help="end the running backend first")
     restore.add_argument("--passphrase", action="store_true", help="open it with the passphrase, which is asked for")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

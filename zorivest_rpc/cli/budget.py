@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.cli.terminal import Words, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.words import Words
+from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.audience import sizes
 
@@ -20,11 +22,12 @@ USAGE = "usage: zorivest-rpc budget [--as CLIENT] [--json]"
 def run(argv: list[str]) -> int:
     if wants_help("budget", argv, USAGE):
         return 0
-    words = Words("budget", argv)
+    words = Words(argv)
+    settings = parse("budget", words.options)
     if words.words:
         print(USAGE, file=sys.stderr)
         return 2
-    journal = Journal(words.settings)
+    journal = Journal(settings)
     names = [words.flags["--as"]] if "--as" in words.flags else ["claude-code", "vscode", "cursor"]
     known = {client.id for client in journal.audience.definitions.clients.clients}
     told: list[dict[str, Json]] = []

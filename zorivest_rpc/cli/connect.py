@@ -14,14 +14,14 @@ from zorivest_rpc.cli.answers import Answers, Typed, answers
 from zorivest_rpc.cli.connections import Parser, backend_of, chosen, described, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 _MAIL_OPTIONS = ("preset", "host", "port", "security", "username", "from_email")
 _LONGEST_NAME = 16  # so that the table keeps to its width whatever a server is called
 _PROVIDER_OPTIONS = ("rate_limit", "timeout")
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused, unreachable or a failed test, 2 misused."""
     parser = _parser()
     arguments = read_words(parser, argv, list_without=True)
@@ -205,7 +205,3 @@ def _parser() -> Parser:
     mail.add_argument("--username", metavar="NAME", help="whom to log in as; empty for nobody")
     mail.add_argument("--from", dest="from_email", metavar="ADDRESS", help="the sender (default: the username)")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

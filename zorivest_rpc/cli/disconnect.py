@@ -8,10 +8,10 @@ from zorivest_rpc.cli.admin import tell
 from zorivest_rpc.cli.connections import Parser, backend_of, chosen, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done or nothing to do, 1 refused or unreachable, 2 misused."""
     arguments = read_words(_parser(), argv)
     kind = arguments.kind
@@ -47,7 +47,3 @@ def _parser() -> Parser:
     parser.add_argument("kind", nargs="?", help="provider, broker or mail")
     parser.add_argument("name", nargs="?", help="which provider or broker")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

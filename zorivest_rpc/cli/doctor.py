@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings
 from zorivest_rpc.cli.checks.line import Line, fail
-from zorivest_rpc.cli.words import coloured, own_flag
+from zorivest_rpc.cli.words import Words, coloured
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
 
@@ -34,15 +34,14 @@ def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(usage("doctor") + _OWN)
         return 0
-    own = {word for word in argv if word in ("--json", "--start")}
-    rest = [word for word in argv if word not in own]
-    client, rest = own_flag("--as", rest)
-    settings, wrong = _settings(rest, os.environ)
-    lines = list(examine(settings, wrong, os.environ, start="--start" in own, client=client))
+    words = Words(argv, switches=("--json", "--start"))
+    settings, wrong = _settings([*words.words, *words.options], os.environ)
+    start, client = "--start" in words.switches, words.flags.get("--as")
+    lines = list(examine(settings, wrong, os.environ, start=start, client=client))
     secrets = _secrets(settings, os.environ)
     lines = [line._replace(text=_clean(line.text, secrets), next=_clean(line.next, secrets)) for line in lines]
     failed = sum(line.status == "fail" for line in lines)
-    if "--json" in own:
+    if words.json:
         print(
             json.dumps({"ok": not failed, "checks": [line._asdict() for line in lines]}, indent=2, ensure_ascii=False)
         )

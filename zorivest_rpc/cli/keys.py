@@ -12,10 +12,10 @@ import urllib.parse
 from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -101,7 +101,3 @@ def _parser() -> argparse.ArgumentParser:
         "verb", choices=["set", "show", "remove"], help="set also changes it; it is typed, not shown"
     )
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,7 @@ from zorivest_rpc.cli.admin import Refused, tell
 from zorivest_rpc.cli.brake import add_place, describe_lock, open_backend
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 _UNSAVED = (
     "zorivest-rpc stop: the disk takes no more data, so the lock is in memory alone and ends with the backend. "
@@ -17,7 +17,7 @@ _UNSAVED = (
 )
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 stopped, 1 not stopped, 2 misused. It asks nothing: a brake is pulled at once."""
     arguments = _parser().parse_args(argv)
     try:
@@ -52,7 +52,3 @@ def _reason(text: str) -> str:
     if not 1 <= len(text.strip()) <= 100:
         raise argparse.ArgumentTypeError("1 to 100 characters")
     return text.strip()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

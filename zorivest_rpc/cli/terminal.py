@@ -1,13 +1,13 @@
-"""What the commands for people share: their own few words, a session as a client would have it, tables, JSON."""
+"""What the commands for people share: a session as a client would have it, tables, JSON."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.words import coloured
-from zorivest_rpc.config import parse, usage
+from zorivest_rpc.config import usage
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
@@ -17,7 +17,6 @@ from zorivest_rpc.serving.modes.detect import find_client, normalise
 
 __all__ = [
     "WIDTH",
-    "Words",
     "misused",
     "paragraph",
     "print_json",
@@ -34,39 +33,6 @@ _OWN = """\
   --json
       print JSON for programs
 """
-
-
-class Words:
-    """A command line taken apart: `--json`, `--as CLIENT`, the command's own words, and the options of all."""
-
-    def __init__(self, command: str, argv: Sequence[str], own_flags: Iterable[str] = ()) -> None:
-        self.words: list[str] = []
-        self.flags: dict[str, str] = {}
-        rest: list[str] = []
-        waiting = list(argv)
-        own = {"--as", *own_flags}
-        while waiting:
-            word = waiting.pop(0)
-            name, equals, value = word.partition("=")
-            if word == "--json":
-                self.flags["--json"] = "yes"
-            elif name in own:
-                if not equals:
-                    if not waiting:
-                        raise ConfigError(name, "a value is missing")
-                    value = waiting.pop(0)
-                self.flags[name] = value
-            elif word.startswith("--"):
-                rest.append(word)
-                if not equals and waiting and word != "--read-only":
-                    rest.append(waiting.pop(0))
-            else:
-                self.words.append(word)
-        self.settings = parse(command, rest)
-
-    @property
-    def json(self) -> bool:
-        return "--json" in self.flags
 
 
 def session_as(journal: Journal, client: str | None) -> Session:

@@ -9,7 +9,9 @@ from typing import Any
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.asking import asker, describe_askers
-from zorivest_rpc.cli.terminal import Words, misused, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import misused, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.words import Words
+from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.catalog.names import nearest
 from zorivest_rpc.mcp.protocol.session import Session
@@ -34,12 +36,12 @@ on the terminal; a script says --confirm never."""
 def run(argv: list[str]) -> int:
     if wants_help("tools", argv, USAGE):
         return 0
-    words = Words("tools", argv, ["--json-args"])
+    words = Words(argv, flags=("--as", "--json-args"))
+    settings = parse("tools", words.options)
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
     if verb not in commands or (verb != "list" and not rest):
         return misused("tools", USAGE, words.words, tuple(commands))
-    settings = words.settings
     if verb == "call" and settings.confirm == "auto":
         settings = settings._replace(confirm="always")  # `--as` names a client; none is there to ask its user
     return commands[verb](Journal(settings), words, rest)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.cli.terminal import Words, misused, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import misused, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.words import Words
+from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.catalog.names import nearest
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
@@ -22,10 +24,11 @@ USAGE = """usage: zorivest-rpc toolsets list [--as CLIENT] [--json]
 def run(argv: list[str]) -> int:
     if wants_help("toolsets", argv, USAGE):
         return 0
-    words = Words("toolsets", argv)
+    words = Words(argv)
+    settings = parse("toolsets", words.options)
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
         return misused("toolsets", USAGE, words.words, ("list", "show"))
-    journal = Journal(words.settings)
+    journal = Journal(settings)
     session = session_as(journal, words.flags.get("--as"))
     definitions = journal.audience.definitions
     if words.words[0] == "show":

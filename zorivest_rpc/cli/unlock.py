@@ -9,10 +9,10 @@ from zorivest_rpc.cli.admin import Refused, tell
 from zorivest_rpc.cli.brake import add_place, describe_lock, open_backend
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
     """Exit code 0 open, 1 refused, declined or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
@@ -53,7 +53,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_place(parser)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

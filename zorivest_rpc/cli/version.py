@@ -6,6 +6,7 @@ import platform
 import sys
 
 from zorivest_rpc import __version__
+from zorivest_rpc.cli.words import Words
 
 __all__ = ["run"]
 
@@ -17,7 +18,8 @@ def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(USAGE)
         return 0
-    if set(argv) - {"--json"}:
+    words = Words(argv, flags=())
+    if words.words or words.options:
         print(USAGE, file=sys.stderr)
         return 2
     from zorivest_rpc.mcp.protocol.revisions import REVISIONS
@@ -27,7 +29,7 @@ def run(argv: list[str]) -> int:
         "python": platform.python_version(),
         "revisions": [revision.name for revision in REVISIONS],
     }
-    if "--json" in argv:
+    if words.json:
         import json
 
         print(json.dumps(facts))

@@ -1,30 +1,47 @@
-"""What every command may use, also while packages are missing: a flag of its own, and whether to colour."""
+"""What every command for people may use, also while packages are missing: its command line, and whether to colour."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from zorivest_rpc.config import is_switch
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["coloured", "own_flag"]
+__all__ = ["Words", "coloured"]
 
 
-def own_flag(name: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of a flag that is the command's own, if it is given, and the other words."""
-    value, rest = None, []
-    waiting = list(argv)
-    while waiting:
-        word = waiting.pop(0)
-        flag, equals, given = word.partition("=")
-        if flag != name:
-            rest.append(word)
-            continue
-        if not equals and not waiting:
-            raise ConfigError(name, "a value is missing")
-        value = given if equals else waiting.pop(0)
-    return value, rest
+class Words:
+    """A command line taken apart: the command's own words, flags and switches, and the options for `config.parse`."""
+
+    def __init__(
+        self, argv: Sequence[str], *, flags: Collection[str] = ("--as",), switches: Collection[str] = ("--json",)
+    ) -> None:
+        self.words: list[str] = []
+        self.flags: dict[str, str] = {}
+        self.switches: set[str] = set()
+        self.options: list[str] = []
+        waiting = list(argv)
+        while waiting:
+            word = waiting.pop(0)
+            name, equals, value = word.partition("=")
+            if word in switches:
+                self.switches.add(word)
+            elif name in flags:
+                if not equals and not waiting:
+                    raise ConfigError(name, "a value is missing")
+                self.flags[name] = value if equals else waiting.pop(0)
+            elif word.startswith("--"):
+                self.options.append(word)
+                if not equals and waiting and not is_switch(name):
+                    self.options.append(waiting.pop(0))
+            else:
+                self.words.append(word)
+
+    @property
+    def json(self) -> bool:
+        return "--json" in self.switches
 
 
 def coloured() -> bool:

@@ -248,18 +248,6 @@ class Settings:
         self._forget()
         return len(changes)
 
-    async def reset(self, key: str, actor: str) -> None:
-        """Forget the user's override; 404 for a key that does not exist."""
-        if spec_of(key) is None:
-            raise NotFound("setting", key)
-
-        def job(conn: Connection) -> None:
-            conn.execute(settings.delete().where(settings.c.key == key))
-            audit.record(conn, actor, "settings.reset", "setting", key)
-
-        await self._db.write(job)
-        self._forget()
-
     def _forget(self) -> None:
         self._writes += 1
         self._cache = None

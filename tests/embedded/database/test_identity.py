@@ -165,7 +165,7 @@ async def test_a_file_that_is_not_this_journal_is_refused_by_name_with_the_backu
         after = locked.directory.database.read_bytes() if locked.directory.database.exists() else None
         assert after == before
     place = ["--data-dir", str(locked.directory.root)]
-    assert backup_command.main(["restore", good.name, *place]) == 0, capsys.readouterr().err
+    assert backup_command.run(["restore", good.name, *place]) == 0, capsys.readouterr().err
     status, trades = await locked.use(STATUS, TRADES)
     assert (status["is_locked"], status["lock_reason"]) == (True, "by a person")
     assert trades["total"] == 1
@@ -321,7 +321,7 @@ async def test_a_backup_from_before_the_upgrade_can_be_restored_after_it(
         await owner.expect(204, "DELETE", "/trades/KEPT-19")
     (made,) = [backup for backup in backups.listed(directory) if backup.reason == "migration"]
     assert made.facts.journal_id is None
-    assert backup_command.main(["restore", made.name, "--data-dir", str(directory.root)]) == 0, capsys.readouterr()
+    assert backup_command.run(["restore", made.name, "--data-dir", str(directory.root)]) == 0, capsys.readouterr()
     async with open_kept(directory) as (_, owner):
         assert (await owner.get("/trades"))["total"] == before
         assert (await owner.get("/mcp-guard/status"))["is_locked"] is True

@@ -121,7 +121,6 @@ READ: dict[str, Callable[[Connection], Any]] = {
     "quality": lambda conn: judgement.scored(conn, None, PAGE),
     "review": lambda conn: judgement.facts_of_trade(conn, STORY.exec_id(demo_data.REVENGE)),
     "week": lambda conn: judgement.facts_of_week(conn, STORY.exec_id(demo_data.REVENGE)),
-    "bars": lambda conn: bars.listed(conn, "SPY", "1d", Page(20, 5)),
     "closes": lambda conn: bars.closes_before(conn, "SPY", NOW, 14),
     "bank accounts": bank_store.listed,
     "bank lines": lambda conn: bank_store.ledger(conn, "DEMO-BANK", PAGE, first=date(2025, 9, 1), last=None)[

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ import pytest
 from aiohttp import FormData
 
 from tests.embedded.driver import Journal
+from tests.embedded.imports import writers
+from tests.embedded.imports.writers import Line
 
 FIRST = date(2025, 1, 6)
 DAYS = 200
@@ -513,9 +516,12 @@ async def test_a_statement_in_foreign_money_leaves_the_balance_alone(journal: Jo
     body = {"account_id": "B", "name": "x", "account_type": "bank"}
     await journal.expect(201, "POST", "/accounts", body)
     await journal.expect(201, "POST", "/accounts/B/balances", {"balance": 100})
-    line = {"date": "2026-03-02", "amount": 10, "description": "in"}
-    lines = [line, {**line, "amount": 7, "currency": "EUR"}]
-    await journal.expect(200, "POST", "/banking/transactions", {"account_id": "B", "transactions": lines})
+    for amount, paid_in in ((10, b"USD"), (7, b"EUR")):
+        statement = writers.ofx([Line(date(2026, 3, 2), "in", Decimal(amount))], balance=Decimal(amount))
+        form = FormData({"account_id": "B"})
+        form.add_field("file", statement.replace(b"USD", paid_in).replace(b"F0", b"F" + paid_in), filename="a.ofx")
+        await journal.expect(200, "POST", "/banking/import", data=form)
+    assert (await journal.get("/banking/accounts"))[0]["balance"] == 100  # the newest; both statements are older
     ledger = await journal.get("/banking/accounts/B/transactions")
     assert (ledger["total"], ledger["net_change"], ledger["currency"]) == (2, 10, "USD")
     assert ledger["unconverted"] == [{"kind": "lines", "currency": "EUR", "count": 1, "amount": 7}]

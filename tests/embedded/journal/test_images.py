@@ -12,9 +12,11 @@ import pytest
 from aiohttp import FormData
 from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
+from sqlalchemy import text
 
 from tests.embedded.driver import Journal
 from tests.embedded.journal.pictures import form, picture
+from zorivest_rpc.embedded.backend import Embedded
 
 
 async def attach(journal: Journal, data: bytes, status: int = 201, **options: Any) -> Any:
@@ -176,13 +178,17 @@ async def test_a_deleted_picture_is_gone(journal: Journal) -> None:
     assert await journal.get("/trades/E0001/images") == []
 
 
-async def test_pictures_go_with_their_owner(journal: Journal) -> None:
+_TO_REPORT = text("UPDATE images SET owner_type = 'report', owner_id = :id")
+
+
+async def test_pictures_go_with_their_owner(journal: Journal, backend: Embedded) -> None:
     await journal.expect(
         201, "POST", "/trades/E0001/report", {"setup_quality": "A", "execution_quality": "A", "followed_plan": True}
     )
     await attach(journal, picture(size=(20, 20)))
-    await journal.expect(201, "POST", "/trades/E0001/report/images", data=form(picture(size=(20, 20))))
-    assert len(await journal.get("/trades/E0001/report/images")) == 1
+    report = await journal.get("/trades/E0001/report")  # earlier releases kept pictures of reports
+    await backend.database().write(lambda conn: conn.execute(_TO_REPORT, {"id": str(report["id"])}))
+    await attach(journal, picture(size=(20, 20)))
     assert (await journal.get("/mcp/state-summary"))["counters"]["images"] == 2
     await journal.expect(204, "DELETE", "/trades/E0001/report")
     assert (await journal.get("/mcp/state-summary"))["counters"]["images"] == 1

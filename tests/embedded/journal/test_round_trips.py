@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from random import Random
@@ -10,7 +12,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, event, select
 
 from tests.embedded.driver import START, Journal
 from zorivest_rpc.embedded.analytics.positions import Execution, Split
@@ -85,6 +87,14 @@ fills = st.tuples(
 )
 
 
+@contextmanager
+def closing_engine(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        engine.dispose()
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.lists(fills, max_size=12), st.randoms(use_true_random=False))
 def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any], random: Random) -> None:
@@ -110,7 +120,8 @@ def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any],
         number: int = actions.record_split(conn, found, "test")["id"]
         return number
 
-    with engine.begin() as conn:
+    # `random` may end an example anywhere, by an exception: the connection is closed all the same
+    with closing_engine(engine), engine.begin() as conn:
         migrate(conn)
         names: list[str] = []
         known = [split(minutes[0])] if random.random() < 0.5 else []
@@ -151,7 +162,6 @@ def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any],
             trades.delete(conn, name, "test")
             assert_in_step(conn)
         assert stored(conn) == ([], [], [])
-    engine.dispose()
 
 
 def test_one_more_trade_takes_the_same_statements_whatever_came_before() -> None:

@@ -425,7 +425,7 @@ def test_the_commands_make_list_and_restore(terminal: Path, capsys: pytest.Captu
     place = ["--data-dir", str(terminal)]
 
     def said(code: int, *words: str) -> str:
-        assert command.main([*words, *place]) == code
+        assert command.run([*words, *place]) == code
         output = capsys.readouterr()
         return output.err if code else output.out
 

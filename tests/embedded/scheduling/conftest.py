@@ -112,3 +112,11 @@ def create_approved(create: Create, approve: Approve) -> Create:
         return await approve((await create(*steps, **options))["id"])
 
     return make
+
+
+async def reschedule(admin: Caller, policy: dict[str, Any], **changes: Any) -> Any:
+    """What update_policy_schedule does: read the policy, change its trigger, write it back."""
+    path = f"/scheduling/policies/{policy['id']}"
+    document = (await admin.get(path))["policy_json"]
+    changed = {**document, "trigger": {**document["trigger"], **changes}}
+    return await admin.expect(200, "PUT", path, {"policy_json": changed})

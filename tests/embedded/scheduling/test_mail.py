@@ -226,7 +226,6 @@ async def test_the_password_is_used_and_never_shown_kept_or_logged(
     async with serve(box, **options):
         shown = await configure(admin, box, username="me", password=PASSWORD)
         assert (shown["has_password"], PASSWORD in str(shown)) == (True, False)
-        assert await admin.get("/scheduling/email") == shown
         kept = await configure(admin, box, username="me")  # without a password the stored one stays
         assert kept["has_password"]
         policy = await create_approved(REPORT, RENDER, MAIL)
@@ -244,7 +243,6 @@ async def test_the_password_is_used_and_never_shown_kept_or_logged(
         assert secret not in history
         assert secret not in logs
     await admin.expect(204, "DELETE", "/scheduling/email")
-    assert await admin.get("/scheduling/email") == {"configured": False}
     await admin.expect(404, "DELETE", "/scheduling/email")
 
 

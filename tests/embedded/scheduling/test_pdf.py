@@ -58,6 +58,30 @@ async def test_text_numbers_tables_and_charts_are_in_the_document() -> None:
         assert abs(profit["x1"] - heading["x1"]) < 1, "numbers and their heading end at one line"
 
 
+async def test_a_chart_is_drawn_as_its_svg_says() -> None:
+    """Colours, sizes and places of the SVG, as a reader of the page sees them; what the font lacks leaves a mark."""
+    line = chart(
+        "line", ["Mon", "Tue", "Wed"], [Series("up", [1.0, 4.0, 2.0]), Series("dot", [None, 3.0])], "日 P&L \ud800"
+    )
+    document = await make_pdf("Weekly", f"{line}<p>after</p>", {"chart_0": line}, NOW)
+    left = top = 15 * 72 / 25.4
+    scale = 0.28 * 72 / 25.4  # points of a unit of the SVG, which is 0.28 mm
+    with opened(document) as pages:
+        (page,) = pages.pages
+        assert "\ufffd P&L \ufffd" in page.extract_text()
+        monday = [char for char in page.chars if char["text"] == "M"]
+        (colour,) = [char["non_stroking_color"] for char in monday]
+        assert colour == pytest.approx((0x37 / 255, 0x41 / 255, 0x51 / 255), abs=0.001)
+        assert monday[0]["size"] == pytest.approx(11 * scale, abs=0.01)
+        (curve,) = [shape for shape in page.curves if shape["stroke"] and len(shape["pts"]) == 3]
+        assert curve["stroking_color"] == pytest.approx((0x25 / 255, 0x63 / 255, 0xEB / 255), abs=0.001)
+        assert (curve["x0"], curve["x1"]) == pytest.approx((left + 64 * scale, left + 624 * scale), abs=0.1)
+        after = next(word for word in page.extract_words() if word["text"] == "after")
+        assert after["top"] > top + 280 * scale
+        fonts = {char["fontname"].partition("+")[2] for char in page.chars}
+        assert len(fonts) == 1, "one font, embedded once"
+
+
 async def test_a_long_table_goes_on_over_pages_under_its_heading() -> None:
     rows = "".join(f"<tr><td>row {n}</td><td class='n'>{n}</td></tr>" for n in range(400))
     document = await make_pdf("Long", f"<table><tr><th>Name</th><th>N</th></tr>{rows}</table>", {}, NOW)

@@ -70,7 +70,7 @@ def at_terminal(home: Home, name: str, answer: str) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     try:
         child = subprocess.Popen(
-            [sys.executable, "-m", "zorivest_rpc.cli.approve", name, "--data-dir", str(home.path)],
+            [sys.executable, "-m", "zorivest_rpc", "approve", name, "--data-dir", str(home.path)],
             cwd=ROOT,
             env=ENVIRON,
             stdin=theirs,
@@ -92,7 +92,7 @@ def test_a_person_approves_at_a_terminal_and_a_pipe_cannot(home: Home, capsys: p
 
     sys_stdin, sys.stdin = sys.stdin, io.StringIO("approve\n")
     try:
-        assert approve.main([policy["id"], "--data-dir", str(home.path)]) == 1
+        assert approve.run([policy["id"], "--data-dir", str(home.path)]) == 1
     finally:
         sys.stdin = sys_stdin
     assert "needs a person at a terminal" in capsys.readouterr().err
@@ -114,10 +114,10 @@ def test_a_person_approves_at_a_terminal_and_a_pipe_cannot(home: Home, capsys: p
     logs = "".join(file.read_text() for file in (home.path / "logs").iterdir())
     assert token not in logs
 
-    assert approve.main([policy["id"][:8], "--data-dir", str(home.path)]) == 0
-    assert approve.main(["--data-dir", str(home.path)]) == 0
+    assert approve.run([policy["id"][:8], "--data-dir", str(home.path)]) == 0
+    assert approve.run(["--data-dir", str(home.path)]) == 0
     assert f"{policy['id']}  approved  Daily" in capsys.readouterr().out
-    assert approve.main(["nothing", "--data-dir", str(home.path)]) == 1
+    assert approve.run(["nothing", "--data-dir", str(home.path)]) == 1
     assert 'there is no policy "nothing"' in capsys.readouterr().err
 
 

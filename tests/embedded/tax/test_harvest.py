@@ -79,6 +79,23 @@ def test_a_recent_purchase_of_half_the_shares_spoils_half_the_loss() -> None:
     assert "500" in acme.wash_reason
 
 
+def test_fractions_of_a_cent_never_disallow_more_than_the_lots_show() -> None:
+    # Each lot loses 0.014 and shows 0.01. The IRA takes over all 0.028, which is 0.03 in cents: 0.02 − 0.03 is no loss.
+    book = book_of(
+        buy("ACME", 1, "40.014", "2024-01-08"),
+        buy("ACME", 1, "40.014", "2024-01-09"),
+        buy("ACME", 2, 39, "2026-05-20", account_id="IRA"),
+        accounts=IRA,
+    )
+    report = scan(book, min_loss=dec("0.01"))
+    (acme,) = report.opportunities
+    assert [lot.unrealized_loss for lot in acme.lots] == [*decs("0.01", "0.01")]
+    assert (acme.unrealized_loss, acme.disallowed_loss, acme.allowed_loss) == decs("0.02", "0.02", 0)
+    assert (report.net_harvestable, report.estimated_tax_savings) == decs(0, 0)
+    assert acme.wash_reason is not None
+    assert "take over 0.02 of the loss" in acme.wash_reason
+
+
 def test_a_recent_lot_that_is_harvested_too_spoils_nothing() -> None:
     # Account A's loss moves into B's lot, which is sold in the same go: everything counts.
     book = book_of(buy("ACME", 100, 50, "2024-01-08"), buy("ACME", 50, 45, "2026-05-20", account_id="B"))

@@ -24,7 +24,6 @@ Roles = Callable[[str], Awaitable[Caller]]
 OPEN = {
     ("GET", "/health"),
     ("GET", "/version"),
-    ("POST", "/logs"),
     ("POST", "/auth/unlock"),
     ("GET", "/auth/status"),
     ("GET", "/auth/proof"),

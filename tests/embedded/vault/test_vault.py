@@ -6,7 +6,7 @@ import json
 import sqlite3
 import stat
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,9 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.database.schema.journal import journal_entries
 from zorivest_rpc.embedded.disk.paths import DataDir, write_private
-from zorivest_rpc.embedded.errors import Corrupt
+from zorivest_rpc.embedded.errors import Conflict, Corrupt, Forbidden, NotFound
 from zorivest_rpc.embedded.vault.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
-from zorivest_rpc.embedded.vault.vault import Vault
+from zorivest_rpc.embedded.vault.vault import Role, Vault
 
 from ..conftest import CHEAP, Caller
 
@@ -208,6 +208,105 @@ def test_a_damaged_bootstrap_file_is_reported_without_its_content(directory: Dat
     with pytest.raises(Corrupt) as refused:
         Vault.load(directory)
     assert "wrapped_dek" not in str(refused.value)
+
+
+@pytest.fixture
+def vault(directory: DataDir, api_key: str) -> Vault:
+    directory.create()
+    return Vault.create(directory, api_key, encrypted=True, key_source="file", kdf=CHEAP)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"version": 0}, "bootstrap_corrupt"),
+        ({"version": 1}, None),
+        ({"version": 2}, None),
+        ({"version": 3}, "bootstrap_too_new"),
+        ({"db_file": "../zorivest.db"}, "bootstrap_corrupt"),
+        ({"db_file": "C:\\zorivest.db"}, "bootstrap_corrupt"),
+    ],
+)
+def test_a_vault_of_another_kind_is_refused_by_name(
+    vault: Vault, directory: DataDir, api_key: str, change: dict[str, object], code: str | None
+) -> None:
+    directory.bootstrap.write_text(json.dumps(json.loads(directory.bootstrap.read_text()) | change))
+    if code is None:
+        assert Vault.load(directory).unlock(api_key)[0].role == "admin"
+    else:
+        with pytest.raises(Corrupt) as refused:
+            Vault.load(directory)
+        assert (refused.value.code, str(directory.bootstrap) in str(refused.value)) == (code, True)
+
+
+def test_a_vault_that_others_could_read_is_closed_to_them(vault: Vault, directory: DataDir) -> None:
+    directory.bootstrap.chmod(0o644)
+    Vault.load(directory)
+    assert stat.S_IMODE(directory.bootstrap.stat().st_mode) == 0o600
+
+
+def test_a_key_ends_at_the_instant_it_expires(vault: Vault, api_key: str) -> None:
+    _, dek = vault.unlock(api_key)
+    entry, text = vault.add(dek, "short", Role.READ_ONLY, expires_in=60)
+    ends = entry.expires_at
+    assert ends is not None
+    assert abs(ends - entry.created_at - timedelta(seconds=60)) < timedelta(seconds=5)
+    before = ends - timedelta(microseconds=1)
+    assert (vault.unlock(text, before)[1], vault.recognise(text, before)) == (dek, entry)
+    assert [key.label for key in vault.active(before)] == ["first key", "short"]
+    for use in (vault.unlock, vault.recognise):
+        with pytest.raises(Forbidden) as refused:
+            use(text, ends)
+        assert refused.value.code == "key_expired"
+    assert [key.label for key in vault.active(ends)] == ["first key"]
+
+
+def test_what_was_used_last_is_on_the_disk(vault: Vault, directory: DataDir, api_key: str) -> None:
+    def used() -> object:
+        return json.loads(directory.bootstrap.read_text())["keys"][0]["last_used_at"]
+
+    first, second = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    vault.unlock(api_key, first)
+    assert used() == "2026-01-01T00:00:00Z"
+    vault.recognise(api_key, second)
+    assert used() == "2026-01-02T00:00:00Z"
+
+
+def test_only_another_admin_that_can_still_unlock_lets_an_admin_go(vault: Vault, api_key: str) -> None:
+    entry, dek = vault.unlock(api_key)
+    reader, _ = vault.add(dek, "reader", Role.READ_ONLY)
+    vault.add(dek, "late", Role.ADMIN, expires_in=-1)
+    with pytest.raises(Conflict) as refused:
+        vault.revoke(entry.key_id)
+    assert refused.value.code == "last_admin_key"
+    second, _ = vault.add(dek, "second", Role.ADMIN)
+    assert vault.revoke(entry.key_id) is entry
+    with pytest.raises(NotFound):
+        vault.revoke(entry.key_id)
+    assert vault.revoke(reader.key_id).wrapped_dek is None
+    assert [key.label for key in vault.active()] == ["second"]
+    assert second.revoked is False
+
+
+@pytest.mark.parametrize(
+    ("role", "label", "scopes"),
+    [
+        (Role.READ_ONLY, "read-only", ["read"]),
+        (Role.READ_WRITE, "read-write", ["read", "write"]),
+        (Role.ADMIN, "admin", ["read", "write", "admin"]),
+    ],
+)
+def test_a_role_includes_those_below_it(role: Role, label: str, scopes: list[str]) -> None:
+    assert (role.label, role.scopes, Role.from_label(label)) == (label, scopes, role)
+    with pytest.raises(ValueError, match="use read-only, read-write, admin"):
+        Role.from_label("owner")
+
+
+def test_a_key_of_another_form_founds_no_vault(directory: DataDir) -> None:
+    directory.create()
+    with pytest.raises(ValueError, match="well-formed"):
+        Vault.create(directory, "zrv_sk_short", encrypted=True, key_source="file", kdf=CHEAP)
+    assert not Vault.exists(directory)
 
 
 def test_an_existing_vault_is_never_overwritten(directory: DataDir, api_key: str) -> None:

@@ -73,7 +73,7 @@ class Client:
             params = {**params, "_meta": meta}
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
         self.wire.send(orjson.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             answer: dict[str, Any] = await waiting
         return answer
 
@@ -104,7 +104,7 @@ class Client:
 
     async def hears(self, method: str) -> dict[str, Any]:
         """The params of the next notification of this kind."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while True:
                 for message in self.notifications:
                     if message["method"] == method:

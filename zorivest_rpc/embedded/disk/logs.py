@@ -166,9 +166,6 @@ class Logs:
         """The level in force for each feature."""
         return self._router.levels()
 
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.directory.glob("*.jsonl*") if path.is_file())
-
     def close(self) -> None:
         """Write what is queued and let go of every file; closing twice does nothing."""
         if not self._levels:

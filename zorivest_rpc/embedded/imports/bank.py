@@ -8,11 +8,10 @@ from collections.abc import Callable
 from zorivest_rpc.embedded.imports.bank_csv import read_bank_csv
 from zorivest_rpc.embedded.imports.camt import read_camt
 from zorivest_rpc.embedded.imports.detect import detect_bank_format
-from zorivest_rpc.embedded.imports.drafts import BankHints, BankImport, ImportRefused, Limits
+from zorivest_rpc.embedded.imports.drafts import BankHints, BankImport, Limits
 from zorivest_rpc.embedded.imports.ofx import read_ofx
 from zorivest_rpc.embedded.imports.qif import read_qif
-from zorivest_rpc.embedded.imports.rows import check_dialect
-from zorivest_rpc.embedded.imports.source import Budget, decode, lines_of, read_source, sha256
+from zorivest_rpc.embedded.imports.source import Budget, lines_of, open_text, sha256
 from zorivest_rpc.embedded.imports.statement import StatementCollector
 
 __all__ = ["import_bank_file"]
@@ -29,15 +28,8 @@ def import_bank_file(
     """Read a statement as CSV, OFX, QFX, QIF or CAMT.053. Raises `ImportRefused` when nothing can be used."""
     limits = limits or Limits()
     budget = Budget(limits, expired, progress)
-    data = read_source(source, limits)
-    if data.startswith(b"%PDF-"):
-        raise ImportRefused("is_pdf", "The file is a PDF.", next="Download the statement as CSV, OFX or QIF.")
-    check_dialect(hints.delimiter, hints.decimal)
-    text = decode(data, hints.encoding)
     into = StatementCollector(hints, limits)
-    if text.is_mixed:
-        into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
-    budget.check()
+    data, text = open_text(source, hints, budget, into, instead_of_pdf="Download the statement as CSV, OFX or QIF.")
     kind = detect_bank_format(text.value, hints)
     if kind == "ofx":
         read_ofx(text.value, budget, into)

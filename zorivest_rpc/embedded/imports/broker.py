@@ -14,9 +14,9 @@ from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
 from zorivest_rpc.embedded.imports.detect import Detection, broker_of, detect_broker, is_xml
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
 from zorivest_rpc.embedded.imports.flat import read_flat
-from zorivest_rpc.embedded.imports.rows import Columns, Reading, check_dialect, read_rows, split_line
+from zorivest_rpc.embedded.imports.rows import Columns, Reading, read_rows, split_line
 from zorivest_rpc.embedded.imports.sides import Signs
-from zorivest_rpc.embedded.imports.source import Budget, Text, decode, lines_of, read_source, sha256
+from zorivest_rpc.embedded.imports.source import Budget, Text, lines_of, open_text, sha256
 from zorivest_rpc.embedded.imports.values import (
     BadValue,
     decimal_mark,
@@ -57,15 +57,8 @@ def import_broker_file(
     """Read a broker's CSV or Flex XML. Raises `ImportRefused` when nothing of the file can be used."""
     limits = limits or Limits()
     budget = Budget(limits, expired, progress)
-    data = read_source(source, limits)
-    if data.startswith(b"%PDF-"):
-        raise ImportRefused("is_pdf", "The file is a PDF.", next="Use import_broker_pdf for it.")
-    check_dialect(hints.delimiter, hints.decimal)
-    text = decode(data, hints.encoding)
     into = TradeCollector(hints, limits)
-    if text.is_mixed:
-        into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
-    budget.check()
+    data, text = open_text(source, hints, budget, into, instead_of_pdf="Use import_broker_pdf for it.")
     found = _read(data, text, hints, budget, into)
     budget.finish()
     return into.finish(found, data_sha256=sha256(data), size=len(data), encoding=text.encoding)

@@ -17,9 +17,9 @@ from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.layouts import GENERIC
 from zorivest_rpc.embedded.imports.pdf_pages import Page, encrypted, extract_pages
 from zorivest_rpc.embedded.imports.pdf_safety import check_streams, is_encrypted
-from zorivest_rpc.embedded.imports.rows import Columns, Row, check_dialect
+from zorivest_rpc.embedded.imports.rows import Columns, Row
 from zorivest_rpc.embedded.imports.sides import Signs
-from zorivest_rpc.embedded.imports.source import Budget, read_source, sha256
+from zorivest_rpc.embedded.imports.source import Budget, check_dialect, read_source, sha256
 
 __all__ = ["import_broker_pdf"]
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import AssetClass, ImportRefused
+from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.source import Budget
 from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
@@ -25,7 +25,6 @@ __all__ = [
     "Record",
     "Row",
     "RowRefused",
-    "check_dialect",
     "read_rows",
     "shown",
     "split_line",
@@ -37,16 +36,6 @@ DELIMITERS = (",", ";", "\t", "|")
 MAX_LINES_PER_ROW = 20
 MAX_LINE = 64 * 1024
 BLANKS = frozenset({"", "-", "--", "---", "n/a", "na", "nan", "null", "none", "...", "—"})
-
-
-def check_dialect(delimiter: str | None, decimal: str | None) -> None:
-    """Refuse hints about the dialect that no file can have."""
-    if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum()):
-        raise ImportRefused(
-            "unknown_delimiter", f"{delimiter[:20]!r} cannot separate cells.", next="Use one of , ; | or a tab."
-        )
-    if decimal and decimal not in (".", ","):
-        raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
 
 
 class RowRefused(ValueError):

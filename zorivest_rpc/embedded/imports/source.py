@@ -12,12 +12,13 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import ImportRefused, Limits
+from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused, Limits
 
-__all__ = ["Budget", "Text", "decode", "lines_of", "read_source", "sha256"]
+__all__ = ["Budget", "Text", "check_dialect", "decode", "lines_of", "open_text", "read_source", "sha256"]
 
 _ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive or an Excel workbook",
@@ -106,6 +107,42 @@ class Budget:
 
     def finish(self) -> None:
         self._progress(self._total, self._total)
+
+
+class _Warned(Protocol):
+    """What gathers the notes on a file."""
+
+    def warn(self, code: str, message: str) -> None: ...
+
+
+def open_text(
+    source: bytes | os.PathLike[str],
+    hints: BrokerHints | BankHints,
+    budget: Budget,
+    into: _Warned,
+    *,
+    instead_of_pdf: str,
+) -> tuple[bytes, Text]:
+    """The bytes and the text of an export, within its budget; `instead_of_pdf` is what to do with a PDF."""
+    data = read_source(source, budget.limits)
+    if data.startswith(b"%PDF-"):
+        raise ImportRefused("is_pdf", "The file is a PDF.", next=instead_of_pdf)
+    check_dialect(hints.delimiter, hints.decimal)
+    text = decode(data, hints.encoding)
+    if text.is_mixed:
+        into.warn("mixed_encodings", "Some lines are UTF-8 and some Windows-1252; each was read as what it is.")
+    budget.check()
+    return data, text
+
+
+def check_dialect(delimiter: str | None, decimal: str | None) -> None:
+    """Refuse hints about the dialect that no file can have."""
+    if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum()):
+        raise ImportRefused(
+            "unknown_delimiter", f"{delimiter[:20]!r} cannot separate cells.", next="Use one of , ; | or a tab."
+        )
+    if decimal and decimal not in (".", ","):
+        raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
 
 
 def read_source(source: bytes | os.PathLike[str], limits: Limits) -> bytes:

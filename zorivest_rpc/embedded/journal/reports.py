@@ -23,7 +23,6 @@ __all__ = [
     "entry",
     "grade",
     "link",
-    "links_of_trade",
     "report",
 ]
 
@@ -162,29 +161,6 @@ def link(conn: Connection, exec_id: str, entry_id: str, actor: str) -> dict[str,
         "created_at": row["created_at"],
         "already_linked": known is not None,
     }
-
-
-def links_of_trade(conn: Connection, exec_id: str) -> list[dict[str, Any]]:
-    """The journal entries of a trade."""
-    trades.require(conn, exec_id)
-    rows = conn.execute(
-        select(
-            entity_links.c.id.label("link_id"),
-            journal_entries.c.entry_id.label("journal_entry_id"),
-            journal_entries.c.title,
-            journal_entries.c.entry_date,
-            entity_links.c.link_type,
-            entity_links.c.created_at,
-        )
-        .join(journal_entries, journal_entries.c.entry_id == entity_links.c.target_id)
-        .where(
-            entity_links.c.source_type == "trade",
-            entity_links.c.source_id == exec_id,
-            entity_links.c.target_type == "journal",
-        )
-        .order_by(entity_links.c.id)
-    ).mappings()
-    return [dict(row) for row in rows]
 
 
 def _find_report(conn: Connection, exec_id: str, entry_id: str) -> Mapping[Any, Any] | None:

@@ -7,13 +7,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from ..analytics.excursion import SPANS, Bar, Resolution
 from ..database.schema.journal import price_bars
-from ..values.inputs import Page
 
-__all__ = ["Stored", "available", "between", "closes_before", "covering", "last_close", "listed", "store"]
+__all__ = ["Stored", "available", "between", "closes_before", "covering", "last_close", "store"]
 
 _bars = price_bars.c
 
@@ -122,16 +121,6 @@ def last_close(conn: Connection, symbol: str, until: datetime, not_before: datet
         .order_by(_bars.time.desc())
         .limit(1)
     ).scalar()
-
-
-def listed(conn: Connection, symbol: str, resolution: Resolution, page: Page) -> dict[str, Any]:
-    """Bars of one symbol, newest first."""
-    wanted = (_bars.symbol == symbol, _bars.resolution == resolution)
-    total = conn.execute(select(func.count()).select_from(price_bars).where(*wanted)).scalar_one()
-    rows = conn.execute(
-        select(price_bars).where(*wanted).order_by(_bars.time.desc()).limit(page.limit).offset(page.offset)
-    ).mappings()
-    return page.envelope([dict(row) for row in rows], total)
 
 
 def _window(symbol: str, resolution: Resolution, start: datetime, end: datetime, span: timedelta) -> tuple[Any, ...]:

@@ -165,15 +165,6 @@ class Scheduling:
         ]
         return sorted(found, key=lambda job: (job["next_run"] is None, job["next_run"]))
 
-    def status(self) -> dict[str, Any]:
-        jobs = self.jobs()
-        return {
-            "running": self._loop is not None,
-            "job_count": len(jobs),
-            "jobs": jobs,
-            "active_runs": len(self._active),
-        }
-
     async def tick(self) -> float:
         """Deal with everything that is due; returns the seconds until the next firing."""
         async with self._ticking:
@@ -265,11 +256,6 @@ class Scheduling:
             row = await db.write(lambda conn: policies.replace(conn, policy_id, checked, actor, self.now()))
             await self._reload()
         return policies.view(row, self.now())
-
-    async def reschedule(self, policy_id: str, changes: Mapping[str, Any], actor: str) -> dict[str, Any]:
-        row = await self._parts().db.read(lambda conn: policies.find(conn, policy_id))
-        document = row["policy_json"]
-        return await self.update(policy_id, {**document, "trigger": {**document["trigger"], **changes}}, actor)
 
     async def delete(self, policy_id: str, actor: str) -> None:
         """Unschedule and forget a policy; its history stays. Runs under way are cancelled."""

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 from ..database.schema.scheduling import pipeline_runs, pipeline_steps
 from ..errors import NotFound
 
-__all__ = ["ACTIVE", "begin", "find", "finish", "history", "recover", "skip", "step_changed", "steps_of"]
+__all__ = ["ACTIVE", "begin", "find", "finish", "history", "recover", "skip", "step_changed"]
 
 ACTIVE = ("pending", "running")
 
@@ -138,11 +138,6 @@ def find(conn: Connection, run_id: str) -> dict[str, Any]:
     if row is None:
         raise NotFound("run", run_id)
     return _with_steps(conn, [dict(row)])[0]
-
-
-def steps_of(conn: Connection, run_id: str) -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = find(conn, run_id)["steps"]
-    return steps
 
 
 def history(conn: Connection, policy_id: str | None, limit: int) -> list[dict[str, Any]]:

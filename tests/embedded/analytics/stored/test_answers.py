@@ -8,11 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from tests.embedded.driver import START, Journal
 from tests.embedded.journal.pictures import form, picture
 from zorivest_rpc.embedded.analytics.drawdown import drawdown
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.journal import price_bars
 from zorivest_rpc.embedded.rest.routes import analytics as analytics_routes
 
 RESULTS = (200, -100, 150, -50, 0, 300, -100, 50)
@@ -64,8 +66,8 @@ async def test_a_plan_gives_its_trade_its_own_unit_of_risk(journal: Journal) -> 
     await journal.result(-40)
     plan = {"ticker": "QQQ", "direction": "long", "strategy_name": "dip", "entry": 100, "stop": 95, "target": 120}
     made = await journal.expect(201, "POST", "/trade-plans", plan)
-    path = f"/trade-plans/{made['id']}/status"
-    await journal.expect(200, "PATCH", path, {"status": "executed", "linked_trade_id": "E0001"})
+    path = f"/trade-plans/{made['id']}"
+    await journal.expect(200, "PUT", path, {"status": "executed", "linked_trade_id": "E0001"})
     found = await journal.get("/analytics/sqn")
     assert (found["r_unit"], found["mean_r"], found["std_r"]) == ("mixed", 0.5, pytest.approx(2.121320))
     lines = (await journal.get("/analytics/strategy-breakdown"))["strategies"]
@@ -362,12 +364,12 @@ async def test_over_nothing_there_are_zeros_and_a_hint(journal: Journal) -> None
 _SETTINGS = {"limit", "low_sample", "horizon", "risk_pct", "seed", "insufficient_data"}
 
 
-async def test_bars_are_checked_and_replaced(journal: Journal) -> None:
+async def test_bars_are_checked_and_replaced(journal: Journal, backend: Embedded) -> None:
     good = bars([(1, 2), (3, 4)])
     await journal.expect(201, "POST", "/market-data/bars", {"symbol": "spy stk", "bars": good})
     await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": bars([(5, 6)]), "source": "b"})
-    found = await journal.get("/market-data/bars", params={"symbol": "SPY"})
-    assert [(item["low"], item["source"]) for item in found["items"]] == [(3, "manual"), (5, "b")]
+    query = select(price_bars.c.low, price_bars.c.source).order_by(price_bars.c.time.desc())
+    assert (await backend.database().read(lambda conn: conn.execute(query).all())) == [(3, "manual"), (5, "b")]
     refused: tuple[dict[str, Any], ...] = (
         {"bars": []},
         {"bars": "x"},

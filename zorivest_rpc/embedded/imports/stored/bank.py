@@ -7,8 +7,7 @@ covered yet, is flagged and left out: whoever entered it knows whether it is the
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -22,14 +21,13 @@ from ...database.schema.journal import accounts, balance_snapshots
 from ...errors import NotFound
 from ...journal import accounts as account_store
 from ...values.inputs import Page
-from ..dedup import SortedBank, bank_hash, sort_out_bank
+from ..dedup import SortedBank, sort_out_bank
 from ..drafts import BankDraft, BankImport, Note, Status
 from .trades import date_range, listed_errors, listed_notes, new_batch_id, record_batch, roomy, same_file
 
-__all__ = ["BANK_TYPES", "enter", "ledger", "listed", "set_balance", "store"]
+__all__ = ["BANK_TYPES", "ledger", "listed", "store"]
 
 BANK_TYPES = ("bank", "revolving", "installment")
-_TOLERANCE = Decimal("0.01")
 _LARGEST = Decimal(10**12)
 _AT_ONCE = 2000
 _lines = bank_transactions.c
@@ -95,87 +93,6 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
         actor=actor,
     )
     return answer
-
-
-def enter(
-    conn: Connection,
-    account_id: str,
-    lines: Sequence[BankDraft],
-    *,
-    closing: tuple[Decimal, date] | None,
-    described: str,
-    deduplicate: bool,
-    actor: str,
-) -> dict[str, Any]:
-    """Lines that somebody read off a statement; 404 for an unknown account."""
-    own = _currency_of(conn, account_id)
-    before = _balance(conn, account_id)
-    numbered = _number(lines)
-    found = (
-        _sort_out(conn, account_id, numbered)
-        if deduplicate
-        else SortedBank(new=tuple(numbered), duplicates=(), flagged=())
-    )
-    warnings = [_note_lookalikes(found.flagged)] if found.flagged else []
-    batch_id = new_batch_id()
-    _write(conn, found.new, "agent_submit", batch_id)
-    drift: Decimal | None = None
-    if closing is not None:
-        if before is not None:
-            drift = closing[0] - before - sum((line.amount for line in found.new if line.currency == own), Decimal(0))
-            if abs(drift) > _TOLERANCE:
-                warnings.append(
-                    Note(code="balance_drift", message=f"The last known balance and these lines miss it by {drift}.")
-                )
-        _record(conn, account_id, closing[0], _end_of(closing[1]), actor, "agent_submit")
-    days = [line.date for line in lines]
-    counts = {
-        "imported_count": len(found.new),
-        "duplicate_count": len(found.duplicates),
-        "flagged_count": len(found.flagged),
-    }
-    kept = {
-        "batch_id": batch_id,
-        "account_id": account_id,
-        "status": Status.SUCCESS.value,
-        "total_rows": len(lines),
-        "parsed_rows": len(lines),
-        "skipped_rows": 0,
-        "error_rows": 0,
-        "imported": len(found.new),
-        "errors": [],
-        "warnings": listed_notes(warnings),
-    }
-    record_batch(
-        conn,
-        kept,
-        kind="entry",
-        file_name=described,
-        duplicates=len(found.duplicates),
-        flagged=len(found.flagged),
-        first_day=min(days, default=None),
-        last_day=max(days, default=None),
-        actor=actor,
-    )
-    return {
-        "success": True,
-        "batch_id": batch_id,
-        "account_id": account_id,
-        **counts,
-        "balance_match": None if drift is None else abs(drift) <= _TOLERANCE,
-        "balance_drift": drift,
-        "warnings": kept["warnings"],
-    }
-
-
-def set_balance(
-    conn: Connection, account_id: str, balance: Decimal, day: date | None, changes: Mapping[str, Any], actor: str
-) -> dict[str, Any]:
-    """A balance that somebody typed in."""
-    moment = datetime.now(UTC) if day is None else _end_of(day)
-    snapshot, is_new = account_store.record_balance(conn, account_id, balance, moment, actor)
-    account_store.change(conn, account_id, {**changes, "balance_source": "manual"}, actor)
-    return {**snapshot, "changed": is_new}
 
 
 def listed(conn: Connection) -> list[dict[str, Any]]:
@@ -347,17 +264,6 @@ def _normal(draft: BankDraft) -> BankDraft:
     )
 
 
-def _number(lines: Sequence[BankDraft]) -> list[BankDraft]:
-    twins: Counter[tuple[date, str, Decimal]] = Counter()
-    result = []
-    for line in lines:
-        key = (line.date, " ".join(line.description.split()).casefold(), line.amount)
-        twins[key] += 1
-        digest = bank_hash(line.date, line.description, line.amount, twins[key])
-        result.append(msgspec.structs.replace(line, occurrence=twins[key], dedup_hash=digest))
-    return result
-
-
 def _note_lookalikes(lines: Sequence[BankDraft]) -> Note:
     shown = ", ".join(f"{line.date} {line.amount}" for line in lines[:5])
     return Note(
@@ -370,11 +276,6 @@ def _note_lookalikes(lines: Sequence[BankDraft]) -> Note:
 def _record(conn: Connection, account_id: str, balance: Decimal, moment: datetime, actor: str, source: str) -> None:
     account_store.record_balance(conn, account_id, balance, moment, actor, source)
     conn.execute(accounts.update().where(accounts.c.account_id == account_id).values(balance_source=source))
-
-
-def _balance(conn: Connection, account_id: str) -> Decimal | None:
-    newest, _ = account_store.snapshots(conn, account_id, 1, 0)
-    return newest[0]["balance"] if newest else None
 
 
 def _end_of(day: date | None) -> datetime:

@@ -13,9 +13,8 @@ from ...database import audit
 from ...errors import Invalid
 from ...market import stored_bars as bars
 from ...values.fields import Fields
-from ...values.inputs import page
 from ...values.symbols import parse_instrument
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import WRITE, Ask, Route, reply
 
 __all__ = ["ROUTES"]
 
@@ -44,15 +43,6 @@ async def store(ask: Ask) -> web.StreamResponse:
     return reply({"symbol": symbol, "resolution": resolution, "stored": await ask.db.write(job)}, 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
-    fields = Fields(ask.query)
-    symbol = _symbol(fields)
-    resolution = cast(Resolution, fields.choice("resolution", SPANS, "1d"))
-    wanted = page(fields, 100)
-    fields.done()
-    return reply(await ask.db.read(lambda conn: bars.listed(conn, symbol, resolution, wanted)))
-
-
 def _symbol(fields: Fields) -> str:
     text = fields.text("symbol", least=1, most=64)
     try:
@@ -75,7 +65,4 @@ def _bar(number: int, item: Any) -> Bar:
     return Bar(moment, opened, high, low, close, volume, vwap)
 
 
-ROUTES = (
-    Route("POST", "/market-data/bars", WRITE, store, _BODY),
-    Route("GET", "/market-data/bars", READ, list_all),
-)
+ROUTES = (Route("POST", "/market-data/bars", WRITE, store, _BODY),)

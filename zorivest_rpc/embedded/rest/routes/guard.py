@@ -68,7 +68,6 @@ async def check(ask: Ask) -> web.StreamResponse:
 
 ROUTES = (
     Route("GET", "/mcp-guard/status", OPEN, watch),
-    Route("GET", "/mcp-guard/config", READ, status),
     Route("PUT", "/mcp-guard/config", ADMIN, configure),
     Route("POST", "/mcp-guard/lock", READ, lock),  # a brake needs no permission
     Route("POST", "/mcp-guard/unlock", WRITE, unlock),

@@ -1,15 +1,14 @@
-"""`/images` and the pictures of trades, reports and plans."""
+"""`/images` and the pictures of trades."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 from sqlalchemy import Connection
 
 from ...errors import Invalid
-from ...journal import images, pictures, plans, trades
-from ...journal import reports as journal
+from ...journal import images, pictures, trades
 from ...values.fields import Fields
 from ...values.inputs import row_number
 from ..routing import READ, WRITE, Ask, Route, no_content, reply
@@ -18,48 +17,33 @@ __all__ = ["ROUTES"]
 
 _BODY = pictures.LARGEST_FILE + 1024 * 1024  # the file, and the form around it
 
-Owner = Callable[[Connection, str], str]
-"""Checks that the owner of a path exists and gives the id under which its pictures are kept."""
+
+async def attach(ask: Ask) -> web.StreamResponse:
+    exec_id, actor = ask.path["exec_id"], ask.session.actor
+    await ask.db.read(lambda conn: trades.require(conn, exec_id))  # before ten megabytes are decoded for nothing
+    form = await ask.form(pictures.LARGEST_FILE)
+    fields = Fields(form.fields)
+    caption = fields.text("caption", "", most=2000)
+    fields.done()
+    if "file" not in form.files:
+        raise Invalid({"file": ["is required"]})
+    picture = await ask.backend.work("pictures", lambda: pictures.prepare(form.files["file"].data))
+
+    def job(conn: Connection) -> dict[str, Any]:
+        return images.attach(conn, "trade", trades.require(conn, exec_id)["exec_id"], picture, caption, actor)
+
+    stored = await ask.db.write(job)
+    shown = ("width", "height", "file_size", "mime_type", "thumbnail_url", "caption", "created_at")
+    return reply({"image_id": stored["id"], **{key: stored[key] for key in shown}}, 201)
 
 
-def _trade(conn: Connection, name: str) -> str:
-    return str(trades.require(conn, name)["exec_id"])
+async def list_all(ask: Ask) -> web.StreamResponse:
+    exec_id = ask.path["exec_id"]
 
+    def job(conn: Connection) -> list[dict[str, Any]]:
+        return images.listed(conn, "trade", trades.require(conn, exec_id)["exec_id"])
 
-def _report(conn: Connection, name: str) -> str:
-    return str(journal.report(conn, name)["id"])
-
-
-def _plan(conn: Connection, name: str) -> str:
-    return str(plans.shown(conn, row_number("trade plan", name))["id"])
-
-
-def _attach(owner_type: str, owner: Owner) -> Callable[[Ask], Awaitable[web.StreamResponse]]:
-    async def handler(ask: Ask) -> web.StreamResponse:
-        name, actor = ask.path["owner"], ask.session.actor
-        await ask.db.read(lambda conn: owner(conn, name))  # before ten megabytes are decoded for nobody
-        form = await ask.form(pictures.LARGEST_FILE)
-        fields = Fields(form.fields)
-        caption = fields.text("caption", "", most=2000)
-        fields.done()
-        if "file" not in form.files:
-            raise Invalid({"file": ["is required"]})
-        picture = await ask.backend.work("pictures", lambda: pictures.prepare(form.files["file"].data))
-        stored = await ask.db.write(
-            lambda conn: images.attach(conn, owner_type, owner(conn, name), picture, caption, actor)
-        )
-        shown = ("width", "height", "file_size", "mime_type", "thumbnail_url", "caption", "created_at")
-        return reply({"image_id": stored["id"], **{key: stored[key] for key in shown}}, 201)
-
-    return handler
-
-
-def _list(owner_type: str, owner: Owner) -> Callable[[Ask], Awaitable[web.StreamResponse]]:
-    async def handler(ask: Ask) -> web.StreamResponse:
-        name = ask.path["owner"]
-        return reply(await ask.db.read(lambda conn: images.listed(conn, owner_type, owner(conn, name))))
-
-    return handler
+    return reply(await ask.db.read(job))
 
 
 async def show(ask: Ask) -> web.StreamResponse:
@@ -105,12 +89,8 @@ def _webp(data: bytes) -> web.Response:
 
 
 ROUTES = (
-    Route("GET", "/trades/{owner}/images", READ, _list("trade", _trade)),
-    Route("POST", "/trades/{owner}/images", WRITE, _attach("trade", _trade), _BODY),
-    Route("GET", "/trades/{owner}/report/images", READ, _list("report", _report)),
-    Route("POST", "/trades/{owner}/report/images", WRITE, _attach("report", _report), _BODY),
-    Route("GET", "/trade-plans/{owner}/images", READ, _list("plan", _plan)),
-    Route("POST", "/trade-plans/{owner}/images", WRITE, _attach("plan", _plan), _BODY),
+    Route("GET", "/trades/{exec_id}/images", READ, list_all),
+    Route("POST", "/trades/{exec_id}/images", WRITE, attach, _BODY),
     Route("GET", "/images/{image_id}", READ, show),
     Route("GET", "/images/{image_id}/thumbnail", READ, thumbnail),
     Route("GET", "/images/{image_id}/full", READ, full),

@@ -72,11 +72,6 @@ async def link(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: journal.link(conn, exec_id, entry_id, actor)))
 
 
-async def links(ask: Ask) -> web.StreamResponse:
-    exec_id = ask.path["exec_id"]
-    return reply({"items": await ask.db.read(lambda conn: journal.links_of_trade(conn, exec_id))})
-
-
 async def create_entry(ask: Ask) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(await ask.json())
@@ -120,7 +115,6 @@ ROUTES = (
     Route("PUT", "/trades/{exec_id}/report", WRITE, change_report),
     Route("DELETE", "/trades/{exec_id}/report", WRITE, delete_report),
     Route("POST", "/trades/{exec_id}/journal-link", WRITE, link),
-    Route("GET", "/trades/{exec_id}/journal-links", READ, links),
     Route("POST", "/journal", WRITE, create_entry),
     Route("GET", "/journal/{entry_id}", READ, show_entry),
 )

@@ -80,19 +80,6 @@ async def change(ask: Ask) -> web.StreamResponse:
         "status": fields.choice("status", plans.STATUSES, None),
         "linked_trade_id": fields.text("linked_trade_id", None, least=1, most=128),
     }
-    return await _change(ask, fields, wanted)
-
-
-async def change_status(ask: Ask) -> web.StreamResponse:
-    fields = Fields(await ask.json())
-    wanted = {
-        "status": fields.choice("status", plans.STATUSES),
-        "linked_trade_id": fields.text("linked_trade_id", None, least=1, most=128),
-    }
-    return await _change(ask, fields, wanted)
-
-
-async def _change(ask: Ask, fields: Fields, wanted: Mapping[str, Any]) -> web.StreamResponse:
     fields.done()
     plan_id, actor = _id(ask), ask.session.actor
     changes = {name: value for name, value in wanted.items() if value is not None}
@@ -134,7 +121,6 @@ ROUTES = (
     Route("GET", "/trade-plans", READ, list_all),
     Route("GET", "/trade-plans/{plan_id}", READ, show),
     Route("PUT", "/trade-plans/{plan_id}", WRITE, change),
-    Route("PATCH", "/trade-plans/{plan_id}/status", WRITE, change_status),
     Route("DELETE", "/trade-plans/{plan_id}", WRITE, delete),
     Route("POST", "/calculator/position-size", OPEN, size, _SMALL),
 )

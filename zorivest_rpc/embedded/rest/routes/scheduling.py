@@ -49,19 +49,6 @@ async def replace_policy(ask: Ask) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.update(ask.path["policy_id"], document, _actor(ask)))
 
 
-async def change_schedule(ask: Ask) -> web.StreamResponse:
-    """In the body or the query; what is absent or empty stays."""
-    fields = Fields({**ask.query, **await ask.json()})
-    changes: dict[str, Any] = {
-        "cron_expression": fields.text("cron_expression", None, most=200) or None,
-        "timezone": fields.text("timezone", None, most=64) or None,
-        "enabled": fields.flag("enabled", None),
-    }
-    fields.done()
-    changes = {name: value for name, value in changes.items() if value is not None}
-    return reply(await ask.backend.scheduling.reschedule(ask.path["policy_id"], changes, _actor(ask)))
-
-
 async def delete_policy(ask: Ask) -> web.StreamResponse:
     await ask.backend.scheduling.delete(ask.path["policy_id"], _actor(ask))
     return no_content()
@@ -115,10 +102,6 @@ async def show_run(ask: Ask) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.show(ask.path["run_id"]))
 
 
-async def run_steps(ask: Ask) -> web.StreamResponse:
-    return reply(await ask.db.read(lambda conn: runs.steps_of(conn, ask.path["run_id"])))
-
-
 async def cancel_run(ask: Ask) -> web.StreamResponse:
     run_id = ask.path["run_id"]
     try:
@@ -128,17 +111,8 @@ async def cancel_run(ask: Ask) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.cancel(run_id, _actor(ask)))
 
 
-async def scheduler_status(ask: Ask) -> web.StreamResponse:
-    return reply(ask.backend.scheduling.status())
-
-
 async def step_types(ask: Ask) -> web.StreamResponse:
     return reply(step_type_views())
-
-
-async def show_mail_server(ask: Ask) -> web.StreamResponse:
-    server = await ask.db.read(mail.load)
-    return reply(server.view() if server is not None else {"configured": False})
 
 
 async def set_mail_server(ask: Ask) -> web.StreamResponse:
@@ -209,20 +183,16 @@ ROUTES = (
     Route("GET", "/scheduling/policies/schema", READ, show_schema),
     Route("GET", "/scheduling/policies/{policy_id}", READ, show_policy),
     Route("PUT", "/scheduling/policies/{policy_id}", WRITE, replace_policy, _DOCUMENT),
-    Route("PATCH", "/scheduling/policies/{policy_id}/schedule", WRITE, change_schedule, _SMALL),
     Route("DELETE", "/scheduling/policies/{policy_id}", WRITE, delete_policy),
     Route("POST", "/scheduling/policies/{policy_id}/approve", ADMIN, approve_policy, _SMALL),
     Route("POST", "/scheduling/policies/{policy_id}/run", WRITE, run_policy, _SMALL),
     Route("GET", "/scheduling/policies/{policy_id}/runs", READ, policy_runs),
     Route("GET", "/scheduling/runs", READ, all_runs),
     Route("GET", "/scheduling/runs/{run_id}", READ, show_run),
-    Route("GET", "/scheduling/runs/{run_id}/steps", READ, run_steps),
     Route("POST", "/scheduling/runs/{run_id}/cancel", WRITE, cancel_run, _SMALL),
     Route("GET", "/scheduling/progress/{key}", READ, run_progress),
     Route("POST", "/scheduling/progress/{key}/cancel", WRITE, withdraw_request, _SMALL),
-    Route("GET", "/scheduling/scheduler/status", READ, scheduler_status),
     Route("GET", "/scheduling/step-types", READ, step_types),
-    Route("GET", "/scheduling/email", READ, show_mail_server),
     Route("PUT", "/scheduling/email", ADMIN, set_mail_server, _SMALL),
     Route("DELETE", "/scheduling/email", ADMIN, remove_mail_server),
 )

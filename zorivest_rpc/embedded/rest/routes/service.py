@@ -1,4 +1,4 @@
-"""`/service`: the process itself, its end, and its logs."""
+"""`/service`: the process itself, and its end."""
 
 from __future__ import annotations
 
@@ -39,11 +39,6 @@ async def shut_down(ask: Ask) -> web.StreamResponse:
     return reply({"status": "shutting_down", "message": "The backend ends as soon as running requests are answered."})
 
 
-async def logs(ask: Ask) -> web.StreamResponse:
-    found = ask.backend.logs
-    return reply({"log_directory": str(found.directory), "log_files": found.files()})
-
-
 def _measure() -> dict[str, Any]:
     """Memory and processor use; without psutil the peak memory that the system reports, and marked so."""
     try:
@@ -67,5 +62,4 @@ def _peak_memory() -> float:
 ROUTES = (
     Route("GET", "/service/status", READ, status),
     Route("POST", "/service/graceful-shutdown", ADMIN, shut_down),
-    Route("GET", "/service/logs", READ, logs),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ...errors import Invalid, NotFound
+from ...errors import NotFound
 from ...settings import spec_of
 from ..routing import READ, WRITE, Ask, Route, reply
 
@@ -33,32 +33,11 @@ async def show(ask: Ask) -> web.StreamResponse:
 
 
 async def update(ask: Ask) -> web.StreamResponse:
-    return await _write(ask, await ask.json())
-
-
-async def update_one(ask: Ask) -> web.StreamResponse:
-    body = await ask.json()
-    if body.get("value") is None:
-        raise Invalid({"value": ["is required"]})
-    return await _write(ask, {ask.path["key"]: body["value"]})
-
-
-async def reset(ask: Ask) -> web.StreamResponse:
-    key = ask.path["key"]
-    await ask.backend.settings().reset(key, ask.session.actor)
-    await _applied(ask, [key])
-    return reply({"status": "reset", "key": key})
-
-
-async def _write(ask: Ask, changes: dict[str, Any]) -> web.StreamResponse:
+    changes = await ask.json()
     count = await ask.backend.settings().update(changes, ask.session.actor)
-    await _applied(ask, list(changes))
-    return reply({"status": "updated", "count": count})
-
-
-async def _applied(ask: Ask, keys: list[str]) -> None:
-    if any(key.startswith("logging.") for key in keys):
+    if any(key.startswith("logging.") for key in changes):
         await ask.backend.apply_logging()
+    return reply({"status": "updated", "count": count})
 
 
 def _typed(key: str, value: str, source: str) -> dict[str, Any]:
@@ -72,6 +51,4 @@ ROUTES = (
     Route("PUT", "/settings", WRITE, update),
     Route("GET", "/settings/resolved", READ, resolved),
     Route("GET", "/settings/{key}", READ, show),
-    Route("PUT", "/settings/{key}", WRITE, update_one),
-    Route("DELETE", "/settings/{key}", WRITE, reset),
 )

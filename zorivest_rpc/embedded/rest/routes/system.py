@@ -1,22 +1,15 @@
-"""`/health`, `/version`, `/logs` and the state summary: what the backend says about itself and the journal's size."""
+"""`/health`, `/version` and the state summary: what the backend says about itself and the journal's size."""
 
 from __future__ import annotations
 
-import logging
 import sys
 from importlib import metadata
-from typing import Any
 
 from aiohttp import web
 
-from ...values.fields import Fields
 from ..routing import OPEN, READ, Ask, Route, reply
 
 __all__ = ["ROUTES", "version"]
-
-_SMALL = 64 * 1024
-_LEVELS = ("debug", "info", "warning", "error", "critical")
-_frontend = logging.getLogger("zorivest.frontend")
 
 
 def version() -> tuple[str, str]:
@@ -57,22 +50,6 @@ async def show_version(ask: Ask) -> web.StreamResponse:
     return reply({"version": number, "context": context})
 
 
-async def write_log(ask: Ask) -> web.StreamResponse:
-    """A line from a user interface, into its own file."""
-    body = await ask.json()
-    fields = Fields(body)
-    level = fields.choice("level", _LEVELS, "info")
-    component = fields.text("component", "unknown", most=100)
-    message = fields.text("message", least=1, most=8000)
-    data: Any = body.get("data")
-    if data is not None and not isinstance(data, dict):
-        fields.wrong("data", "must be an object")
-    fields.done()
-    extra = {"component": component, "data": data or {}}
-    _frontend.log(logging.getLevelName(level.upper()), "%s", message, extra=extra)
-    return web.Response(status=204)
-
-
 async def state_summary(ask: Ask) -> web.StreamResponse:
     """Counts with an ETag, so that asking again costs nothing while nothing changed."""
     summary = await ask.backend.summary().read()
@@ -86,6 +63,5 @@ async def state_summary(ask: Ask) -> web.StreamResponse:
 ROUTES = (
     Route("GET", "/health", OPEN, health),
     Route("GET", "/version", OPEN, show_version),
-    Route("POST", "/logs", OPEN, write_log, _SMALL),
     Route("GET", "/mcp/state-summary", READ, state_summary),
 )
