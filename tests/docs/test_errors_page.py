@@ -68,7 +68,7 @@ def _codes() -> Iterator[str]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call):
                 yield from (word for key in node.keywords if key.arg == "code" for word in _words(key.value))
-                if isinstance(node.func, ast.Name) and node.func.id == "_refused" and file.name == "confirmation.py":
+                if isinstance(node.func, ast.Name) and node.func.id == "_refusal" and file.name == "confirmation.py":
                     yield from (f"confirmation_{word}" for word in _words(node.args[0]))
             elif isinstance(node, ast.FunctionDef):
                 yield from _defaults(node)

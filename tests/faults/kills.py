@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find
@@ -148,7 +150,9 @@ async def run(place: Path, *, callers: int, kills: int) -> list[Kill]:
         await busy.stop()
         await journal.close()
         if (located := await asyncio.to_thread(find, place)) is not None:
-            os.kill(located.pid, signal.SIGTERM)
+            backend = psutil.Process(located.pid)
+            backend.terminate()
+            await asyncio.to_thread(backend.wait, _PATIENCE)  # it writes into the directory until it has ended
     return done
 
 

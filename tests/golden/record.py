@@ -1,4 +1,5 @@
-"""What clients see, as files: every tool in three modes and two eras, and the opening of every client family.
+"""What clients see, as files: every tool in three modes and two eras, the two lists that a session can begin with, and
+the opening of every client family with the name of its list.
 
 With them goes the sum of the tool files, by which a start knows that they were checked; it is written only if every
 rule is kept.
@@ -26,8 +27,9 @@ from zorivest_rpc.serving.catalog.load import CHECKED, check, fingerprint, schem
 
 HERE = Path(__file__).parent
 CLIENTS = {"anthropic": "claude-code", "dynamic": "cline", "static": "cursor"}
-HANDSHAKES = HERE.parent / "modes" / "handshakes.json"
+HANDSHAKES = HERE.parent / "serving" / "modes" / "handshakes.json"
 ERAS = ("2025-11-25", "2026-07-28")
+LISTS = HERE / "lists.json"
 STAMP = Path(schemas_dir()) / CHECKED
 
 
@@ -64,6 +66,15 @@ def listing(client: MemoryClient, revision: str, info: dict[str, Any] | None, ca
     return ask(client, 2, "tools/list", params)["result"]
 
 
+def _names_listed(data: str, toolsets: str) -> list[str]:
+    """The order in which a client gets the tools of some toolsets."""
+    chosen = Journal(parse("stdio", ["--data-dir", data, "--toolsets", toolsets], {"HOME": data}))
+    client = MemoryClient(Server(chosen.offer))
+    info = {"name": CLIENTS["static"], "version": "99"}
+    opening(client, ERAS[0], info, {})
+    return [tool["name"] for tool in listing(client, ERAS[0], info, {})["tools"]]
+
+
 async def record(data: str) -> dict[Path, Any]:
     """Every golden file and what belongs into it."""
     shelf = journal(data)
@@ -80,8 +91,9 @@ async def record(data: str) -> dict[Path, Any]:
                 shown[tool["name"]][f"{mode} {revision}"] = tool
     for name in names:
         files[HERE / "tools" / f"{name}.json"] = shown[name]
+    files[LISTS] = lists = {toolsets: _names_listed(data, toolsets) for toolsets in ("default", "all")}
     for handshake in handshakes():
-        files[golden(handshake)] = _greeted(MemoryClient(Server(journal(data).offer)), handshake)
+        files[golden(handshake)] = _greeted(MemoryClient(Server(journal(data).offer)), handshake, lists)
     return files
 
 
@@ -95,7 +107,7 @@ def golden(handshake: dict[str, Any]) -> Path:
     return HERE / "handshakes" / f"{slug}.json"
 
 
-def _greeted(client: MemoryClient, handshake: dict[str, Any]) -> dict[str, Any]:
+def _greeted(client: MemoryClient, handshake: dict[str, Any], lists: dict[str, list[str]]) -> dict[str, Any]:
     """The opening of one family with its habits: what it sends before it asks for the tools, and what it gets."""
     revision, info = handshake["revision"], handshake.get("clientInfo")
     capabilities = handshake["capabilities"]
@@ -110,14 +122,14 @@ def _greeted(client: MemoryClient, handshake: dict[str, Any]) -> dict[str, Any]:
         request = {"jsonrpc": "2.0", "id": 20, "method": "subscriptions/listen", "params": wanted}
         client.send(orjson.dumps(request))
         habits["subscriptions/listen"] = [orjson.loads(frame)["method"] for frame in client.received()]
-    listed = listing(client, revision, info, capabilities)
+    names = [tool["name"] for tool in listing(client, revision, info, capabilities)["tools"]]
     return {
         "sent": {"revision": revision, "clientInfo": info, "capabilities": capabilities},
         **({"habits": habits} if habits else {}),
         "revision": answer.get("protocolVersion", revision),
         "capabilities": answer["capabilities"],
         "instructions": answer["instructions"].split("\n"),
-        "tools": [tool["name"] for tool in listed["tools"]],
+        "lists": next((name for name, listed in lists.items() if listed == names), names),
     }
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.catalogue import ALL, DEFAULT
 from tests.golden.record import (
     CLIENTS,
     ERAS,
     HERE,
+    LISTS,
     STAMP,
     golden,
     handshakes,
@@ -29,14 +31,14 @@ from zorivest_rpc.serving.catalog.load import load
 BEGINNINGS = {
     "anthropic": "Use tool_search to discover tools.",
     "dynamic": "Available categories: ",
-    "static": "You have 38 tools from ",
+    "static": f"You have {DEFAULT} tools from ",
 }
 
 
 async def test_every_golden_file_is_what_a_client_gets_today(tmp_path: Path) -> None:
     files = await record(str(tmp_path))
     there = {path for folder in ("tools", "handshakes") for path in (HERE / folder).glob("*.json")}
-    assert there | {STAMP} == set(files), "run make golden and read the diff"
+    assert there | {LISTS, STAMP} == set(files), "run make golden and read the diff"
     for path, value in files.items():
         assert path.read_text() == text(value), f"{path.name}: run make golden and read the diff"
 
@@ -44,7 +46,6 @@ async def test_every_golden_file_is_what_a_client_gets_today(tmp_path: Path) -> 
 def test_every_tool_has_a_definition_in_every_mode_and_era() -> None:
     definitions = load()
     tools = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)}
-    assert len(tools) == 70
     assert {path.stem for path in (HERE / "tools").glob("*.json")} == tools
     for name in tools:
         shown = json.loads((HERE / "tools" / f"{name}.json").read_text())
@@ -55,7 +56,15 @@ def test_every_tool_has_a_definition_in_every_mode_and_era() -> None:
 def test_every_family_is_served_in_the_mode_that_is_meant_for_it(handshake: dict[str, Any]) -> None:
     got, meant = json.loads(golden(handshake).read_text()), handshake["expect"]
     assert got["instructions"][0].startswith(BEGINNINGS[meant["mode"]])
-    assert len(got["tools"]) == meant["listed"] + 2, "and the two meta-tools"
+    assert got["lists"] == meant["lists"]
+
+
+def test_the_two_lists_are_every_tool_and_those_of_the_default_toolsets() -> None:
+    kept = json.loads(LISTS.read_text())
+    assert set(kept) == {"default", "all"}
+    for name, listed in (("default", DEFAULT), ("all", ALL)):
+        assert len(kept[name]) == len(set(kept[name])) == listed, name
+    assert set(kept["default"]) < set(kept["all"])
 
 
 def test_every_family_of_clients_has_a_recorded_opening() -> None:

@@ -222,6 +222,58 @@ def test_a_time_spread_has_a_bound_only_when_the_later_leg_is_owned(
     assert found.reasons
 
 
+@pytest.mark.parametrize(
+    "legs",
+    [
+        ("-1 95P 2", "-1 105C 2", "+1 95PF 3", "+2 105CF 3"),  # one call more is owned than was sold
+        ("-1 95P 2", "-2 105C 2", "+1 95PF 3", "+1 105CF 3"),  # one fewer
+        ("-2 95P 2", "-1 105C 2", "+1 95PF 3", "+1 105CF 3"),
+        ("-1 100C 2", "+2 100CF 5"),
+    ],
+)
+def test_later_legs_that_do_not_cover_the_earlier_ones_bound_nothing(legs: tuple[str, ...]) -> None:
+    found = structure(*legs)
+    assert (found.max_loss, found.max_profit) == (None, None)
+    assert {"unequal_quantities", "risk_not_computed"} <= set(found.reasons)
+
+
+def test_a_time_spread_of_several_contracts_is_bounded_by_all_of_them() -> None:
+    # 3 * 100 * (5 - 2) = 900
+    assert structure("-3 100C 2", "+3 100CF 5").max_loss == D(900)
+
+
+def test_later_contracts_of_another_size_do_not_cover() -> None:
+    mini = OptionFill("E2", f"XYZ {FAR} C 100", 1, D(1), D(5), D(10))
+    assert detect([leg("-1 100C 2"), mini]).max_loss is None
+
+
+def test_the_bought_leg_of_a_contract_comes_first() -> None:
+    found = structure("-1 100C 4", "+1 100C 3", "+1 95C 7")
+    assert [(one.strike, one.side) for one in found.legs] == [(D(100), "BOT"), (D(100), "SLD"), (D(95), "BOT")]
+
+
+@pytest.mark.parametrize(
+    ("legs", "name", "reasons"),
+    [
+        (("+1 100C 3", "-2 105C 2"), "call ratio spread", {"ratio", "unequal_quantities"}),
+        (("+1 100C 3", "+1 105C 2"), "unknown", {"no_known_structure"}),  # two calls bought
+        (("+1 100C 3", "+1 105CF 5"), "unknown", {"no_known_structure"}),  # at two expiries
+        (("+1 100C 3", "+1 95PF 5"), "unknown", {"no_known_structure"}),
+        (("-1 100C 3", "+1 95PF 5"), "unknown", {"no_known_structure"}),
+        (("+1 105C 1", "-1 95P 1"), "risk reversal", set()),
+        (("+1 95C 7", "+1 105P 7"), "long guts", set()),
+        (("+2 105C 2", "+1 95P 1"), "long strangle", {"unequal_quantities"}),
+        (("-2 100C 4", "-1 100P 3"), "short straddle", {"unequal_quantities"}),
+        (("+2 105C 1", "-1 95P 1"), "risk reversal", {"unequal_quantities"}),
+    ],
+)
+def test_two_legs_are_named_with_what_is_odd_about_them(legs: tuple[str, ...], name: str, reasons: set[str]) -> None:
+    risk = {"unlimited_profit", "unlimited_loss", "risk_not_computed"}
+    for ordered in (legs, tuple(reversed(legs))):
+        found = structure(*ordered)
+        assert (found.name, set(found.reasons) - risk) == (name, reasons)
+
+
 def test_fills_of_one_contract_and_side_make_one_leg_at_their_average_price() -> None:
     # (1*3.00 + 3*3.20)/4 = 3.15
     found = structure("+1 100C 3", "+3 100C 3.20", "-4 105C 1")

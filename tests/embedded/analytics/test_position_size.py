@@ -117,6 +117,22 @@ def test_a_risk_beyond_reason_falls_back_to_one_percent() -> None:
     assert "risk_pct is outside 0.01 to 100; 1 is used" in found.warnings
 
 
+def test_the_limits_of_a_risk_are_allowed_themselves() -> None:
+    for risk, allowed in ((D("0.01"), D(1)), (D(100), D(10000))):
+        found = position_size(D(10000), D(100), D(95), D(110), risk)
+        assert (found.risk_amount, [text for text in found.warnings if "risk_pct" in text]) == (allowed, [])
+    for risk in (D("0.0099"), D("100.01")):
+        assert position_size(D(10000), D(100), D(95), D(110), risk).risk_amount == 100
+
+
+def test_a_warning_begins_just_above_its_limit() -> None:
+    risky, large = "more than 3 % is risked on one trade", "the position is larger than the balance"
+    assert risky not in position_size(D(10000), D(100), D(95), D(110), D(3)).warnings
+    assert risky in position_size(D(10000), D(100), D(95), D(110), D("3.01")).warnings
+    # 1 % of 10000 over 1.00 a share: 100 shares, at 100.01 they cost 10001, 100.01 % of the balance
+    assert large in position_size(D(10000), D("100.01"), D("99.01"), D(110)).warnings
+
+
 def test_warnings_name_what_is_unwise() -> None:
     found = position_size(D(10000), D(100), D(95), D(104), D(5))
     assert "more than 3 % is risked on one trade" in found.warnings

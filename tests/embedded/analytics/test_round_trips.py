@@ -111,6 +111,22 @@ def test_accounts_and_symbols_never_mix() -> None:
     ]  # fmt: skip
 
 
+def test_currencies_of_one_symbol_never_mix() -> None:
+    # bought and sold in euros for 10 more, bought in dollars and still held
+    euros = [msgspec.structs.replace(fill(n, side, "10", price), currency="EUR") for n, side, price in EUROS]
+    history = match([*euros, fill(2, 1, "10", "7"), fill(4, -1, "4", "9")])
+    assert [(one.currency, one.status, one.realized) for one in history.episodes] == [
+        ("EUR", "closed", D(10)),
+        ("USD", "partial", D(8)),
+    ]
+    dollars = history.episodes[1]
+    with pytest.raises(ValueError, match="another position"):
+        advance(dollars, history.lots[dollars.id], msgspec.structs.replace(fill(9, -1, "1", "9"), currency="EUR"))
+
+
+EUROS: tuple[tuple[int, Side, str], ...] = ((1, 1, "5"), (3, -1, "6"))
+
+
 def test_the_answer_shows_averages_ids_and_the_holding_time() -> None:
     # entry (100*10 + 100*12)/200 = 11; exit (150*13 + 50*14)/200 = 13.25; (13.25-11)*200 - 4 = 446
     executions = [

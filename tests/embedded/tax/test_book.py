@@ -17,6 +17,7 @@ from zorivest_rpc.embedded.tax.model import (
     AssetClass,
     CostBasisMethod,
     Direction,
+    Execution,
     TaxError,
     parse,
 )
@@ -136,6 +137,17 @@ def test_each_method_uses_lots_in_its_own_order(method: CostBasisMethod, expecte
     assert sold(three_lots(method)) == {key: dec(value) for key, value in expected.items()}
 
 
+def test_the_dearest_short_lot_is_the_one_that_brought_in_least_a_share() -> None:
+    # Ten sold at 30 brought in 300, a hundred at 20 two thousand; a share of the second gains less when covered.
+    book = book_of(
+        sell("ACME", 10, 30, "2026-01-05", exec_id="a"),
+        sell("ACME", 100, 20, "2026-01-06", exec_id="b"),
+        buy("ACME", 10, 15, "2026-02-02"),
+        method=CostBasisMethod.HIFO,
+    )
+    assert (sold(book), sum(gains(book))) == ({"b": dec(10)}, dec(50))
+
+
 def test_specific_identification_uses_the_named_lots_in_their_order() -> None:
     book = three_lots(CostBasisMethod.SPEC_ID, lot_ids=("lot-c", "lot-a"))
     assert sold(book) == {"c": dec(100), "a": dec(50)}
@@ -252,6 +264,30 @@ def test_an_execution_from_the_past_is_refused_and_changes_nothing() -> None:
     assert refused.value.code == "out_of_order"
     assert book.lots == before
     book.advance(buy("OTHER", 1, 1, "2026-01-04"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        buy("ACME", 0, 10, "2026-01-05"),
+        buy("ACME", -1, 10, "2026-01-05"),
+        buy("ACME", 1, 10, "2026-01-05", multiplier=dec(0)),
+        buy("ACME", 1, 10, "2026-01-05", multiplier=dec(-1)),
+        *(buy("ACME", 1, "-0.01", "2026-01-05", asset_class=kind) for kind in AssetClass if kind.name != "FUTURE"),
+    ],
+)
+def test_a_fill_without_size_or_below_zero_is_refused(wrong: Execution) -> None:
+    with pytest.raises(TaxError) as refused:
+        book_of(wrong)
+    assert refused.value.code == "invalid_execution"
+
+
+def test_a_future_may_trade_below_zero_and_anything_at_nothing() -> None:
+    # CL settled at −37.63 on 20 April 2020: bought at 1 and sold there, a contract of 1000 barrels loses 38630.
+    oil: dict[str, Any] = {"asset_class": AssetClass.FUTURE, "multiplier": dec(1000)}
+    fall = book_of(buy("CLK0", 1, 1, "2020-04-17", **oil), sell("CLK0", 1, "-37.63", "2020-04-20", **oil))
+    assert gains(fall) == [dec(-38630)]
+    assert gains(book_of(buy("ACME", 1, 0, "2026-01-05"), sell("ACME", 1, 3, "2026-01-06"))) == [dec(3)]
 
 
 def test_a_time_without_an_offset_is_refused() -> None:

@@ -236,6 +236,22 @@ def test_the_state_takes_a_flat_rate_of_what_is_left_after_netting() -> None:
     estimate = estimate_gains(profile(state="CO", state_tax_rate=dec("0.05")), gains(-4000, 10000))
     assert estimate.state_estimate == 300
     assert estimate_gains(profile(), gains(10000)).state_estimate is UNSET
+    assert estimate_gains(profile(state="TX"), gains(10000)).state_estimate == 0
+    assert estimate_gains(profile(state_tax_rate=dec("0.03")), gains(10000)).state_estimate == 300
+
+
+def test_the_effective_rate_is_of_what_is_left_after_old_losses() -> None:
+    # 10000 − 1000 − 2000 = 7000 short-term at 22 %: 1540 of 7000.
+    carried = {"capital_loss_carryforward": dec(1000), "capital_loss_carryforward_lt": dec(2000)}
+    estimate = estimate_gains(profile(**carried), gains(10000))
+    assert (estimate.total_estimated_tax, estimate.effective_rate) == decs(1540, "0.2200")
+    assert estimate_gains(profile(**carried), gains(3000)).effective_rate is UNSET
+
+
+def test_an_income_of_nothing_is_told_and_any_other_is_not() -> None:
+    told = "The profile names no other income, so the gains are taxed from the lowest bracket up."
+    assert estimate_gains(profile(agi_estimate=ZERO), gains(1000)).notes == (told,)
+    assert estimate_gains(profile(agi_estimate=dec(1)), gains(1000)).notes == ()
 
 
 def test_a_mark_to_market_trader_has_ordinary_results_without_a_loss_limit() -> None:
@@ -308,6 +324,17 @@ def test_unrealised_gains_are_shown_beside_the_estimate() -> None:
     assert estimate.unrealized is not UNSET
     assert (estimate.unrealized.long_term, estimate.unrealized.additional_tax) == decs(10000, 1500)
     assert estimate.unrealized.skipped_tickers == ("NOPRICE",)
+    assert estimate.unrealized.disallowed_loss == 0
+
+
+def test_a_loss_on_paper_that_another_account_would_take_over_is_told() -> None:
+    # 100 held in A at a loss of 10 each; 40 bought in B twelve days ago are not sold with them: 400 are disallowed.
+    book = book_of(buy("ACME", 100, 50, "2024-01-08"), buy("ACME", 40, 41, "2026-05-20", account_id="B"))
+    prices = {"ACME": Price(price=dec(40))}
+    estimate = annual_estimate(book.lots, profile(), {}, account_id="A", prices=prices, today=date(2026, 6, 1))
+    assert estimate.unrealized is not UNSET
+    shown = (estimate.unrealized.net, estimate.unrealized.long_term, estimate.unrealized.disallowed_loss)
+    assert shown == decs(-600, -600, 400)
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,19 @@ def test_what_a_profile_states_ends_the_look_back() -> None:
     assert carry_into(2024, results, lambda year: TaxProfile(tax_year=year)).short_term == 50_000
 
 
+def test_years_without_an_income_in_the_profile_are_named() -> None:
+    # 2022 lost with income, 2023 lost without any, 2024 gained without any, 2025 lost with less than the deduction.
+    results = {2022: -9000, 2023: -9000, 2024: 500, 2025: -9000}
+    incomes = {2022: 90_000, 2025: 5000}
+
+    def profile_of(year: int) -> TaxProfile:
+        return TaxProfile(tax_year=year, agi_estimate=dec(incomes.get(year, 0)))
+
+    gains = {year: Gains(short_term=dec(amount)) for year, amount in results.items()}
+    assert carry_into(2026, gains, profile_of).without_income == (2023, 2024)
+    assert carry_into(2025, {2024: gains[2024]}, profile_of).without_income == ()
+
+
 def test_a_stated_zero_is_a_figure_and_a_default_zero_is_none() -> None:
     results = {2024: Gains(short_term=dec(-9000))}
     zero = TaxProfile(tax_year=2025, stated=("capital_loss_carryforward",))

@@ -61,7 +61,7 @@ def ask(quarter: Quarter, today: date, *payments: TaxPayment, **rest: Any) -> Qu
     return quarterly_estimate(quarter, who, income(), payments, method=PRIOR, today=today)
 
 
-def paid(quarter: Quarter, amount: int, on: date | None = None) -> TaxPayment:
+def paid(quarter: Quarter, amount: int | str, on: date | None = None) -> TaxPayment:
     return TaxPayment(quarter=quarter, amount=dec(amount), paid_on=on)
 
 
@@ -259,6 +259,8 @@ def test_payments_add_up_and_the_same_one_is_not_booked_twice() -> None:
     assert receipt.status == "recorded"
     with pytest.raises(TaxError):
         record_payment([], paid(Q1, 0), who, income(), today=today)
+    _, least = record_payment([], paid(Q1, "0.01"), who, income(), today=today)
+    assert least.recorded_payment == dec("0.01")
 
 
 @pytest.mark.parametrize(("text", "method"), [("prior_year_safe_harbor", PRIOR), ("actual_to_date", ACTUAL)])

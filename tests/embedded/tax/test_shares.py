@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.embedded.tax.fills import book_of, buy, decs, deliver, sell
 from tests.embedded.tax.shares import Ledger
@@ -87,6 +88,34 @@ def test_a_loss_washed_whole() -> None:
     assert (loss.gain, loss.disallowed, loss.recognized, new.total_basis) == decs(-250, 250, 0, 1050)
 
 
+def test_a_washed_loss_fills_a_row_of_form_8949() -> None:
+    # Additional instructions for the 2012 Form 8949 (28 February 2013): the disallowed loss stands in column (g) as a
+    # positive number under code W. Form 8949 (2013), column (h): "Subtract column (e) from column (d) and combine the
+    # result with column (g)". The figures are those of Pub. 550, "Wash Sales", the first example, and of half of it.
+    first = (buy("X", 100, 10, "2010-01-04"), sell("X", 100, "7.50", "2010-03-01"))
+    for bought, row in (
+        (100, decs(750, 1000, 250, 0)),
+        (50, decs(750, 1000, 125, -125)),
+        (0, decs(750, 1000, 0, -250)),
+    ):
+        again = [buy("X", bought, 8, "2010-03-15")] if bought else []
+        (loss,) = book_of(*first, *again).closed_lots
+        column_d, column_e, column_g = loss.received, loss.total_basis, loss.disallowed
+        assert (column_d, column_e, column_g, loss.recognized) == row
+        assert column_d is not None
+        assert column_e is not None
+        assert loss.recognized == column_d - column_e + column_g
+
+
+def test_the_short_sale_of_the_instructions_for_form_8949() -> None:
+    # The IRS's 2011 instructions for reporting on Form 8949, "Short Sales", Example: 10 shares of XYZ are borrowed and
+    # sold for 100; 10 bought later for 80 close the sale with a gain of 20, in the year it closes.
+    book = book_of(sell("XYZ", 10, 10, "2010-12-20"), buy("XYZ", 10, 8, "2011-01-10"))
+    (closed,) = book.closed_lots
+    assert (closed.received, closed.cost, closed.recognized) == decs(100, 80, 20)
+    assert (closed.close_date, closed.is_long_term(date(2011, 1, 10))) == (date(2011, 1, 10), False)
+
+
 @pytest.mark.parametrize("kind", list(AssetClass))
 def test_stock_and_securities_are_washed_and_nothing_else(kind: AssetClass) -> None:
     # §1091(a) "stock or securities"; contracts and options to acquire them (§1091(a), last sentence).
@@ -112,6 +141,10 @@ def test_an_option_that_was_never_open_delivers_nothing() -> None:
     assert short.value.code == "insufficient_quantity"
     closing = sell(call, 1, 0, "2026-02-02", asset_class=AssetClass.OPTION)
     shares = buy("ACME", 100, 50, "2026-02-02", minute=1)
+    for half in ({"closing": closing}, {"shares": shares}):
+        with pytest.raises(TaxError) as alone:
+            book_of(replace(deliver(call, 1, "2026-02-02"), **half))
+        assert alone.value.code == "no_open_lots"
     pair = OptionDelivery(
         exec_id=shares.exec_id,
         time=shares.time,

@@ -235,6 +235,29 @@ def test_a_purchase_that_is_not_reached_still_counts_for_how_long_to_wait() -> N
     assert (risk.at_risk, risk.wait_days) == (True, 24)
 
 
+def test_without_a_recent_purchase_nothing_has_to_be_waited_for() -> None:
+    risk = run(book_of(buy("ACME", 10, 50, "2024-01-08")), 10, 40).wash_sale_risk
+    assert (risk.at_risk, risk.wait_days, risk.affected_lots) == (False, 0, ())
+
+
+def test_a_mark_to_market_result_is_shown_with_the_short_term_ones() -> None:
+    # §475(f): 100 × (100 − 50) + 50 × (100 − 80) = 6000, all of it ordinary.
+    summary = run(two_lots(), 150, 100, who=profile(section_475_elected=True)).summary
+    assert (summary.st_gain, summary.lt_gain, summary.realized_gain) == decs(6000, 0, 6000)
+
+
+def test_lots_paid_in_two_currencies_are_two_positions() -> None:
+    book = book_of(
+        buy("ACME", 10, 50, "2024-01-08", exec_id="usd"), buy("ACME", 10, 60, "2024-01-09", currency="EUR", exec_id="e")
+    )
+    with pytest.raises(TaxError) as refused:
+        run(book, 10, 70)
+    assert refused.value.code == "several_currencies"
+    assert "EUR and USD" in str(refused.value)
+    named = run(book, 10, 70, method=CostBasisMethod.SPEC_ID, lot_ids=("lot-e",))
+    assert ([lot.lot_id for lot in named.lots], named.summary.realized_gain) == (["lot-e"], dec(100))
+
+
 def test_a_fraction_of_a_share_can_be_sold() -> None:
     # 0.125 of a share: bought at 80, sold at 100.
     result = run(two_lots(), "0.125", 100, method=CostBasisMethod.LIFO)

@@ -49,6 +49,29 @@ def report(book: LotBook, **rest: Any) -> washes.WashSaleReport:
     return washes.find(book.matches, lots, ends, **rest)
 
 
+def test_a_sale_at_cost_is_no_loss_and_uses_no_replacement_up() -> None:
+    # The 100 sold at what they cost leave the 100 bought on 9 March to replace the loss of 11 March.
+    book = book_of(
+        buy("ACME", 200, 50, "2025-06-02", exec_id="old"),
+        sell("ACME", 100, 50, "2026-03-02"),
+        buy("ACME", 100, 41, "2026-03-09", exec_id="new"),
+        sell("ACME", 100, 40, "2026-03-11"),
+    )
+    assert [(match.loss_date, match.disallowed) for match in book.matches] == [(date(2026, 3, 11), dec(1000))]
+    even = [lot.lot_id for lot in book.closed_lots if lot.gain == 0]
+    assert [book.candidates(name) for name in even] == [[]]
+
+
+def test_a_restored_book_counts_a_waiting_loss_as_the_whole_book_does() -> None:
+    # 30 of 100 bought back: 300 of 1000; after a split of two for one, 30 new shares are 15 old ones: 150.
+    for splits, washed in (([], 300), ([split("ACME", 2, "2026-03-05")], 150)):
+        before = book_of(*a_loss_of_1000())
+        after = LotBook()
+        after.restore(before.lots, splits)
+        after.advance(buy("ACME", 30, 41, "2026-03-10"))
+        assert disallowed(after) == washed
+
+
 def test_a_partial_replacement_disallows_its_share_of_the_loss() -> None:
     # §1091(a), Reg. §1.1091-1(c): loss 1000 on 100 shares, 60 bought back 12 days later: 60 × 10 = 600 disallowed.
     book = book_of(*a_loss_of_1000(), buy("ACME", 60, 41, "2026-03-14", exec_id="new"))
@@ -151,6 +174,22 @@ def test_a_chain_carries_the_loss_to_the_next_replacement() -> None:
         (WashSaleStatus.ABSORBED, dec(1000)),
         (WashSaleStatus.ABSORBED, dec(1300)),
     ]
+
+
+def test_the_report_reads_in_the_order_of_the_losses_then_of_the_purchases() -> None:
+    # The later loss comes from the lot whose name sorts first; the purchases of one loss come by day, then by name.
+    book = book_of(
+        buy("ACME", 100, 50, "2025-06-02", exec_id="z"),
+        buy("ACME", 10, 50, "2025-06-03", exec_id="a"),
+        sell("ACME", 100, 40, "2026-03-02"),
+        sell("ACME", 10, 40, "2026-03-03"),
+        buy("ACME", 30, 41, "2026-03-06", exec_id="y"),
+        buy("ACME", 30, 41, "2026-03-09", exec_id="b"),
+        buy("ACME", 50, 41, "2026-03-09", minute=1, exec_id="c"),
+    )
+    rows = [(row.loss_date.day, row.buy_trade, row.disallowed_loss) for row in report(book).wash_sales]
+    assert rows == [(2, "y", dec(300)), (2, "b", dec(300)), (2, "c", dec(400)), (3, "c", dec(100))]
+    assert report(book).total_disallowed == 1100
 
 
 def test_selling_the_replacement_outside_the_window_releases_the_loss() -> None:

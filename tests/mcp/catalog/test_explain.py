@@ -268,7 +268,7 @@ def test_a_value_is_shown_in_at_most_sixty_characters(length: int, shown: str) -
 
 
 def test_names_are_listed_where_none_is_near() -> None:
-    known = {f"name{number:03d}": {} for number in range(40)}
+    known: dict[str, Any] = {f"name{number:03d}": {} for number in range(40)}
     (problem,) = problems({"properties": known, "additionalProperties": False}, {"zzz": 1})
     words = "zzz (1) is no argument; allowed are "
     assert problem == words + ", ".join(known)[:239] + "…"

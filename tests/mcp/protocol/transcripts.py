@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.connect import LEGACY_KINDS, MODERN_KINDS, Client, Host
+from tests.places import ROOT
 
 __all__ = ["Transcript", "replay", "transcripts"]
 
 Json = Any
-FOLDER: Final = Path(__file__).parent.parent / "golden" / "transcripts"
+FOLDER: Final = ROOT / "tests" / "golden" / "transcripts"
 _SEALED: Final = re.compile(r"[0-9a-f]{60,}\Z")
 _QUESTION: Final = re.compile(r"zrv-[0-9a-f]+-[0-9]+\Z")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")

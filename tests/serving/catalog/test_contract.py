@@ -1,8 +1,12 @@
-"""What the catalogue promises: which tools there are, where they belong, and the flags that make them safe."""
+"""What the catalogue promises: which tools there are, where they belong, and the flags that make them safe.
+
+The requirement's own numbers stand here and in no other test. A tool that the requirement does not name may be added:
+these tests ask for the named ones and bind the others by rules alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 
 from zorivest_rpc.serving.catalog.load import check, load, schemas_dir
 from zorivest_rpc.serving.catalog.spec import Definitions, ToolSpec, required_fields
-from zorivest_rpc.serving.catalog.toolsets import members
+from zorivest_rpc.serving.catalog.toolsets import choose, first_list, is_eager, members
 
 TOOLS = {
     "core": """get_settings update_settings zorivest_emergency_stop zorivest_emergency_unlock get_log_settings
@@ -44,7 +48,7 @@ WITH_LOGIC = """zorivest_emergency_stop zorivest_emergency_unlock get_log_settin
     get_confirmation_token"""
 
 
-def named(tools: list[ToolSpec]) -> set[str]:
+def named(tools: Iterable[ToolSpec]) -> set[str]:
     return {tool.name for tool in tools}
 
 
@@ -52,22 +56,44 @@ def test_the_shipped_catalogue_has_no_problems() -> None:
     assert [str(problem) for problem in check()] == []
 
 
-def test_there_are_exactly_the_68_tools(definitions: Definitions) -> None:
-    promised = {name for names in TOOLS.values() for name in names.split()}
-    assert len(promised) == len(definitions.tools) == 68
-    assert {tool.name for tool in definitions.tools} == promised
+PROMISED = frozenset(name for names in TOOLS.values() for name in names.split())
 
 
-def test_every_toolset_has_its_members_in_order(definitions: Definitions) -> None:
+def required(tools: Iterable[ToolSpec]) -> set[str]:
+    """Those of some tools that the requirement names."""
+    return named(tools) & PROMISED
+
+
+def test_the_68_tools_of_the_requirement_exist(definitions: Definitions) -> None:
+    assert len(PROMISED) == 68
+    assert named(definitions.tools) >= PROMISED
+    assert len(named(definitions.tools)) == len(definitions.tools), "each is registered once"
+
+
+def test_every_toolset_has_the_members_of_the_requirement_in_order(definitions: Definitions) -> None:
     found = {
-        toolset.name: [tool.name for tool in members(definitions, toolset.name)] for toolset in definitions.toolsets
+        toolset.name: [tool.name for tool in members(definitions, toolset.name) if tool.name in PROMISED]
+        for toolset in definitions.toolsets
     }
     assert found == {name: names.split() for name, names in TOOLS.items()}
     assert [len(names) for names in found.values()] == [11, 4, 19, 3, 7, 8, 6, 8, 3]
 
 
+def test_36_tools_are_listed_by_default_and_all_70_with_the_meta_tools_of_which_17_are_eager_and_53_deferred(
+    definitions: Definitions,
+) -> None:
+    by_default = required(first_list(definitions, choose(definitions), lists_all=False))
+    everything = required(first_list(definitions, choose(definitions), lists_all=True))
+    meta = [*definitions.meta_tools]
+    eager = required([tool for tool in definitions.tools if is_eager(definitions, tool)])
+    assert (len(by_default), len(everything)) == (36, 68)
+    assert (len(by_default) + len(meta), len(everything) + len(meta)) == (38, 70)
+    assert len(by_default) + len(meta) <= 40, "the limit of the strictest clients"
+    assert (len(eager) + len(meta), len(everything - eager)) == (17, 53)
+
+
 def test_create_trade_is_in_two_toolsets_and_registered_once(definitions: Definitions) -> None:
-    twice = [tool for tool in definitions.tools if tool.also_in]
+    twice = [tool for tool in definitions.tools if tool.also_in and tool.name in PROMISED]
     assert [(tool.name, tool.toolsets) for tool in twice] == [("create_trade", ("trade-analytics", "trade-planning"))]
 
 
@@ -88,12 +114,12 @@ def test_the_meta_tools_stand_outside_the_toolsets(definitions: Definitions) -> 
     ]
 
 
-def test_sixty_tools_are_guarded_and_two_of_them_answer_while_the_guard_is_out_of_reach(
+def test_sixty_tools_of_the_requirement_are_guarded_and_two_of_them_answer_while_the_guard_is_out_of_reach(
     definitions: Definitions,
 ) -> None:
-    assert len([tool for tool in definitions.tools if tool.guarded]) == 60
-    assert named([tool for tool in definitions.tools if not tool.guarded]) == set(UNGUARDED.split())
-    offline = named([tool for tool in definitions.tools if tool.guard_offline == "allow"])
+    assert len(required([tool for tool in definitions.tools if tool.guarded])) == 60
+    assert required([tool for tool in definitions.tools if not tool.guarded]) == set(UNGUARDED.split())
+    offline = required([tool for tool in definitions.tools if tool.guard_offline == "allow"])
     assert offline == {"zorivest_service_status", "zorivest_service_logs"}
 
 
@@ -101,8 +127,8 @@ def test_sixty_tools_are_guarded_and_two_of_them_answer_while_the_guard_is_out_o
     ("flag", "names"),
     [("confirm", GATED), ("network_bound", NETWORK_BOUND), ("ptc", FROM_CODE), ("python", WITH_LOGIC)],
 )
-def test_a_flag_is_on_exactly_the_tools_it_is_meant_for(definitions: Definitions, flag: str, names: str) -> None:
-    assert named([tool for tool in definitions.tools if getattr(tool, flag)]) == set(names.split())
+def test_a_flag_is_on_the_required_tools_it_is_meant_for(definitions: Definitions, flag: str, names: str) -> None:
+    assert required([tool for tool in definitions.tools if getattr(tool, flag)]) == set(names.split())
 
 
 def test_gated_tools_take_a_token_and_no_route_carries_it(definitions: Definitions) -> None:
@@ -114,8 +140,8 @@ def test_gated_tools_take_a_token_and_no_route_carries_it(definitions: Definitio
             assert "confirmation_token" not in {*route.query_params, *route.body_params, *route.path_params}
 
 
-def test_four_tools_are_destructive_and_creating_a_trade_is_not(definitions: Definitions) -> None:
-    destructive = named([tool for tool in definitions.tools if tool.annotations.destructive_hint])
+def test_four_required_tools_are_destructive_and_creating_a_trade_is_not(definitions: Definitions) -> None:
+    destructive = required([tool for tool in definitions.tools if tool.annotations.destructive_hint])
     assert destructive == {
         "zorivest_emergency_stop",
         "zorivest_service_restart",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.catalogue import ALL, DEFAULT, META, count, names_of
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.catalog.names import nearest
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode
@@ -25,24 +26,25 @@ def names(definitions: Definitions, *, lists_all: bool = False, **request: Any) 
     return [tool.name for tool in first_list(definitions, choose(definitions, **request), lists_all=lists_all)]
 
 
-def test_without_a_request_36_tools_of_four_toolsets_are_listed(definitions: Definitions) -> None:
+def test_without_a_request_the_tools_of_four_toolsets_are_listed(definitions: Definitions) -> None:
     selection = choose(definitions)
     assert (selection.toolsets, selection.requested) == (DEFAULTS, False)
-    assert len(names(definitions)) == 36
-    assert sum(len(members(definitions, name)) for name in DEFAULTS) == 37
+    assert set(names(definitions)) == names_of(*DEFAULTS)
+    assert len(names(definitions)) == DEFAULT - META
+    assert sum(len(members(definitions, name)) for name in DEFAULTS) == DEFAULT - META + 1, "create_trade is in two"
 
 
 def test_a_mode_that_lists_all_does_so_only_without_a_request(definitions: Definitions) -> None:
-    assert len(names(definitions, lists_all=True)) == 68
-    assert len(names(definitions, lists_all=True, flag="tax")) == 15 + 8
+    assert len(names(definitions, lists_all=True)) == ALL - META
+    assert len(names(definitions, lists_all=True, flag="tax")) == count("core", "discovery", "tax")
 
 
 def test_core_and_discovery_come_with_every_request(definitions: Definitions) -> None:
     assert choose(definitions, flag="tax").toolsets == ("core", "discovery", "tax")
 
 
-def test_all_means_the_68_and_default_the_defaults(definitions: Definitions) -> None:
-    assert len(names(definitions, flag="all")) == 68
+def test_all_means_every_tool_and_default_the_defaults(definitions: Definitions) -> None:
+    assert len(names(definitions, flag="all")) == ALL - META
     assert choose(definitions, flag="default,tax").toolsets == (*DEFAULTS, "tax")
 
 
@@ -82,7 +84,7 @@ def test_an_empty_variable_is_not_a_request(definitions: Definitions) -> None:
 def test_single_tools_are_added_to_a_request_and_stand_alone_without_one(definitions: Definitions) -> None:
     assert "get_tax_lots" in names(definitions, flag="accounts", tools="get_tax_lots")
     alone = names(definitions, tools="get_tax_lots,get_sqn", config_default=("accounts",))
-    assert len(alone) == 17
+    assert len(alone) == count("core", "discovery") + 2
     assert {"get_tax_lots", "get_sqn"} < set(alone)
 
 
@@ -139,8 +141,9 @@ def test_all_unknown_names_of_a_toolset_file_are_named_together(definitions: Def
     assert 'clientOverrides.cursor: no toolset "market"' in str(refused.value)
 
 
-def test_fifteen_tools_and_the_meta_tools_are_eager(definitions: Definitions) -> None:
-    assert sum(is_eager(definitions, tool) for tool in definitions.tools) == 15
+def test_what_is_always_loaded_and_the_meta_tools_are_eager(definitions: Definitions) -> None:
+    eager = {tool.name for tool in definitions.tools if is_eager(definitions, tool)}
+    assert eager == names_of("core", "discovery")
     assert all(is_eager(definitions, tool) for tool in definitions.meta_tools)
 
 

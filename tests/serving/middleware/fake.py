@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from zorivest_rpc.mcp.call import Call, Outcome, say
 from zorivest_rpc.mcp.protocol.capabilities import Capabilities
 from zorivest_rpc.mcp.protocol.jsonrpc import Id, dumps
@@ -48,12 +50,29 @@ class NoWire:
         raise AssertionError
 
 
+class Notes(NoWire):
+    """A wire that keeps what the client is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def notify(self, method: str, params: bytes) -> None:
+        self.told.append((method, orjson.loads(params)))
+
+
 def make_call(
-    name: str = "test_tool", *, session: str = "", principal: str = "", elicits: bool = False, **arguments: Any
+    name: str = "test_tool",
+    *,
+    session: str = "",
+    principal: str = "",
+    elicits: bool = False,
+    wire: NoWire | None = None,
+    log_level: str = "info",
+    **arguments: Any,
 ) -> Call:
     capabilities = Capabilities(elicitation_form=elicits)
-    made = Session(phase=Phase.READY, key=session, principal=principal, capabilities=capabilities)
-    return Call(name, arguments, made, NoWire())
+    made = Session(phase=Phase.READY, key=session, principal=principal, capabilities=capabilities, log_level=log_level)
+    return Call(name, arguments, made, wire or NoWire())
 
 
 class Ran:

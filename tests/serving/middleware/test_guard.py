@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -414,7 +415,7 @@ async def test_watchers_hear_of_a_lock_that_was_found_by_looking(specs: Specs) -
     for locked in (False, True):
         backend = FakeBackend({f"GET {STATUS}": {"is_locked": locked}})
         with suppress(GuardLocked):
-            await Guard(lambda call, backend=backend: backend, witness).look(make_call("list_trades"))
+            await Guard(partial(_always, backend), witness).look(make_call("list_trades"))
     assert witness.found == [("list_trades", True)]
 
 
@@ -456,3 +457,7 @@ async def test_the_question_is_repeated_after_a_break_and_not_waited_for_without
         ("POST", CHECK, True, 10.0),
         ("GET", STATUS, None, 10.0),
     ]
+
+
+def _always(backend: FakeBackend, call: Call) -> FakeBackend:
+    return backend

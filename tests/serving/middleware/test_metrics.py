@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.serving.middleware.conftest import Clock
-from tests.serving.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.errors import GuardLocked, ToolError
+from tests.serving.middleware.fake import FakeBackend, Notes, Ran, make_call
+from zorivest_rpc.errors import GuardLocked, ProtocolError, ToolError
 from zorivest_rpc.mcp.call import BecomeTask, Call, InputRequired, Outcome, chain, form
+from zorivest_rpc.mcp.protocol.types import LEVELS
 from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.middleware.guard import Guard
 from zorivest_rpc.serving.middleware.metrics import Metrics
@@ -129,9 +131,43 @@ async def test_a_failed_call_is_recorded_and_the_failure_goes_on(raised: BaseExc
     async def inner(call: Call) -> Outcome:
         raise raised
 
+    wire = Notes()
     with pytest.raises(type(raised)):
-        await metrics(make_call(), inner)
+        await metrics(make_call(wire=wire), inner)
     assert metrics.summary()["overall_error_rate"] == 1
+    assert len(wire.told) == isinstance(raised, RuntimeError), "a defect is told at the usual level, a refusal is not"
+
+
+LOGGED: list[tuple[BaseException | None, str, str, str | None]] = [
+    (None, "debug", "done", None),
+    (ToolError("no such trade", code="not_found"), "debug", "refused", "not_found"),
+    (ProtocolError(-32602, "secret words"), "debug", "refused", "-32602"),
+    (RuntimeError("secret words"), "error", "failed", None),
+]
+
+
+@pytest.mark.parametrize(("raised", "level", "outcome", "code"), LOGGED)
+@pytest.mark.parametrize("wanted", list(LEVELS))
+async def test_the_client_s_log_holds_figures_from_its_level_on(
+    raised: BaseException | None, level: str, outcome: str, code: str | None, wanted: str, clock: Clock
+) -> None:
+    async def inner(call: Call) -> Outcome:
+        clock.now += 0.25
+        if raised is not None:
+            raise raised
+        return Outcome([{"type": "text", "text": "answer"}])
+
+    wire = Notes()
+    with pytest.raises(type(raised)) if raised is not None else nullcontext():
+        await Metrics(clock)(make_call(wire=wire, log_level=wanted, key="secret words"), inner)
+    if LEVELS[level] < LEVELS[wanted]:
+        assert wire.told == []
+        return
+    size = {"done": 6, "failed": 0}.get(outcome, len("no such trade") if code == "not_found" else 0)
+    data = {"tool": "test_tool", "outcome": outcome, "ms": 250, "bytes": size} | (
+        {} if code is None else {"code": code}
+    )
+    assert wire.told == [("notifications/message", {"level": level, "logger": "zorivest.calls", "data": data})]
 
 
 async def test_an_outcome_that_is_an_error_counts_as_one() -> None:

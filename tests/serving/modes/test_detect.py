@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.catalogue import ALL, DEFAULT, META
 from zorivest_rpc.serving.catalog.load import load_clients
 from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, Mode
 from zorivest_rpc.serving.catalog.toolsets import choose, first_list
@@ -45,7 +46,7 @@ def test_every_family_gets_its_mode_and_its_first_list(
         "elicitation": list(profile.elicitation),
         "results": profile.results,
         "asks_for": list(profile.traits.asks_for),
-        "listed": len(listed),
+        "lists": "all" if len(listed) == ALL - META else "default" if len(listed) == DEFAULT - META else "",
     } == handshake["expect"]
     assert profile.reason
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.catalogue import DEFAULT
 from tests.docs.examples import stored
 from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, Mode, ToolSpec, required_fields
 from zorivest_rpc.serving.catalog.toolsets import is_eager
@@ -152,7 +153,7 @@ def test_the_default_list_is_small(definitions: Definitions) -> None:
     default = {"core", "discovery", "trade-analytics", "trade-planning", ""}
     homes = {tool.name: tool.toolset for tool in (*definitions.tools, *definitions.meta_tools)}
     listed = [wire for name, wire in shown(definitions, Mode.STATIC).items() if homes[name] in default]
-    assert len(listed) == 38
+    assert len(listed) == DEFAULT
     assert len(json.dumps(listed, separators=(",", ":"))) < 30_000
 
 

@@ -55,7 +55,7 @@ async def test_a_stop_locks_the_guard_and_names_both_ways_back() -> None:
     ("given", "sent"),
     [({}, "agent_self_lock"), ({"reason": "  "}, "agent_self_lock"), ({"reason": "x" * 300}, "x" * 100)],
 )
-async def test_the_reason_has_a_default_and_a_longest_form(given: dict[str, str], sent: str) -> None:
+async def test_the_reason_has_a_default_and_a_longest_form(given: dict[str, Any], sent: str) -> None:
     backend = FakeBackend({LOCK: {"is_locked": True}})
     await stop(backend, **given)
     assert backend.asked[0].body == {"reason": sent}

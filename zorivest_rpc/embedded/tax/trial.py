@@ -103,7 +103,7 @@ def try_sales(
         step = book.advance(fill)
         warnings += step.warnings
         for lot in step.lots:
-            if lot.is_closed and lot.linked_trade_ids[-1] == fill.exec_id:
+            if lot.is_closed:  # a sale closes lots and touches open ones; what was closed before stays as it was
                 sold[lot.lot_id] = SoldLot(_origin(lot.lot_id, held), lot)
     rows = tuple(SoldLot(row.lot_id, book.lot(name)) for name, row in sold.items())
     return Trial(rows, tuple(_replacements(book, rows, held, moment)), tuple(warnings))

@@ -1,7 +1,8 @@
 """How often each tool was called, how long it took, how much it answered and how often it failed.
 
 Counters count everything; latencies and sizes are of the last 1 000 calls of a tool. In memory only: a new process
-starts from nothing. A round that only asks the user something is neither a call nor an error."""
+starts from nothing. A round that only asks the user something is neither a call nor an error. The same figures of each
+call go to the log of a client that asked for that much detail: names and numbers, nothing that was sent or answered."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from math import ceil, floor
 from typing import Final
 
-from zorivest_rpc.errors import ToolError
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome
 from zorivest_rpc.mcp.protocol.content import Block
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
@@ -22,6 +23,7 @@ RING: Final = 1000
 _ERROR_RATE: Final = 0.10
 _SLOW_MS: Final = 2000
 _QUANTILES: Final = (0.5, 0.95, 0.99)
+_LOGGER: Final = "zorivest.calls"
 
 
 class _Tool:
@@ -87,11 +89,21 @@ class Metrics:
         except BaseException as error:
             # what a ToolError says is the result that the client is given
             size = _bytes(error.text) if isinstance(error, ToolError) else 0
-            self.record(call.name, (self._clock() - started) * 1000, size, True)
+            elapsed = (self._clock() - started) * 1000
+            self.record(call.name, elapsed, size, True)
+            if isinstance(error, ToolError):
+                _log(call, "debug", elapsed, size, "refused", error.code)
+            elif isinstance(error, ProtocolError):  # a program's mistake, such as an answer of the wrong form
+                _log(call, "debug", elapsed, size, "refused", str(error.code))
+            elif isinstance(error, Exception):  # a defect of ours; its traceback is in the server's own log
+                _log(call, "error", elapsed, size, "failed")
             raise
         content = outcome.content
         size = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
-        self.record(call.name, (self._clock() - started) * 1000, size, outcome.is_error)
+        elapsed = (self._clock() - started) * 1000
+        self.record(call.name, elapsed, size, outcome.is_error)
+        if call.session.log_level == "debug":
+            _log(call, "debug", elapsed, size, "refused" if outcome.is_error else "done")
         return outcome
 
     def record(self, tool: str, milliseconds: float, size: int, failed: bool) -> None:
@@ -239,6 +251,11 @@ def _round(value: float) -> int:
 
 def _rounded_to(value: float, digits: int) -> float:
     return floor(value * 10.0**digits + 0.5) / 10.0**digits
+
+
+def _log(call: Call, level: str, milliseconds: float, size: int, outcome: str, code: str | None = None) -> None:
+    told: dict[str, Json] = {"tool": call.name, "outcome": outcome, "ms": _rounded_to(milliseconds, 3), "bytes": size}
+    call.log(level, told if code is None else {**told, "code": code}, _LOGGER)
 
 
 def _label(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from sqlalchemy import text
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.rest.routes import tax as routes
+from zorivest_rpc.embedded.tax.stored import reading
 
 
 @pytest.fixture
@@ -83,6 +84,39 @@ async def test_what_a_year_leaves_flows_into_the_next_ones_by_itself(journal: Jo
     quarter = await journal.get("/tax/quarterly", params={"quarter": "Q4", "tax_year": "2025"})
     # 60000 − 1000 − 15750 = 43250 for a single filer in 2025: 1192.50 + 12 % of 31325 = 4951.50; 90 % of it
     assert quarter["cumulative_required"] == 4456.35
+
+
+async def test_a_year_runs_from_its_first_day_to_its_last(journal: Journal) -> None:
+    # coins trade on holidays; 04:30 UTC on 1 January 2025 is still 31 December 2024 in New York
+    coin = {"instrument": "BTC-USD", "asset_class": "CRYPTO"}
+    await journal.buy(4, 9000, "2023-06-05", **coin)
+    await journal.sell(1, 8000, "2023-12-31", **coin)
+    await journal.sell(1, 7000, "2024-01-01", **coin)
+    await journal.sell(1, 5000, "2025-01-01", time="2025-01-01T04:30:00+00:00", **coin)
+    await journal.sell(1, 1000, "2025-01-01", time="2025-01-01T05:00:00+00:00", **coin)
+    figures = [(await estimate(journal, year))["realized_gains"] for year in (2023, 2024, 2025, 2026)]
+    assert [row["net"] for row in figures] == [-1000, -6000, -8000, 0]
+    carried = [(row["carried_in_st"], row["carried_in_lt"]) for row in figures]
+    assert carried == [(0, 0), (1000, 0), (3000, 4000), (3000, 12000)]
+
+
+async def test_sums_of_past_years_are_kept_until_the_journal_is_locked(
+    journal: Journal, backend: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    closed_lots = reading.closed_lots
+
+    def note(*given: Any, start: date, **more: Any) -> Any:
+        read.append(start.year)
+        return closed_lots(*given, start=start, **more)
+
+    monkeypatch.setattr(reading, "closed_lots", note)
+    await lose(journal, 9000, 2024)
+    for times in (1, 1, 2):
+        assert (await estimate(journal, 2025))["realized_gains"]["carried_in_st"] == 9000
+        assert read.count(2024) == times
+        if read.count(2025) == 2:
+            backend.tax_years.clear()  # as locking does
 
 
 async def test_a_late_trade_of_an_earlier_year_changes_what_flows(journal: Journal) -> None:
