@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.mcp.protocol import extent
 from zorivest_rpc.mcp.protocol.extent import check_extent, shorten
-from zorivest_rpc.protocol import extent
 
 MEBIBYTE = 1 << 20
 LARGE = b'{"text":"' + b"x" * MEBIBYTE + b'","rest":'
