@@ -106,7 +106,8 @@ def test_a_link_in_circles_ends(root: Path) -> None:
 @pytest.fixture(params=["linux", "linux without /proc", "darwin", "win32"])
 def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way in which a platform lets us learn what was really opened."""
-    monkeypatch.setattr("zorivest_rpc.serving.tools.files.sys", SimpleNamespace(platform=request.param.partition(" ")[0]))
+    system = SimpleNamespace(platform=request.param.partition(" ")[0])
+    monkeypatch.setattr("zorivest_rpc.serving.tools.files.sys", system)
     really_readlink = os.readlink
 
     def readlink(path: str, **at: int) -> str:
