@@ -187,7 +187,10 @@ class Holdings:
 
         cost = None if whole.cost is None else part(whole.cost)
         received = None if whole.received is None else part(whole.received)
-        adjustment, replaced = part(whole.wash_sale_adjustment), part(whole.replaced_units)
+        adjustment = part(whole.wash_sale_adjustment)
+        # a rounded share must not replace more units than either part has: after splits quantities have fractions
+        least = whole.replaced_units - replace(whole, quantity=whole.quantity - quantity).units
+        replaced = min(max(part(whole.replaced_units), least), replace(whole, quantity=quantity).units)
         pieces = whole.pieces + 1
         piece = replace(
             whole,
