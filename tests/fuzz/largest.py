@@ -64,7 +64,7 @@ def values() -> dict[str, bytes]:
 
 def _values() -> Iterator[tuple[str, bytes]]:
     few, some = MOST_VALUES - 50, MOST_LARGE_VALUES - 50
-    escapes = 499_000
+    escapes = 249_000
     yield "text", b'"' + b"x" * MOST + b'"'
     yield "text of backslashes", b'"' + b"x" * (MOST - 2 * escapes) + b"\\\\" * escapes + b'"'
     yield (

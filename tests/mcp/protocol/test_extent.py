@@ -36,7 +36,7 @@ def test_the_limits_are_those_that_the_guide_names() -> None:
         "MOST_SUBSCRIPTIONS": 256,
         "MOST_TOKEN": 8_192,
         "MOST_URI": 2_048,
-        "MOST_VALUES": 100_000,
+        "MOST_VALUES": 50_000,
         "SHORT": 500,
     }
 
@@ -69,8 +69,8 @@ def test_as_many_values_as_the_limit_are_taken_and_one_more_is_not(opened: int) 
     def of(count: int) -> bytes:
         return b"[" * opened + b"1" + b",1" * (count - opened) + b"]" * opened
 
-    assert refusal(of(100_000)) is None
-    assert refusal(of(100_001)) == (-32600, "a message holds at most 100000 values; send less at once")
+    assert refusal(of(50_000)) is None
+    assert refusal(of(50_001)) == (-32600, "a message holds at most 50000 values; send less at once")
 
 
 def test_commas_in_the_texts_of_a_message_are_no_values() -> None:
@@ -83,7 +83,7 @@ def test_a_message_above_a_mebibyte_holds_fewer_values_and_its_texts_count() -> 
         return head + b"x" * (size - len(head) - 2) + b'"]'
 
     assert len(of(10, MEBIBYTE)) == MEBIBYTE
-    assert refusal(of(50_000, MEBIBYTE)) is None
+    assert refusal(of(49_999, MEBIBYTE)) is None
     assert refusal(of(9_999, MEBIBYTE + 1)) is None
     told = refusal(of(10_000, MEBIBYTE + 1))
     assert told is not None
@@ -94,8 +94,8 @@ def test_a_message_above_a_mebibyte_holds_fewer_values_and_its_texts_count() -> 
 
 
 def test_escapes_of_a_large_message_are_limited() -> None:
-    for escapes, is_taken in ((1_000_000, True), (1_000_001, False)):
-        assert (refusal(b'["' + b"\\n" * escapes + b'"]') is None) is is_taken
+    for escapes, is_taken in ((500_000, True), (500_001, False)):
+        assert (refusal(b'["' + b"\\n" * escapes + b"x" * MEBIBYTE + b'"]') is None) is is_taken
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from json import JSONEncoder
 from typing import Final, NamedTuple
 
 from zorivest_rpc.mcp.catalog.names import LONGEST_COMPARED
@@ -110,6 +111,8 @@ def _plain_error(schema: Json, value: Json, path: list[str | int]) -> _Error | N
         return next((error for error in inner if error is not None), None)
     if isinstance(value, list) and isinstance(entries, dict) and "prefixItems" not in schema:
         kind = entries.get("type")
+        if all(_has_kind(sample, kind) for sample in {type(entry): entry for entry in value}.values()):
+            return None  # one sample per Python type: a long list has few types, and one look each is enough
         for place, entry in enumerate(value):
             if not _has_kind(entry, kind):
                 return _Error("type", kind, entries, entry, [*path, place], "")
@@ -277,7 +280,14 @@ def _value(value: Json, name: str) -> str:
 def _json(value: Json) -> str:
     if isinstance(value, str):
         value = value[:_LONG]  # more is not shown
-    return dumps(value).decode(errors="replace")
+    if _is_small(value):
+        return dumps(value).decode(errors="replace")
+    text = ""
+    for piece in JSONEncoder(separators=(",", ":"), ensure_ascii=False).iterencode(value):  # lazy, unlike `dumps`
+        text += piece
+        if len(text) > 4 * _SHOWN:
+            break
+    return text
 
 
 def _cut(text: str, most: int = _SHOWN) -> str:

@@ -15,6 +15,7 @@ __all__ = ["Spellings", "intended"]
 Spellings: TypeAlias = Mapping[str, Mapping[str, str]]
 """By input: other spellings of the values of its enumeration."""
 
+_HAS_PARTS: Final = frozenset(("properties", "items"))
 _TOKEN: Final = "confirmation_token"  # converters that know no absent text send an empty one
 
 
@@ -36,7 +37,9 @@ def _without_nulls(schema: Json, value: Json) -> Json:
         return value
     if isinstance(value, list):
         entries = schema.get("items")
-        return [_without_nulls(entries, entry) for entry in value] if isinstance(entries, dict) else value
+        if not isinstance(entries, dict) or entries.keys().isdisjoint(_HAS_PARTS):
+            return value  # texts and numbers have nothing to leave out: 100 000 of them took 30 ms one by one
+        return [_without_nulls(entries, entry) for entry in value]
     properties = schema.get("properties")
     if not isinstance(value, dict) or not isinstance(properties, dict):
         return value
