@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.protocol import extent
 from zorivest_rpc.mcp.protocol.extent import check_extent, shorten
+from zorivest_rpc.mcp.protocol.types import decode_params
 
 MEBIBYTE = 1 << 20
 LARGE = b'{"text":"' + b"x" * MEBIBYTE + b'","rest":'
@@ -104,3 +106,12 @@ def test_escapes_of_a_large_message_are_limited() -> None:
 )
 def test_a_text_of_a_client_is_repeated_in_part(text: str, most: int | None, shown: str) -> None:
     assert (shorten(text) if most is None else shorten(text, most)) == shown
+
+
+def test_a_refusal_repeats_little_of_a_large_value() -> None:
+    kind = b"x" * 100_000
+    raw = msgspec.Raw(b'{"ref":{"type":"' + kind + b'","name":"a"},"argument":{"name":"a","value":""}}')
+    with pytest.raises(ProtocolError, match="invalid params") as refused:
+        decode_params("completion/complete", raw, 1)
+    assert len(refused.value.message) < 200
+    assert refused.value.message.endswith("at `$.ref.type`")

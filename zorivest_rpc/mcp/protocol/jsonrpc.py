@@ -124,12 +124,12 @@ def _readable_id(data: bytes) -> Id | None:
 def _second_look(data: bytes) -> Message | Batch:
     """Off the hot path: not JSON at all, JSON of the wrong shape, or legal after all (duplicate keys)?"""
     try:
-        if not data.isascii():
-            data.decode()
         value = orjson.loads(data)
-    except UnicodeDecodeError as exc:
-        raise ProtocolError(PARSE_ERROR, f"not UTF-8: invalid byte at offset {exc.start}") from None
     except orjson.JSONDecodeError as exc:
+        try:
+            data.decode()
+        except UnicodeDecodeError as wrong:
+            raise ProtocolError(PARSE_ERROR, f"not UTF-8: invalid byte at offset {wrong.start}") from None
         raise ProtocolError(PARSE_ERROR, f"not JSON: {exc}") from None
     if isinstance(value, list):
         if not value:

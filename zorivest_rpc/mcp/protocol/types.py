@@ -178,7 +178,7 @@ STRUCTS: Final[dict[str, type[Params]]] = {
 }
 _decoders: Final = {method: msgspec.json.Decoder(struct).decode for method, struct in STRUCTS.items()}
 _decode_any: Final = msgspec.json.Decoder(Params).decode
-_decode_json: Final = msgspec.json.Decoder().decode
+_MOST_WORDS: Final = 300  # of a decoder's message
 
 
 def decode_params(method: str, raw: msgspec.Raw | UnsetType, id: Id | None = None) -> Params:
@@ -201,9 +201,10 @@ class InvalidParams(ProtocolError):
 
 
 def _explain(raw: bytes, problem: Exception, id: Id | None) -> ProtocolError:
-    if " of length " in str(problem):  # readable and too long: not worth reading as a whole
+    words = str(problem)
+    if " of length " in words or len(words) > _MOST_WORDS:  # readable and too long: not worth reading as a whole
         try:
-            return InvalidParams(f"invalid params: {problem}", _decode_any(raw).meta, id)
+            return InvalidParams(f"invalid params: {_keep_ends(words)}", _decode_any(raw).meta, id)
         except (msgspec.DecodeError, ValueError, RecursionError):
             pass
     try:
@@ -224,4 +225,9 @@ def _explain(raw: bytes, problem: Exception, id: Id | None) -> ProtocolError:
                 given.get("io.modelcontextprotocol/protocolVersion", UNSET),
                 UNSET if declared is UNSET else msgspec.Raw(kind),
             )
-    return InvalidParams(f"invalid params: {problem}", meta, id)
+    return InvalidParams(f"invalid params: {_keep_ends(words)}", meta, id)
+
+
+def _keep_ends(words: str) -> str:
+    """msgspec repeats a wrong value, which may have 16 MB, and says after it where it stands."""
+    return words if len(words) <= _MOST_WORDS else f"{words[:80]}…{words[-80:]}"
