@@ -8,7 +8,8 @@ from itertools import count
 from typing import Any
 
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
-from zorivest_rpc.embedded.tax.model import AssetClass, Execution, OptionDelivery, Side, StockSplit
+from zorivest_rpc.embedded.tax.model import Execution, OptionDelivery, StockSplit
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 _serial = count(1)
 

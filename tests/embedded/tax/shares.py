@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 
-from zorivest_rpc.embedded.tax.model import Execution, Side
+from zorivest_rpc.embedded.tax.model import Execution
+from zorivest_rpc.embedded.values.kinds import Side
 
 WINDOW = 30
 

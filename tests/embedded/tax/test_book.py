@@ -12,15 +12,8 @@ import pytest
 from tests.embedded.tax.fills import book_of, buy, dec, deliver, sell, split
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import (
-    AcquisitionSource,
-    AssetClass,
-    CostBasisMethod,
-    Direction,
-    Execution,
-    TaxError,
-    parse,
-)
+from zorivest_rpc.embedded.tax.model import AcquisitionSource, CostBasisMethod, Direction, Execution, TaxError, parse
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 CALL = "ACME 260619 C 50"
 PUT = "ACME 260619 P 50"

@@ -15,16 +15,15 @@ from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     AccountTraits,
-    AssetClass,
     CostBasisMethod,
     Direction,
     Execution,
     OptionDelivery,
-    Side,
     StockSplit,
 )
 from zorivest_rpc.embedded.tax.selection import order, take
 from zorivest_rpc.embedded.tax.wash import WINDOW
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 ZERO = Decimal(0)
 

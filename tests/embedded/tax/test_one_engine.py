@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 from tests.embedded.tax.test_lot_properties import START, executions
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
 from zorivest_rpc.embedded.tax.harvest import scan_harvest
-from zorivest_rpc.embedded.tax.model import (
-    AccountTraits,
-    CostBasisMethod,
-    Direction,
-    Execution,
-    Price,
-    Side,
-    TaxProfile,
-)
+from zorivest_rpc.embedded.tax.model import AccountTraits, CostBasisMethod, Direction, Execution, Price, TaxProfile
 from zorivest_rpc.embedded.tax.simulate import SaleRequest, simulate_sale
+from zorivest_rpc.embedded.values.kinds import Side
 from zorivest_rpc.embedded.values.money import cents
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}

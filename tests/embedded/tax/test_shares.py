@@ -15,15 +15,8 @@ from tests.embedded.tax.fills import book_of, buy, decs, deliver, sell
 from tests.embedded.tax.shares import Ledger
 from tests.embedded.tax.test_lot_properties import START
 from zorivest_rpc.embedded.tax.book import LotBook, build
-from zorivest_rpc.embedded.tax.model import (
-    AccountTraits,
-    AssetClass,
-    Execution,
-    OptionDelivery,
-    Side,
-    TaxError,
-    WashPolicy,
-)
+from zorivest_rpc.embedded.tax.model import AccountTraits, Execution, OptionDelivery, TaxError, WashPolicy
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}
 

@@ -15,8 +15,8 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
 from zorivest_rpc.embedded.analytics.positions import Execution
+from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.money import ZERO, exactly, price, rounded
-from zorivest_rpc.embedded.values.symbols import AssetClass
 
 __all__ = ["ExecutionQuality", "Quote", "grade_of", "in_regular_hours", "score_execution"]
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ..imports.drafts import AssetClass, Side, TradeDraft
+from ..imports.drafts import TradeDraft
 from ..imports.rows import RowRefused
 from ..market.failures import Failure, Kind
 from ..market.shapes import mapped, moment, number, plain
+from ..values.kinds import AssetClass, Side
 from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
 
 __all__ = ["positions", "pull"]
@@ -51,7 +52,7 @@ async def positions(link: BrokerLink) -> list[Position]:
         if symbol is None or quantity is None:
             raise link.odd("positions")
         signed = -abs(quantity) if row.get("side") == "short" else quantity
-        name = symbol_of(symbol, link.outbound.now()).text
+        name = symbol_of(symbol, link.outbound.now()).symbol
         found.append(Position(name, signed, number(row.get("avg_entry_price")), number(row.get("market_value"))))
     return found
 
@@ -100,7 +101,7 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         account_id=account_id,
         exec_time=when,
         instrument=text[:80],
-        symbol=pair or symbol.text,
+        symbol=pair or symbol.symbol,
         asset_class=AssetClass.CRYPTO if pair else symbol.asset_class,
         side=side,
         quantity=quantity,

@@ -14,10 +14,11 @@ import msgspec
 from ..imports.collect import Found, TradeCollector
 from ..imports.drafts import BankImport, BrokerHints, BrokerImport, Limits, TradeDraft
 from ..imports.rows import RowRefused
-from ..imports.symbols import Symbol, multiplier_of, parse_symbol
+from ..imports.symbols import multiplier_of, parse_symbol
 from ..imports.values import BadValue
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
+from ..values.symbols import Instrument
 
 __all__ = ["SECONDS", "BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of", "within"]
 
@@ -52,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True):
             multipliers=self.multipliers,
         )
 
-    def multiplier(self, symbol: Symbol) -> Decimal:
+    def multiplier(self, symbol: Instrument) -> Decimal:
         """Money per point of one unit of a symbol."""
         try:
             return multiplier_of(symbol, None, self.multipliers)
@@ -166,7 +167,7 @@ def collect(
     return into.finish(found, data_sha256=digest.hexdigest(), size=size, encoding="utf-8")
 
 
-def symbol_of(text: Any, moment: datetime) -> Symbol:
+def symbol_of(text: Any, moment: datetime) -> Instrument:
     """A broker's symbol in normal form."""
     if not isinstance(text, str):
         raise RowRefused("symbol", "is missing")

@@ -11,12 +11,13 @@ from typing import Any
 from urllib.parse import quote
 
 from ..imports.collect import costs
-from ..imports.drafts import Side, TradeDraft
+from ..imports.drafts import TradeDraft
 from ..imports.rows import RowRefused
 from ..imports.values import BadValue, parse_moment, zone
 from ..market.failures import Failure, Kind
 from ..market.providers.tradier import rows_of
 from ..market.shapes import at, mapped, number, plain
+from ..values.kinds import Side
 from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
 
 __all__ = ["positions", "pull"]
@@ -71,7 +72,7 @@ async def _positions(link: BrokerLink, account: str) -> list[Position]:
             raise link.odd("positions")
         name = symbol_of(symbol, link.outbound.now())
         average = None if cost is None else number(abs(cost / quantity / name.multiplier))
-        found.append(Position(name.text, quantity, average))
+        found.append(Position(name.symbol, quantity, average))
     return found
 
 
@@ -113,8 +114,8 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         account_id=account_id,
         exec_time=when,
         time_known=known,
-        instrument=plain(trade.get("symbol"), 80) or symbol.text,
-        symbol=symbol.text,
+        instrument=plain(trade.get("symbol"), 80) or symbol.symbol,
+        symbol=symbol.symbol,
         asset_class=symbol.asset_class,
         side=Side.BOT if quantity > 0 else Side.SLD,
         quantity=abs(quantity),

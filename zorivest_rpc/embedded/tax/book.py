@@ -21,12 +21,10 @@ from zorivest_rpc.embedded.tax.model import (
     DOLLAR,
     Accounts,
     AcquisitionSource,
-    AssetClass,
     CostBasisMethod,
     Direction,
     Execution,
     OptionDelivery,
-    Side,
     StockSplit,
     TaxError,
     WashPolicy,
@@ -35,6 +33,7 @@ from zorivest_rpc.embedded.tax.money import apportion, exact, share_of
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
 from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Event", "LotBook", "Step", "build", "event_order"]
@@ -272,7 +271,7 @@ class LotBook:
         if terms is None or direction is None or missing > 0 or expected not in (None, direction):
             return self._handle_missing_contracts(event, missing)
         is_long = direction is Direction.LONG
-        buys = terms.is_call == is_long
+        buys = (terms.right == "C") == is_long
         premium, adjustment, shares = ZERO, ZERO, ZERO
         chain_ids: dict[str, None] = {}
         for pick in picks:

@@ -12,15 +12,9 @@ from decimal import Decimal
 import msgspec
 
 from zorivest_rpc.embedded.tax import dates
-from zorivest_rpc.embedded.tax.model import (
-    DOLLAR,
-    AcquisitionSource,
-    AssetClass,
-    CostBasisMethod,
-    Direction,
-    Execution,
-)
+from zorivest_rpc.embedded.tax.model import DOLLAR, AcquisitionSource, CostBasisMethod, Direction, Execution
 from zorivest_rpc.embedded.tax.money import per_unit
+from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Lot", "source_hash"]

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 from zorivest_rpc.embedded.values.money import ZERO
 from zorivest_rpc.errors import ZorivestError
 
@@ -21,7 +22,6 @@ __all__ = [
     "AccountTraits",
     "Accounts",
     "AcquisitionSource",
-    "AssetClass",
     "CostBasisMethod",
     "Direction",
     "EstimationMethod",
@@ -30,7 +30,6 @@ __all__ = [
     "OptionDelivery",
     "Price",
     "Quarter",
-    "Side",
     "StockSplit",
     "TaxError",
     "TaxProfile",
@@ -55,24 +54,9 @@ class TaxError(ZorivestError):
         self.text = text
 
 
-class Side(Enum):
-    BOT = "BOT"
-    SLD = "SLD"
-
-
 class Direction(Enum):
     LONG = "long"
     SHORT = "short"
-
-
-class AssetClass(Enum):
-    EQUITY = "EQUITY"
-    OPTION = "OPTION"
-    FUTURE = "FUTURE"
-    FOREX = "FOREX"
-    CRYPTO = "CRYPTO"
-    BOND = "BOND"
-    MUTUAL_FUND = "MUTUAL_FUND"
 
 
 class AcquisitionSource(Enum):

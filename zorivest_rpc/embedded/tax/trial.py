@@ -15,16 +15,9 @@ import msgspec
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.dates import exchange_time
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import (
-    DOLLAR,
-    Accounts,
-    CostBasisMethod,
-    Direction,
-    Execution,
-    Side,
-    WashPolicy,
-)
+from zorivest_rpc.embedded.tax.model import DOLLAR, Accounts, CostBasisMethod, Direction, Execution, WashPolicy
 from zorivest_rpc.embedded.tax.wash import WINDOW
+from zorivest_rpc.embedded.values.kinds import Side
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Replacement", "Sale", "SoldLot", "Trial", "try_sales"]

@@ -30,9 +30,9 @@ from ...journal.round_trips import episode_of, execution_of
 from ...market import stored_bars as bars
 from ...tax.dates import trade_date
 from ...values.inputs import Page
+from ...values.kinds import AssetClass
 from ...values.money import divide
 from ...values.period import Period
-from ...values.symbols import AssetClass
 from ..excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
 from ..execution_quality import ExecutionQuality, Quote, score_execution
 from ..positions import Episode

@@ -27,13 +27,14 @@ from ...market.identifiers import known_here
 from ...tax.dates import trade_date
 from ...values.currencies import currency_of
 from ...values.inputs import Page
+from ...values.kinds import AssetClass
+from ...values.kinds import AssetClass as DraftAsset
 from ...values.money import divide
-from ...values.symbols import AssetClass, Instrument, parse_instrument
+from ...values.symbols import Instrument, parse_instrument
 from .. import dedup
 from ..collect import outcome
 from ..dedup import SortedTrades
 from ..drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
-from ..drafts import AssetClass as DraftAsset
 from .events import apply_events
 from .held import Held, find_held, sort_out
 from .order import in_order

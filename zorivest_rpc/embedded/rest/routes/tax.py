@@ -19,16 +19,7 @@ from ...tax.dates import trade_date
 from ...tax.estimate import annual_estimate, year_gains
 from ...tax.harvest import scan_harvest
 from ...tax.lot import Lot
-from ...tax.model import (
-    DISCLAIMER,
-    AssetClass,
-    CostBasisMethod,
-    EstimationMethod,
-    FilingStatus,
-    Quarter,
-    TaxError,
-    TaxProfile,
-)
+from ...tax.model import DISCLAIMER, CostBasisMethod, EstimationMethod, FilingStatus, Quarter, TaxError, TaxProfile
 from ...tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
 from ...tax.simulate import SaleRequest, simulate_sale
 from ...tax.stored import payments as tax_payments
@@ -47,6 +38,7 @@ from ...tax.washes import find
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import aliased, identifier
+from ...values.kinds import AssetClass
 from ...values.symbols import parse_instrument
 from ..routing import READ, WRITE, Ask, Route, reply
 from .market_data import market_of

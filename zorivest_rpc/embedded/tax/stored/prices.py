@@ -24,10 +24,11 @@ from ...market import connections
 from ...market.cache import recall
 from ...market.providers import PROVIDERS
 from ...market.shapes import Quote
+from ...values.kinds import AssetClass
 from ...values.money import ZERO
 from ...values.symbols import parse_instrument
 from ..dates import trade_date
-from ..model import AssetClass, Price
+from ..model import Price
 from .reading import OPEN, open_lots
 
 __all__ = ["ask_anew", "known_prices"]

@@ -17,10 +17,11 @@ from sqlalchemy import Connection, Subquery, and_, exists, func, or_, select
 
 from ...database.schema.books import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
 from ...database.schema.journal import accounts, trades
+from ...values.kinds import AssetClass, Side
 from ..book import LotBook
 from ..dates import trade_date
 from ..lot import Lot
-from ..model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
+from ..model import AccountTraits, CostBasisMethod, Execution, WashPolicy
 from ..wash import WINDOW
 from . import events as tax_events
 from .money import Translation, has_foreign
