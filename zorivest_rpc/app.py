@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.serving.backend.interface import Address
     from zorivest_rpc.serving.backend.pool import Backends
     from zorivest_rpc.serving.pipeline import Pipeline
-    from zorivest_rpc.serving.tools.completions import Completions
+    from zorivest_rpc.serving.tools.completions import JournalCompletions
     from zorivest_rpc.serving.tools.guard_watch import GuardWatch
     from zorivest_rpc.serving.tools.resources import Shelf
 
@@ -75,7 +75,7 @@ class Journal:
         self._backends: Backends | None = None
         self._keyring: Keyring | None = None
         self._resources: Shelf | None = None
-        self._completions: Completions | None = None
+        self._completions: JournalCompletions | None = None
         self._proven: dict[str, None] = {}
         self._guards: dict[str, tuple[bool, float]] = {}
         self._looked: dict[str, float] = {}
@@ -177,9 +177,9 @@ class Journal:
         self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
     ) -> Completion | None:
         if self._completions is None:
-            from zorivest_rpc.serving.tools.completions import Completions
+            from zorivest_rpc.serving.tools.completions import JournalCompletions
 
-            self._completions = Completions(
+            self._completions = JournalCompletions(
                 lambda asking: self.backends().of(asking.principal),
                 toolset_names(self.audience.definitions),
                 self.audience.refusal,

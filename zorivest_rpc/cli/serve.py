@@ -79,7 +79,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
         nobody_asked,
         with_names,
     )
-    from zorivest_rpc.mcp.transports.session_journal import Journal as SessionJournal
+    from zorivest_rpc.mcp.transports.session_journal import SessionJournal
     from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
     data = Path(settings.data_dir)

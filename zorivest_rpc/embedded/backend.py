@@ -34,12 +34,12 @@ from .market.outbound import Outbound, load_addresses
 from .safekeeping.keeper import Keeper, before_migration
 from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
-from .settings import Settings
+from .settings import JournalSettings
 from .summary import Summary
 from .tax.stored.years import YearResults
 from .vault.attempts import Attempts
 from .vault.crypto import FieldCipher, Kdf
-from .vault.sessions import Session, Sessions
+from .vault.sessions import Login, Logins
 from .vault.vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
@@ -72,7 +72,7 @@ class Embedded:
         self.running_requests = 0
         self.stop_requested = asyncio.Event()
         self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
-        self.sessions = Sessions(clock)
+        self.sessions = Logins(clock)
         self.attempts = Attempts(clock)
         self.guard = Guard(clock, GuardMark(directory.root))
         self.logs = Logs(directory.logs)
@@ -81,7 +81,7 @@ class Embedded:
         self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
-        self._settings: Settings | None = None
+        self._settings: JournalSettings | None = None
         self._summary: Summary | None = None
         self._keeper: Keeper | None = None
         self._fields: FieldCipher | None = None
@@ -127,7 +127,7 @@ class Embedded:
     def database(self) -> Database:
         return self._open(self._db)
 
-    def settings(self) -> Settings:
+    def settings(self) -> JournalSettings:
         return self._open(self._settings)
 
     def summary(self) -> Summary:
@@ -140,7 +140,7 @@ class Embedded:
         """Encrypts and decrypts single secrets of the open database."""
         return self._open(self._fields)
 
-    async def unlock(self, api_key: str) -> tuple[str, Session, int]:
+    async def unlock(self, api_key: str) -> tuple[str, Login, int]:
         """Open the database with a key, or join it while it is open; a fresh session either way."""
         entry = await self.open(api_key)
         rest = None if entry.expires_at is None else (entry.expires_at - datetime.now(UTC)).total_seconds()
@@ -149,7 +149,7 @@ class Embedded:
         log.info("unlocked with key %s, role %s", entry.mask, entry.role)
         return issued
 
-    async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Session, int]:
+    async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Login, int]:
         """The same for the owner's passphrase, who may do everything; 429 while somebody seems to be guessing."""
         dek = await self.attempts.make(lambda: asyncio.to_thread(self.vault.unlock_by_passphrase, passphrase))
         await self._open_with(dek)
@@ -198,7 +198,7 @@ class Embedded:
             save = functools.partial(before_migration, self.directory)
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver, save)
             undo.push_async_callback(db.close)
-            settings, fields = Settings(db), FieldCipher(dek)
+            settings, fields = JournalSettings(db), FieldCipher(dek)
             await self.guard.load(db)
             await self._mark(db)
             keeper = Keeper(db, self.directory, settings, lambda: self._mark(db))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
 from zorivest_rpc.embedded.analytics.execution_quality import (
-    Quote,
+    BidAsk,
     grade_of,
     in_regular_hours,
     score_execution,
@@ -31,7 +31,7 @@ from zorivest_rpc.embedded.analytics.pfof import (
     pfof_report,
     routing_of,
 )
-from zorivest_rpc.embedded.analytics.positions import Execution, Side
+from zorivest_rpc.embedded.analytics.positions import Execution, Sign
 from zorivest_rpc.embedded.values.answers import to_json
 from zorivest_rpc.embedded.values.kinds import AssetClass
 
@@ -127,13 +127,13 @@ def test_a_day_without_a_known_rate_has_no_fee() -> None:
     assert (found.sec, found.taf, found.total) == (None, None, D(0))
 
 
-def fill(side: Side, price: str, quantity: str = "100", moment: datetime = NOON, number: int = 1) -> Execution:
+def fill(side: Sign, price: str, quantity: str = "100", moment: datetime = NOON, number: int = 1) -> Execution:
     return Execution(f"E{number}", "A1", "XYZ", moment, side, D(quantity), D(price))
 
 
 def test_a_buy_inside_the_spread_is_an_improvement() -> None:
     # bid 99.98, ask 100.02, bought at 100.00: 0.02 better than the ask = -2 bps; exactly the midpoint
-    found = score_execution([fill(1, "100.00")], AssetClass.EQUITY, quote=Quote(D("99.98"), D("100.02")))
+    found = score_execution([fill(1, "100.00")], AssetClass.EQUITY, quote=BidAsk(D("99.98"), D("100.02")))
     assert (found.grade, found.score, found.slippage_bps) == ("A", D(100), D(-2))
     assert (found.price_improvement, found.effective_spread, found.vs_midpoint) == (D("0.02"), D(0), D(0))
     assert (found.nbbo_available, found.benchmark, found.confidence) == (True, "nbbo", "high")
@@ -141,20 +141,20 @@ def test_a_buy_inside_the_spread_is_an_improvement() -> None:
 
 def test_a_sale_below_the_bid_loses_ten_points_a_basis_point() -> None:
     # bid 100.00, sold at 99.97: 0.03/99.97 = 3.0009 bps; 100 - 30.009 = 69.99: D
-    found = score_execution([fill(-1, "99.97")], AssetClass.EQUITY, quote=Quote(D("100.00"), D("100.04")))
+    found = score_execution([fill(-1, "99.97")], AssetClass.EQUITY, quote=BidAsk(D("100.00"), D("100.04")))
     assert (found.score, found.grade, found.slippage_bps) == (D("69.99"), "D", D("3.00"))
     # mid 100.02: 2*0.05, and 0.05 worse than the midpoint
     assert (found.effective_spread, found.vs_midpoint) == (D("0.10"), D("-0.05"))
 
 
 def test_the_score_never_leaves_its_scale() -> None:
-    assert score_execution([fill(1, "120")], AssetClass.EQUITY, quote=Quote(D(99), D(100))).score == 0
-    assert score_execution([fill(1, "80")], AssetClass.EQUITY, quote=Quote(D(99), D(100))).score == 100
+    assert score_execution([fill(1, "120")], AssetClass.EQUITY, quote=BidAsk(D(99), D(100))).score == 0
+    assert score_execution([fill(1, "80")], AssetClass.EQUITY, quote=BidAsk(D(99), D(100))).score == 100
 
 
 def test_an_option_is_measured_against_the_midpoint() -> None:
     # mid 1.05, bought at 1.0505: 0.0005/1.0505 = 4.76 bps -> 52.4: F
-    found = score_execution([fill(1, "1.0505")], AssetClass.OPTION, quote=Quote(D("1.00"), D("1.10")))
+    found = score_execution([fill(1, "1.0505")], AssetClass.OPTION, quote=BidAsk(D("1.00"), D("1.10")))
     assert (found.benchmark, found.benchmark_price, found.grade) == ("midpoint", D("1.05"), "F")
     assert found.slippage_bps == D("4.76")
 
@@ -164,7 +164,7 @@ def test_several_fills_are_measured_at_their_average_price() -> None:
     found = score_execution(
         [fill(1, "10.04", "300", number=2), fill(1, "10.00", "100", number=1)],
         AssetClass.EQUITY,
-        quote=Quote(D("10.01"), D("10.03")),
+        quote=BidAsk(D("10.01"), D("10.03")),
     )
     assert (found.trade_exec_id, found.fill_price, found.slippage_bps, found.grade) == ("E1", D("10.03"), D(0), "A")
 
@@ -185,8 +185,8 @@ def test_without_any_benchmark_there_is_no_grade() -> None:
     assert shown["nbbo_available"] is False
 
 
-@pytest.mark.parametrize("quote", [Quote(D(101), D(100)), Quote(D(0), D(100))])
-def test_a_crossed_or_empty_quote_is_no_benchmark(quote: Quote) -> None:
+@pytest.mark.parametrize("quote", [BidAsk(D(101), D(100)), BidAsk(D(0), D(100))])
+def test_a_crossed_or_empty_quote_is_no_benchmark(quote: BidAsk) -> None:
     found = score_execution([fill(1, "100")], AssetClass.EQUITY, quote=quote)
     assert (found.grade, found.reason, found.warnings) == ("N/A", "no_benchmark", ("unusable_quote",))
 
@@ -206,12 +206,12 @@ def test_a_crossed_or_empty_quote_is_no_benchmark(quote: Quote) -> None:
 )
 def test_regular_hours_are_those_of_new_york(moment: datetime, asset_class: str, regular: bool) -> None:
     assert in_regular_hours(moment, asset_class) is regular  # type: ignore[arg-type]
-    found = score_execution([fill(1, "100", moment=moment)], asset_class, quote=Quote(D(99), D(100)))  # type: ignore[arg-type]
+    found = score_execution([fill(1, "100", moment=moment)], asset_class, quote=BidAsk(D(99), D(100)))  # type: ignore[arg-type]
     assert (found.grade != "N/A") is regular
 
 
 def test_a_worthless_close_has_no_slippage() -> None:
-    assert score_execution([fill(-1, "0")], AssetClass.OPTION, quote=Quote(D(1), D(2))).reason == "zero_price"
+    assert score_execution([fill(-1, "0")], AssetClass.OPTION, quote=BidAsk(D(1), D(2))).reason == "zero_price"
 
 
 def test_fills_of_different_orders_are_refused() -> None:

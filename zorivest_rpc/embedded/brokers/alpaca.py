@@ -14,7 +14,7 @@ from ..imports.rows import RowRefused
 from ..market.failures import Failure, Kind
 from ..market.shapes import mapped, moment, number, plain
 from ..values.kinds import AssetClass, Side
-from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
+from .pulled import BrokerLink, Position, Pulled, PullWindow, Source, collect, symbol_of
 
 __all__ = ["positions", "pull"]
 
@@ -24,7 +24,7 @@ _SIDES = {"buy": Side.BOT, "sell": Side.SLD, "sell_short": Side.SLD, "buy_to_cov
 _QUOTED_IN = ("USDT", "USDC", "USD", "BTC")
 
 
-async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
+async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
     account = mapped(await link.get("/v2/account"))
     stated = plain(account.get("account_number"), 64)
     if stated is None:
@@ -57,7 +57,7 @@ async def positions(link: BrokerLink) -> list[Position]:
     return found
 
 
-async def _fills(link: BrokerLink, wanted: Wanted) -> list[dict[str, Any]]:
+async def _fills(link: BrokerLink, wanted: PullWindow) -> list[dict[str, Any]]:
     params = {"direction": "asc", "page_size": str(PAGE)}
     if wanted.start is not None:
         params["after"] = wanted.start.isoformat()
@@ -80,7 +80,7 @@ async def _fills(link: BrokerLink, wanted: Wanted) -> list[dict[str, Any]]:
     )
 
 
-def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraft | None:
+def _draft(row: Mapping[str, Any], account_id: str, wanted: PullWindow) -> TradeDraft | None:
     if row.get("activity_type", "FILL") != "FILL":
         return None
     when, side = moment(row.get("transaction_time")), _SIDES.get(str(row.get("side")).lower())

@@ -18,7 +18,7 @@ from ..market.failures import Failure, Kind
 from ..market.providers.tradier import rows_of
 from ..market.shapes import at, mapped, number, plain
 from ..values.kinds import Side
-from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
+from .pulled import BrokerLink, Position, Pulled, PullWindow, Source, collect, symbol_of
 
 __all__ = ["positions", "pull"]
 
@@ -26,7 +26,7 @@ PAGE = 1000
 MOST_PAGES = 100
 
 
-async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
+async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
     number_at_broker = await _account(link)
     account_id = link.account_id or number_at_broker
     balances = mapped(await link.get(f"/v1/accounts/{number_at_broker}/balances"), "balances")
@@ -76,7 +76,7 @@ async def _positions(link: BrokerLink, account: str) -> list[Position]:
     return found
 
 
-async def _trades(link: BrokerLink, account: str, wanted: Wanted) -> list[dict[str, Any]]:
+async def _trades(link: BrokerLink, account: str, wanted: PullWindow) -> list[dict[str, Any]]:
     params = {"type": "trade", "limit": str(PAGE)}
     if wanted.start is not None:
         params["start"] = wanted.start.date().isoformat()
@@ -96,7 +96,7 @@ async def _trades(link: BrokerLink, account: str, wanted: Wanted) -> list[dict[s
     )
 
 
-def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraft | None:
+def _draft(row: Mapping[str, Any], account_id: str, wanted: PullWindow) -> TradeDraft | None:
     trade = mapped(row, "trade") if isinstance(row, dict) else {}
     if row.get("type") != "trade" or not trade:
         return None

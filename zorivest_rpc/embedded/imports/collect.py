@@ -16,7 +16,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     Effect,
     Fee,
     FeeType,
-    Limits,
+    ImportLimits,
     Note,
     PositionEvent,
     RateDraft,
@@ -32,13 +32,13 @@ from zorivest_rpc.embedded.values.futures import contract_of
 from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 from zorivest_rpc.embedded.values.symbols import Instrument
 
-__all__ = ["Found", "TradeCollector", "costs", "outcome"]
+__all__ = ["FileLayout", "TradeCollector", "costs", "outcome"]
 
 
 _CENT = Decimal("0.015")  # files round a half cent to either side
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FileLayout(msgspec.Struct, frozen=True, kw_only=True):
     """What was recognised: whose file, which layout, and by what."""
 
     broker: str
@@ -66,7 +66,7 @@ def costs(
 class TradeCollector:
     """Rows in file order go in; `finish` numbers, orders and counts them."""
 
-    def __init__(self, hints: BrokerHints, limits: Limits) -> None:
+    def __init__(self, hints: BrokerHints, limits: ImportLimits) -> None:
         self.hints = hints
         self._limits = limits
         self._trades: list[TradeDraft] = []
@@ -165,7 +165,7 @@ class TradeCollector:
         )
 
     def finish(
-        self, found: Found, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
+        self, found: FileLayout, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
     ) -> BrokerImport:
         trades = self._number(self._in_order())
         total = self.parsed + self.skipped + self.refused

@@ -26,8 +26,8 @@ __all__ = [
     "Effect",
     "Fee",
     "FeeType",
+    "ImportLimits",
     "ImportRefused",
-    "Limits",
     "Note",
     "PositionEvent",
     "RateDraft",
@@ -102,7 +102,7 @@ class Status(enum.StrEnum):
     FAILED = "FAILED"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ImportLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one file may ask of us. A full page of a PDF takes about half a second of processor time."""
 
     max_bytes: int = 50 * 1024 * 1024

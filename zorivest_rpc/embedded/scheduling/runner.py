@@ -17,7 +17,7 @@ import jsonschema
 from ..disk.redact import redact_text
 from . import runs
 from .refs import resolve, skips
-from .step import Context, Outcome, Produced, StepFailed, StepType
+from .step import Context, Produced, StepFailed, StepResult, StepType
 from .steps import STEP_TYPES
 
 __all__ = ["RunFailed", "run_steps"]
@@ -79,7 +79,7 @@ async def _one(step: Mapping[str, Any], position: int, context: Context, pause: 
     return problem
 
 
-async def _attempt(step: Mapping[str, Any], context: Context) -> Outcome:
+async def _attempt(step: Mapping[str, Any], context: Context) -> StepResult:
     kind = STEP_TYPES[step["type"]]
     try:
         params = resolve(step["params"], context.outputs())

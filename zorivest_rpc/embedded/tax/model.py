@@ -25,13 +25,13 @@ __all__ = [
     "CostBasisMethod",
     "Direction",
     "EstimationMethod",
-    "Execution",
     "FilingStatus",
     "OptionDelivery",
     "Price",
     "Quarter",
     "StockSplit",
     "TaxError",
+    "TaxFill",
     "TaxProfile",
     "WashPolicy",
     "WashSaleMethod",
@@ -147,7 +147,7 @@ def parse(kind: type[E], text: str) -> E:
 DOLLAR = "USD"
 
 
-class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TaxFill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fill. `commission` holds commission and fees; `lot_ids` are the lots a sale identifies.
 
     Amounts are dollars; `currency` is what was paid in, which tells positions of one symbol apart."""
@@ -194,8 +194,8 @@ class OptionDelivery(msgspec.Struct, frozen=True, kw_only=True):
     symbol: str
     contracts: Decimal
     commission: Decimal = ZERO
-    closing: Execution | None = None
-    shares: Execution | None = None
+    closing: TaxFill | None = None
+    shares: TaxFill | None = None
 
 
 class AccountTraits(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
 )
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.answers import JSON, EventStream, Headers, Writer
-from zorivest_rpc.mcp.transports.session_journal import Journal
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore
 from zorivest_rpc.mcp.transports.sse import SsePair
 from zorivest_rpc.mcp.transports.streamable import Refused, Streamable, with_cors
@@ -115,7 +115,7 @@ class HttpTransport:
             sessions = SessionStore(
                 server.seal,
                 server.announcer,
-                Journal(None, server.now),
+                SessionJournal(None, server.now),
                 server.now,
                 server.epoch,
                 life=options.session_life,

@@ -24,7 +24,7 @@ from zorivest_rpc.mcp.protocol.revisions import BY_NAME
 from zorivest_rpc.mcp.protocol.seal import BadSeal, Seal
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 from zorivest_rpc.mcp.protocol.types import Implementation
-from zorivest_rpc.mcp.transports.session_journal import Journal, State
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal, SessionState
 from zorivest_rpc.mcp.transports.streams import REPLAY_BYTES, Replay, SessionStreams
 
 __all__ = ["MOST_ASKED", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
@@ -84,7 +84,7 @@ class SessionStore:
         self,
         seal: Seal,
         announcer: Announcer,
-        journal: Journal,
+        journal: SessionJournal,
         now: Callable[[], float],
         epoch: str,
         *,
@@ -179,7 +179,7 @@ class SessionStore:
         """Something about it changed that should survive a restart. A session of another transport ends with it."""
         live = self._live.get(session.key)
         if live is not None:
-            state = State(session.log_level, session.subscriptions, session.toolsets)
+            state = SessionState(session.log_level, session.subscriptions, session.toolsets)
             self._journal.remember(_name(live.id), live.expires, state)
 
     def end(self, live: LiveSession) -> None:

@@ -17,7 +17,7 @@ from zorivest_rpc.serving.tools.kit import entries
 from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 from zorivest_rpc.serving.tools.resources import IMAGES, TOOLSET
 
-__all__ = ["Completions"]
+__all__ = ["JournalCompletions"]
 
 _SECONDS: Final = 1.5
 _RECENT: Final = 500  # trades that are looked at
@@ -27,7 +27,7 @@ Choices: TypeAlias = Iterable[tuple[str, str]]
 """(value, other words under which somebody may look for it)."""
 
 
-class Completions:
+class JournalCompletions:
     """`refusal` tells why a session may not call a tool; what the tool would not show is not offered either."""
 
     def __init__(

@@ -20,7 +20,17 @@ from zorivest_rpc.mcp.call import Call, Handler, Outcome
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.tools.kit import Kit, flagged
 
-__all__ = ["Command", "Desktop", "Found", "Machine", "Processes", "command_for", "command_to_open", "find", "machine"]
+__all__ = [
+    "Command",
+    "Desktop",
+    "DesktopProgram",
+    "Machine",
+    "Processes",
+    "command_for",
+    "command_to_open",
+    "find",
+    "machine",
+]
 
 System: TypeAlias = Literal["windows", "macos", "linux"]
 Method: TypeAlias = Literal["installed", "dev", "path", "env"]
@@ -49,7 +59,7 @@ class Machine(msgspec.Struct, frozen=True):
     gui_path: str = ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class DesktopProgram(msgspec.Struct, frozen=True):
     """`path` is an executable, an application bundle, or for `dev` the directory of its sources."""
 
     path: str
@@ -84,18 +94,18 @@ def machine(
     )
 
 
-def find(on: Machine) -> Found | None:
+def find(on: Machine) -> DesktopProgram | None:
     """An installation, a checkout around this server, the search path, the variable: the first hit wins."""
     for path in _installed(on):
         if on.exists(path):
-            return Found(path, "installed")
+            return DesktopProgram(path, "installed")
     sources = _sources(on)
     if sources is not None:
-        return Found(sources, "dev")
+        return DesktopProgram(sources, "dev")
     found = on.which("zorivest")
     if found:
-        return Found(found, "path")
-    return Found(on.gui_path, "env") if on.gui_path and on.exists(on.gui_path) else None
+        return DesktopProgram(found, "path")
+    return DesktopProgram(on.gui_path, "env") if on.gui_path and on.exists(on.gui_path) else None
 
 
 def _installed(on: Machine) -> Sequence[str]:
@@ -129,7 +139,7 @@ def _sources(on: Machine) -> str | None:
     return None
 
 
-def command_for(system: System, found: Found, *, wait: bool = False) -> Command:
+def command_for(system: System, found: DesktopProgram, *, wait: bool = False) -> Command:
     """The command that starts what was found: detached from this process and its client, or to be waited for."""
     path = found.path
     if found.method == "dev":
@@ -274,7 +284,7 @@ class Desktop:
         message = f"The Zorivest desktop application at {found.path} {done}{how}."
         return self._kit.give(call, {"gui_found": True, "method": found.method}, message=message)
 
-    def _explain_failure(self, found: Found, error: ToolError) -> Outcome:
+    def _explain_failure(self, found: DesktopProgram, error: ToolError) -> Outcome:
         return flagged({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
 
     async def _absent(self, call: Call) -> Outcome:

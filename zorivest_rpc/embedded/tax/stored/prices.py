@@ -19,11 +19,11 @@ from ...database.engine import Database
 from ...database.schema.books import tax_lots
 from ...database.schema.journal import price_bars, trades
 from ...errors import Refusal
-from ...journal.exchange import DOLLAR, Exchange, differs
+from ...journal.exchange import DOLLAR, RateBook, differs
 from ...market import connections
 from ...market.cache import recall
 from ...market.providers import PROVIDERS
-from ...market.shapes import Quote
+from ...market.shapes import ProviderQuote
 from ...values.kinds import AssetClass
 from ...values.money import ZERO
 from ...values.symbols import parse_instrument
@@ -85,7 +85,7 @@ def known_prices(
     if ticker is not None:
         held = held.where(tax_lots.c.underlying == parse_instrument(ticker).underlying, tax_lots.c.ticker == ticker)
     now = datetime.now(UTC)
-    exchange, foreign = Exchange(conn), _foreign(conn)
+    exchange, foreign = RateBook(conn), _foreign(conn)
     prices: dict[str, Price] = {}
     for symbol, underlying in conn.execute(held).all():
         known = (_quote(conn, symbol, now), _last_bar(conn, symbol), _last_trade(conn, symbol, underlying))
@@ -112,7 +112,7 @@ def _quote(conn: Connection, ticker: str, now: datetime) -> _Known | None:
     kept = recall(conn, "quote", ticker)
     if kept is None:
         return None
-    quote = msgspec.json.decode(kept.payload, type=Quote)
+    quote = msgspec.json.decode(kept.payload, type=ProviderQuote)
     source = "quote" if kept.fresh(now) else "cached_quote"
     return _Known(kept.fetched_at if kept.fresh(now) else quote.timestamp or kept.fetched_at, quote.price, source)
 
