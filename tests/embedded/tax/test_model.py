@@ -11,19 +11,18 @@ import pytest
 from zorivest_rpc.embedded.tax.model import (
     AccountTraits,
     AcquisitionSource,
-    AssetClass,
     CostBasisMethod,
     Direction,
     EstimationMethod,
     FilingStatus,
     Quarter,
-    Side,
     TaxError,
     TaxProfile,
     WashPolicy,
     WashSaleMethod,
     parse,
 )
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 KINDS: tuple[type[Enum], ...] = (
     *(Side, Direction, AssetClass, AcquisitionSource, CostBasisMethod, FilingStatus),
