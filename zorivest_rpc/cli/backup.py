@@ -62,7 +62,7 @@ def _restore(arguments: argparse.Namespace) -> None:
 
     backup = _chosen(arguments.data_dir, arguments.name)
     directory = DataDir(arguments.data_dir.absolute()).create()
-    # Whoever wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
+    # A process that wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
     with FileLock(directory.start_lock) as starting, FileLock(directory.process_lock) as running:
         _acquire(starting, "another program is starting the backend; try again")
         _take_backend_lock(directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)

@@ -171,7 +171,7 @@ async def _create_journal(journal: Journal, settings: Settings) -> bool:
 
 
 async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
-    """What can be done before anybody calls."""
+    """Work that is done before the first call."""
     if settings.demo:
         from zorivest_rpc.cli.welcome import welcome
 

@@ -1,8 +1,8 @@
 """Putting our entry into a client's file and taking it out: text in, text out, and the proof that nothing else changed.
 
 Rule 1: every edit is read back: the new document must mean the old one plus or minus our entry, or it is not written.
-Rule 2: taking out gives the bytes from before putting in, as long as nobody else wrote in between; the backup knows.
-Rule 3: an entry under our name that is not ours is somebody's, and stays."""
+Rule 2: taking out gives the bytes from before putting in, unless another program wrote in between; the backup knows.
+Rule 3: an entry under our name that is not ours belongs to the user, and stays."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class ConfigFile(NamedTuple):
 
 
 class FileChanged(Exception):
-    """Somebody else changed the file in the meantime; read it again."""
+    """Another process changed the file in the meantime; read it again."""
 
 
 def read(name: str) -> ConfigFile:

@@ -1,7 +1,7 @@
 """One member put into, or taken out of, a JSON document with comments, and not another byte changed.
 
 Rule 1: the document is never printed anew. An edit is a splice at positions that the parser reports.
-Rule 2: what `place` inserts, `remove` takes out again, whitespace and commas too, unless somebody reformatted it.
+Rule 2: what `place` inserts, `remove` takes out again, whitespace and commas too, unless it was reformatted.
 Rule 3: a document that a strict reader would refuse (but for comments and trailing commas) is refused here too."""
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ async def _answer(request: web.Request, inner: _Plain, request_id: str) -> web.S
         log.error("database: %s", exc.orig, exc_info=exc, extra={"request_id": request_id})
         return _refuse(_database_refusal(str(exc.orig)), request_id)
     except ConnectionResetError:
-        raise  # the caller is gone, there is nobody to answer
+        raise  # the caller is gone, an answer would reach no one
     except Exception as exc:
         if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
             log.error("the disk: %s", exc.strerror, extra={"request_id": request_id})

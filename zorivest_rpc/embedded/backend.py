@@ -150,7 +150,7 @@ class Embedded:
         return issued
 
     async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Login, int]:
-        """The same for the owner's passphrase, who may do everything; 429 while somebody seems to be guessing."""
+        """The same for the owner's passphrase, who may do everything; 429 after too many wrong ones."""
         dek = await self.attempts.make(lambda: asyncio.to_thread(self.vault.unlock_by_passphrase, passphrase))
         await self._open_with(dek)
         issued = self.sessions.issue(PASSPHRASE, Role.ADMIN)
@@ -159,7 +159,7 @@ class Embedded:
         return issued
 
     async def _record_entry(self, actor: str, kind: str, name: str | None = None) -> None:
-        """A disk that takes no more data keeps nobody out: reading goes on, and the brake has to be reachable."""
+        """A full disk locks no caller out: reading goes on, and the brake has to be reachable."""
         try:
             await self.database().write(lambda conn: audit.record(conn, actor, "auth.unlock", kind, name))
         except (SQLAlchemyError, OSError) as exc:
@@ -169,7 +169,7 @@ class Embedded:
         """Check a key and open the database with it if it is not open, without a session.
 
         A key that opened the open database already is known by its hash: stretching it again costs 0.23 s of processor
-        time and proves nothing more, and whoever waits for a restarted backend would wait for that."""
+        time and proves nothing more, and callers of a restarted backend would wait for that."""
         if self._db is not None and self._openers:
             known = await asyncio.to_thread(self.vault.recognise, api_key)
             if known is not None and known.key_id in self._openers and self._db is not None:

@@ -17,7 +17,7 @@ from .link import LocalAddress, socket_path
 __all__ = ["GENERATION", "Runtime", "is_newer", "is_older", "publish", "read_runtime"]
 
 GENERATION = 2
-"""How a server and a backend meet. 1 (release 0.1): a port, told apart by an instance id that anybody could read."""
+"""How a server finds a backend. 1 (release 0.1): a port, with an instance id that any local user could read."""
 
 
 class Runtime(NamedTuple):

@@ -191,7 +191,7 @@ def _check(key: str, value: Any) -> tuple[Spec, str]:
 
 
 class JournalSettings:
-    """The settings of one open database, cached until somebody writes."""
+    """The settings of one open database, cached until the next write."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

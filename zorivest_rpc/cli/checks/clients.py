@@ -27,7 +27,7 @@ from .web import ask, shown
 __all__ = ["ClientTrial", "set_up", "try_out"]
 
 PATIENCE = 5.0
-_NOWHERE = "http://127.0.0.1:9"  # a trial asks for `initialize` alone; it must not start anybody's backend
+_NOWHERE = "http://127.0.0.1:9"  # a trial asks for `initialize` alone; it must not start a backend
 _HELLO = {
     "jsonrpc": "2.0",
     "id": 1,

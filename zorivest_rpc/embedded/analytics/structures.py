@@ -90,7 +90,7 @@ def _two_legs(low: OptionLeg, high: OptionLeg) -> Label:
 
 
 def _vertical(low: OptionLeg, high: OptionLeg) -> Label:
-    """Whoever owns the lower strike of the two gains when the price rises, with calls and with puts."""
+    """The owner of the lower strike of the two gains when the price rises, with calls and with puts."""
     return Label("vertical", f"{'bull' if low.side == 1 else 'bear'} {_word(low)} spread")
 
 

@@ -269,7 +269,7 @@ def _credentials(broker: Broker, key: str, secret: str) -> tuple[dict[str, str],
 
 
 def _refusal(failure: Failure) -> Refusal:
-    """429 for a rate limit, 503 when nobody was reached, 502 for an answer that cannot be used."""
+    """429 for a rate limit, 503 when the broker was not reached, 502 for an answer that cannot be used."""
     text = f"{failure.provider}: {failure.detail}."
     extra: dict[str, Any] = {"reason": failure.kind.value}
     if failure.kind is Kind.RATE_LIMITED:

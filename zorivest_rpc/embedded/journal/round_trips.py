@@ -1,6 +1,6 @@
 """Round trips in the database, kept in step with the trades they are made of.
 
-Every function here runs inside the transaction that changes the trades, so nobody ever sees one without the other. An
+Every function here runs inside the transaction that changes the trades, so no reader sees one without the other. An
 execution later than everything in its position continues the open episode and reads only the lots it closes; one that
 lands in the past, or is changed or removed, drops the episodes from there on and matches them again. So does one that
 happened before a known share split, and a split itself.

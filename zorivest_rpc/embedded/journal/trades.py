@@ -467,7 +467,7 @@ def _plain(number: Decimal) -> str:
 
 
 def touch(conn: Connection, account_id: str) -> None:
-    """Tell whoever derives something from an account's trades that they changed."""
+    """Mark everything derived from an account's trades as stale."""
     conn.execute(_TOUCH, {"account": account_id})
 
 

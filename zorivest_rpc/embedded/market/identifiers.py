@@ -73,7 +73,7 @@ async def resolve(db: Database, market: Market, asked: Sequence[Asked], now: dat
 
 
 def known_here(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, IdentifierMatch]:
-    """What identifiers stand for without asking anybody: those asked for before, and those of the directory."""
+    """What identifiers stand for without a request: those asked for before, and those of the directory."""
     found = _find_cached(conn, keys, now)
     _from_directory(keys, found)
     return found

@@ -114,7 +114,7 @@ class Market:
         *,
         use_cache: bool = True,
     ) -> dict[str, Any]:
-        """Bars of a span, fetched and stored, or the stored ones when nobody can be asked; the last `limit` of them."""
+        """Bars of a span, fetched and stored, or the stored ones without a provider; the last `limit` of them."""
         instrument = _instrument(ticker)
         until = end or self._outbound.now()
         since = start or until - DEFAULT_SPANS[interval]
@@ -131,7 +131,7 @@ class Market:
         }
 
     async def fetch_bars(self, symbol: str, resolution: Resolution, start: datetime, end: datetime) -> int:
-        """Fetch and store bars that the analysis of a holding period needs; how many. A refusal if nobody has them."""
+        """Fetch and store bars that the analysis of a holding period needs; how many. Refused if none has them."""
         span = SPANS[resolution]
         since, until = start - span, end + span
         told = await self._bars(_instrument(symbol), INTERVAL_OF[resolution], since, until, until.isoformat())

@@ -117,7 +117,7 @@ class Outbound:
     def _finish_flight(self, question: Any, flight: asyncio.Future[Any]) -> None:
         self._flights.pop(question, None)
         if not flight.cancelled():
-            flight.exception()  # those who asked were told; nobody may be left to tell
+            flight.exception()  # the waiting callers have it already; without this line an unread one is logged
 
     async def kept(self, name: str, seconds: float, fetch: Callable[[], Awaitable[T]]) -> T:
         """Something large that changes seldom, fetched again when it is older than `seconds`."""

@@ -35,7 +35,7 @@ class Importer(Protocol[H_contra, T_co]):
 
 
 class Progress:
-    """How far one import has come, for whoever knows the idempotency key of its request; forgotten when it ends.
+    """How far one import has come, for a caller that knows the idempotency key of its request; forgotten when it ends.
 
     Reading is the first half and writing the second, both in the unit in which the file is read."""
 

@@ -268,7 +268,7 @@ class Scheduling:
                 await self.cancel(run_id, actor, "The policy was deleted.")
 
     async def approve(self, policy_id: str, token: str | None, seen_hash: str | None) -> dict[str, Any]:
-        """Let a policy run, for somebody who holds the one-time token; it is spent also when the approval fails."""
+        """Approve a policy for the holder of the one-time token; a failed approval spends the token too."""
         db = self._parts().db
         self._approval.check(token)
         await asyncio.to_thread(self._approval.renew)

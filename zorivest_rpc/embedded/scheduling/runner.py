@@ -112,7 +112,7 @@ def _check(kind: StepType, params: Any) -> None:
 
 
 def _wait(retry: Mapping[str, Any], attempt: int) -> float:
-    """It grows with every attempt, and stops growing where nobody would wait any longer."""
+    """It grows with every attempt up to a limit."""
     spread = random.uniform(0.5, 1.5) if retry["jitter"] else 1.0
     return min(float(retry["backoff_factor"]) ** attempt * spread, _LONGEST_PAUSE)
 

@@ -3,7 +3,7 @@
 Rule 1: a book built event by event and a book built from the whole history are the same book; `build` is the fold.
 Rule 2: everything the book needs to go on is in its lots, so a book is restored from stored lots (`LotBook.restore`).
 Rule 3: events about one underlying arrive in the order of (time, exec_id), over all accounts, because a wash sale looks
-across them. An event from the past is refused; whoever keeps the lots rebuilds that underlying."""
+across them. An event from the past is refused; the caller rebuilds that underlying."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class OptionDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What tax law asks of an account; an account nobody described is a taxable one of the taxpayer's own."""
+    """What tax law asks of an account; an account without a description is a taxable one of the taxpayer's own."""
 
     tax_advantaged: bool = False
     spousal: bool = False
@@ -214,7 +214,7 @@ class WashPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaxProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The taxpayer in one year. `agi_estimate` leaves trading gains out; None as `prior_year_tax` means nobody said.
+    """The taxpayer in one year. `agi_estimate` leaves trading gains out; None as `prior_year_tax` means unknown.
 
     `stated` names the fields that the taxpayer gave; the others hold defaults."""
 

@@ -211,7 +211,7 @@ def _is_listed(root: str) -> bool:
 
 
 def _year(digits: str, near: date | None) -> int | None:
-    """Of one digit the year that lies at most one year before the trade; None where nobody knows the trade."""
+    """Of one digit the year that lies at most one year before the trade; None without the day of the trade."""
     if len(digits) > 1:
         return int(digits)
     if near is None:

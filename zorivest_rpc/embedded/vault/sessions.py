@@ -47,7 +47,7 @@ class Logins:
         """A new token, its session, and the seconds it lasts; `at_most` is the rest of the key's own life."""
         now = self._clock()
         for name in [name for name, session in self._by_hash.items() if session.ends <= now - self._ttl]:
-            del self._by_hash[name]  # long over: nobody needs to hear "expired" instead of "unknown" any more
+            del self._by_hash[name]  # long over: "unknown" is now as good an answer as "expired"
         while len(self._by_hash) >= _MOST:
             del self._by_hash[next(iter(self._by_hash))]
         lasts = self._ttl if at_most is None else min(self._ttl, at_most)

@@ -40,7 +40,7 @@ __all__ = ["Authenticate", "HttpOptions", "HttpTransport", "bearer_keys", "nobod
 
 log: Final = logging.getLogger("zorivest_rpc")
 Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | None]
-"""The Authorization header to a principal, or None where it names nobody."""
+"""The Authorization header to a principal, or None where it names no principal."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
 _IDLE: Final = 75.0  # seconds that a connection may stay without a request
@@ -104,7 +104,7 @@ class HttpTransport:
         facts: Callable[[], Json] = dict,
         metrics: Callable[[], str] | None = None,
     ) -> None:
-        """`holding` is open while a request runs, for whoever needs its credentials that long and no longer."""
+        """`holding` is open while a request runs, for code that needs its credentials that long and no longer."""
         self._server = server
         self._options = options
         self._authenticate = authenticate

@@ -1,6 +1,6 @@
 """Session ids that rebuild their session, and the little that has to be remembered beside them.
 
-An id is a sealed capsule of what `initialize` settled, so a session that nobody holds in memory revives, after an idle
+An id is a sealed capsule of what `initialize` settled, so a session that is not in memory revives, after an idle
 hour as after `kill -9`. What changed since, and that a DELETE ended it, is in the session journal. A new key ends all
 sessions.
 """
@@ -131,7 +131,7 @@ class SessionStore:
         return self._seal.close("session", payload, bound_to=session.principal, expires=expires)
 
     def find(self, id: str, principal: str) -> LiveSession | None:
-        """The session of this id, revived where need be; None if it is over, foreign or somebody else's."""
+        """The session of this id, revived where need be; None if it ended, is foreign or another principal's."""
         live = self._live.get(id)
         now = self._now()
         if live is not None:

@@ -304,7 +304,7 @@ class HttpBackend:
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
     ) -> Answer:
-        """One answer, wherever on the same server it is. BackendUnreachable: nothing was sent; Lost: nobody knows."""
+        """One answer, following redirects on the same server. BackendUnreachable: nothing was sent; Lost: unknown."""
         wire = self._wire or self._open()
         redirects = _REDIRECTS.get(method, _SAME_METHOD)
         try:
@@ -370,7 +370,7 @@ class HttpBackend:
         return base
 
     def _elsewhere(self, url: URL, location: str, status: int) -> URL:
-        """Backends that insist on a slash redirect to it; nobody else gets our token."""
+        """Backends that insist on a slash redirect to it; no other host gets our token."""
         from yarl import URL
 
         try:

@@ -85,7 +85,7 @@ def _connector_class() -> Any:
     from aiohttp.client_proto import ResponseHandler
 
     class Handler(ResponseHandler):
-        """Whoever waits for a body learns that nothing more will come; aiohttp tells those who wait for a head."""
+        """Propagate connection loss to body readers; aiohttp tells only header readers."""
 
         def set_exception(self, exc: BaseException, *cause: Any) -> None:
             # From Python 3.12 on aiohttp writes eagerly, so a write may fail because the answer was not HTTP: that
@@ -214,7 +214,7 @@ class HttpWire:
         self._pool.address = address
 
     async def close(self) -> None:
-        """Whoever waits for an answer is told at once that there will be none."""
+        """Fail every waiting caller at once."""
         self._pool.let_go()
         await self._http.close()
 
@@ -304,7 +304,7 @@ class HttpWire:
         return Answer(message.code, message.headers, body)
 
     def _ring(self, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
-        """The time is over: whoever waits is told that the connection is gone, and why."""
+        """Time out: fail the waiting caller with the reason."""
         protocol.set_exception(TimeoutError())
         transport.abort()
 

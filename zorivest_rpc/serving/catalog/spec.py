@@ -302,7 +302,7 @@ def defaults(spec: ToolSpec) -> dict[str, Json]:
 def spellings(spec: ToolSpec) -> dict[str, dict[str, str]]:
     """By input: the spellings of a backend that are no values of the tool's enumeration, and the values they stand for.
 
-    Other entries of `value_aliases` say how a value of the enumeration is spelt elsewhere; nobody sends those to us."""
+    Other entries of `value_aliases` say how a value of the enumeration is spelt elsewhere; clients never send those."""
     found: dict[str, dict[str, str]] = {}
     for rest in spec.rest if isinstance(spec.rest, tuple) else (spec.rest,):
         for name, known in rest.value_aliases.items() if isinstance(rest, RestSpec) else ():

@@ -38,7 +38,7 @@ Method: TypeAlias = Literal["installed", "dev", "path", "env"]
 _GUI_VARIABLE: Final = "ZORIVEST_GUI_PATH"
 _KEPT_BACK: Final = ("ZORIVEST_API_KEY",)  # the application has its own way to unlock
 _INSTALLED_BELOW: Final = frozenset(("site-packages", "dist-packages"))
-_RUNNABLE: Final = '[ -x "$0" ] || exit 126; '  # in the background nobody would hear of it
+_RUNNABLE: Final = '[ -x "$0" ] || exit 126; '  # in the background its failure would go unnoticed
 _NOT_RUNNABLE: Final = 126
 # In the background, and looked at once more after a second: a program that dies at once takes its exit code along.
 _QUIET: Final = ">/dev/null 2>&1 </dev/null & p=$!; sleep 1; kill -0 $p 2>/dev/null && exit 0; wait $p"
@@ -123,7 +123,7 @@ def _installed(on: Machine) -> Sequence[str]:
 def _sources(on: Machine) -> str | None:
     """The `ui` directory of the repository that this server is run from.
 
-    An installed server has none: whatever project its environment lies in is somebody else's, and is not run."""
+    An installed server has none: whatever project its environment lies in is not ours, and is not run."""
     windows, directory = on.system == "windows", on.server_directory
     join, dirname = (ntpath.join, ntpath.dirname) if windows else (posixpath.join, posixpath.dirname)
     if not _INSTALLED_BELOW.isdisjoint(directory.replace("\\", "/").split("/")):

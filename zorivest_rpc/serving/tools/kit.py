@@ -31,7 +31,7 @@ class WriteResult(NamedTuple):
 
 class Kit:
     """`specs` are the tools by name; without `shape` every client is shown all of a payload. `desktop` says whether the
-    backend is one that a desktop application belongs to, so that a text may send somebody there."""
+    backend is one that a desktop application belongs to, so that a text may point the user to it."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def rest_handler(
     writes = not hints.read_only_hint
     waits = hints.open_world_hint or any(plan.route.file is not None for plan in plans)
     timeout = _PATIENT if waits else None
-    # A read that reaches nobody else may be asked twice whatever its method; others only if they are a GET.
+    # A read that leaves this machine alone may be asked twice whatever its method; others only if they are a GET.
     repeatable = True if hints.read_only_hint and not hints.open_world_hint else None
 
     async def handler(call: Call) -> Outcome:
@@ -165,7 +165,7 @@ async def _withdrawn(backend: Backend, where: str, asking: Coroutine[Any, Any, R
     try:
         return await asking
     except asyncio.CancelledError:
-        with suppress(ToolError):  # nobody is left to hear about it; the run's own history says how it ended
+        with suppress(ToolError):  # the caller is gone; the run's own history says how it ended
             await backend.ask(Request("POST", f"{where}/cancel", timeout=_LAST_WORD))
         raise
 

@@ -243,7 +243,7 @@ def results(conn: Connection, scope: Scope) -> list[TripResult]:
 def _read_annotated(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
     """The round trips that have a report or a linked plan, by id and in the order of closing.
 
-    Each query starts from the few rows that somebody wrote, and none leaves the order to the planner."""
+    Each query starts from the few rows that a user wrote, and none leaves the order to the planner."""
     legs = round_trip_legs.c
     tags = {row.trade_id: row.tags for row in conn.execute(select(trade_reports.c.trade_id, trade_reports.c.tags))}
     linked = select(trade_plans.c.linked_trade_id, trade_plans.c.strategy_name).order_by(trade_plans.c.id.desc())

@@ -225,7 +225,7 @@ def date_range(first: Any, last: Any) -> dict[str, Any] | None:
 
 
 def _with_tickers(conn: Connection, found: BrokerImport) -> BrokerImport:
-    """Securities that a file names by number under their tickers, where those are known without asking anybody."""
+    """Securities that a file names by number under their tickers, where those are known without a request."""
     keys = list({draft.identifier for draft in found.trades if draft.identifier is not None})
     if not keys:
         return found

@@ -169,7 +169,7 @@ def _key(ask: RestCall) -> str:
 
 
 def _from_mcp(ask: RestCall) -> bool:
-    """Tools ask the guard with the call itself; nobody else has a reason to."""
+    """Only tools ask the guard, with the call itself."""
     return ask.request.headers.get("X-MCP-Guard") == "check"
 
 

@@ -1,6 +1,6 @@
 """What open lots are worth as far as is known: the latest of quotes, stored bars and own trades; never a guess.
 
-Where somebody connected a provider with a key, a few of the largest positions are asked for anew, within seconds; a
+Where a provider with a key is connected, a few of the largest positions are asked for anew, within seconds; a
 question over many positions does not spend the provider's budget on each of them, and none waits for a provider."""
 
 from __future__ import annotations

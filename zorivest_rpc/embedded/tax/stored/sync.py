@@ -1,4 +1,4 @@
-"""Tax lots and wash sales in the database, brought in step with the trades when somebody asks.
+"""Tax lots and wash sales in the database, brought in step with the trades when a tax question comes.
 
 Rule 1: lots are worked out per underlying over all accounts, because a wash sale looks across accounts and options.
 Rule 2: trades later than everything the lots have seen are added to them; a trade from the past, a changed or deleted
