@@ -130,10 +130,10 @@ def test_what_a_fill_a_split_and_a_price_are_where_nothing_else_is_said() -> Non
     fill = Execution(
         exec_id="e", time=moment, account_id="A", symbol="ACME", side=Side.BOT, quantity=Decimal(1), price=Decimal(2)
     )
-    assert (fill.commission, fill.multiplier, fill.asset_class) == (0, 1, AssetClass.EQUITY)
+    assert (fill.commission, fill.multiplier, fill.asset_class) == (Decimal(0), Decimal(1), AssetClass.EQUITY)
     assert (fill.order_id, fill.source, fill.method) == (None, AcquisitionSource.PURCHASE, None)
     assert (fill.lot_ids, fill.currency) == ((), "USD")
     split = StockSplit(exec_id="s", time=moment, symbol="ACME", to=Decimal(2))
-    assert (split.of, split.account_id) == (1, None)
+    assert (split.of, split.account_id) == (Decimal(1), None)
     price = Price(price=Decimal(2))
     assert (price.source, price.stale, price.as_of) == ("quote", False, None)
