@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from itertools import product
@@ -15,8 +16,11 @@ from zorivest_rpc.embedded.tax.model import (
     Direction,
     EstimationMethod,
     FilingStatus,
+    Price,
     Quarter,
+    StockSplit,
     TaxError,
+    TaxFill,
     TaxProfile,
     WashPolicy,
     WashSaleMethod,
@@ -118,3 +122,17 @@ def test_a_loss_carried_in_is_stated_by_an_amount_or_by_a_zero_that_was_given(
         stated=stated,
     )
     assert profile.states_carryforward is states
+
+
+def test_what_a_fill_a_split_and_a_price_are_where_nothing_else_is_said() -> None:
+    moment = datetime(2026, 3, 2, 15, tzinfo=UTC)
+    fill = TaxFill(
+        exec_id="e", time=moment, account_id="A", symbol="ACME", side=Side.BOT, quantity=Decimal(1), price=Decimal(2)
+    )
+    assert (fill.commission, fill.multiplier, fill.asset_class) == (Decimal(0), Decimal(1), AssetClass.EQUITY)
+    assert (fill.order_id, fill.source, fill.method) == (None, AcquisitionSource.PURCHASE, None)
+    assert (fill.lot_ids, fill.currency) == ((), "USD")
+    split = StockSplit(exec_id="s", time=moment, symbol="ACME", to=Decimal(2))
+    assert (split.of, split.account_id) == (Decimal(1), None)
+    price = Price(price=Decimal(2))
+    assert (price.source, price.stale, price.as_of) == ("quote", False, None)

@@ -17,7 +17,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.database.schema.journal import journal_entries
 from zorivest_rpc.embedded.disk.paths import DataDir, write_private
-from zorivest_rpc.embedded.errors import Conflict, Corrupt, Forbidden, NotFound
+from zorivest_rpc.embedded.errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, Unauthorized
 from zorivest_rpc.embedded.vault.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
 from zorivest_rpc.embedded.vault.vault import Role, Vault
 
@@ -282,6 +282,31 @@ def test_a_vault_of_another_kind_is_refused_by_name(
         with pytest.raises(Corrupt) as refused:
             Vault.load(directory)
         assert (refused.value.code, str(directory.bootstrap) in str(refused.value)) == (code, True)
+
+
+async def test_a_key_whose_wrapped_copy_is_damaged_is_refused_and_opens_nothing(
+    anybody: Caller, backend: Embedded, directory: DataDir, api_key: str
+) -> None:
+    content = json.loads(directory.bootstrap.read_text())
+    content["keys"][0]["wrapped_dek"] = wrap_dek(bytes(32), b"k" * 32)
+    directory.bootstrap.write_text(json.dumps(content))
+    damaged = Vault.load(directory)
+    with pytest.raises(Unauthorized) as refused:
+        damaged.unlock(api_key)
+    assert refused.value.code == "invalid_api_key"
+    backend.vault = damaged
+    assert (await anybody.expect(401, "POST", "/auth/unlock", {"api_key": api_key}))["error"] == "invalid_api_key"
+    assert backend.locked
+
+
+def test_a_passphrase_that_is_no_text_is_refused_before_it_is_stretched(vault: Vault, api_key: str) -> None:
+    """A terminal with another encoding hands over lone surrogates."""
+    _, dek = vault.unlock(api_key)
+    with pytest.raises(Invalid, match="not well-formed"):
+        vault.set_passphrase(dek, "twelve and more \udcff")
+    with pytest.raises(Invalid, match="not well-formed"):
+        vault.unlock_by_passphrase("twelve and more \udcff")
+    assert vault.passphrase is None
 
 
 def test_a_vault_that_others_could_read_is_closed_to_them(vault: Vault, directory: DataDir) -> None:
