@@ -81,7 +81,7 @@ async def test_an_unknown_version_header_is_400_whatever_the_session(served: Ser
 
 
 async def test_an_id_has_room_for_2048_characters_of_narrowing_headers(served: Served) -> None:
-    names = {"X_MCP_Toolsets": "t" * 1000, "X_MCP_Tools": "n" * 1000, "X_MCP_Exclude_Tools": "e" * 44}
+    names: dict[str, Any] = {"X_MCP_Toolsets": "t" * 1000, "X_MCP_Tools": "n" * 1000, "X_MCP_Exclude_Tools": "e" * 44}
     session = await served.open(**names, X_MCP_Readonly="true")
     assert await status(served, session) == 200
     assert sum(map(len, only(served).asked)) == 2048
