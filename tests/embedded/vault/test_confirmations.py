@@ -29,4 +29,5 @@ async def test_a_token_is_for_an_action_and_a_session(admin: Caller, anybody: Ca
     for body in ({}, {"action": ""}, *({**longest, name: text + "x"} for name, text in longest.items())):
         await admin.expect(422, "POST", "/confirmation-tokens", body)
     await admin.expect(422, "POST", "/confirmation-tokens", {**longest, "params_hash": ""})
+    await admin.expect(201, "POST", "/confirmation-tokens", {"action": "a", "params_hash": "h"})
     await anybody.expect(403, "POST", "/confirmation-tokens", {"action": "create_trade"})

@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from tests.mcp.transports.http_served import Reply, Served, Wire, Work, call, head, hello, modern_call, serving
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, bearer_keys
 
@@ -503,6 +504,28 @@ async def test_who_looks_for_oauth_is_told_how_to_send_a_key(served: Served, pat
         for method in ("GET", "POST"):
             assert "send a key as Authorization: Bearer" in await refusal(await keyed.request(method, path), 404)
     assert "no key is needed" in await refusal(await served.request("GET", path), 404)
+
+
+async def test_a_key_that_is_refused_with_a_reason_is_told_the_reason() -> None:
+    def refuse(header: str | None) -> str | None:
+        raise ToolError("Auth failed (403): this key was revoked.")
+
+    async with serving(authenticate=refuse) as served:
+        for path in ("/mcp", "/sse"):
+            reply = await served.request("GET", path, Authorization="Bearer x", Accept="text/event-stream")
+            assert await refusal(reply, 401) == "Auth failed (403): this key was revoked."
+            assert reply.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_defect_is_told_by_the_log_and_not_by_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(header: str | None) -> str | None:
+        raise RuntimeError("secret words of a failure")
+
+    async with serving(authenticate=fail) as served:
+        words = await refusal(await served.post(PING), 500)
+    assert words == "internal error; the server's log has the details"
+    (record,) = [each for each in caplog.records if each.message == "HTTP request failed"]
+    assert (record.levelname, str(record.exc_info and record.exc_info[1])) == ("ERROR", "secret words of a failure")
 
 
 async def test_a_server_that_never_listened_can_be_stopped() -> None:
