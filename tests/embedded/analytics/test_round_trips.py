@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.analytics.expiration import settle_expired
-from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Lot, Side, Split
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, OpenPart, Sign, SplitRatio
 from zorivest_rpc.embedded.analytics.round_trips import (
     Matching,
     advance,
@@ -33,7 +33,7 @@ D = Decimal
 
 def fill(
     number: int,
-    side: Side,
+    side: Sign,
     quantity: str | Decimal,
     price: str | Decimal,
     *,
@@ -124,7 +124,7 @@ def test_currencies_of_one_symbol_never_mix() -> None:
         advance(dollars, history.lots[dollars.id], msgspec.structs.replace(fill(9, -1, "1", "9"), currency="EUR"))
 
 
-EUROS: tuple[tuple[int, Side, str], ...] = ((1, 1, "5"), (3, -1, "6"))
+EUROS: tuple[tuple[int, Sign, str], ...] = ((1, 1, "5"), (3, -1, "6"))
 
 
 def test_the_answer_shows_averages_ids_and_the_holding_time() -> None:
@@ -172,8 +172,8 @@ def test_a_closing_execution_reads_no_more_lots_than_it_closes() -> None:
     (episode,) = history.episodes
     read: list[str] = []
 
-    def cursor() -> itertools.chain[Lot]:
-        def one(lot: Lot) -> list[Lot]:
+    def cursor() -> itertools.chain[OpenPart]:
+        def one(lot: OpenPart) -> list[OpenPart]:
             read.append(lot.exec_id)
             return [lot]
 
@@ -237,8 +237,8 @@ def test_an_insertion_into_a_flipped_episode_starts_in_the_middle_of_an_executio
 SPY = ("A1", "SPY")
 
 
-def split(minute: int, to: str, of: str = "1") -> Split:
-    return Split(START + timedelta(minutes=minute), D(to), D(of))
+def split(minute: int, to: str, of: str = "1") -> SplitRatio:
+    return SplitRatio(START + timedelta(minutes=minute), D(to), D(of))
 
 
 def test_a_split_keeps_the_money_and_lets_old_lots_match_new_shares() -> None:
@@ -290,7 +290,7 @@ def test_a_split_of_another_position_changes_nothing() -> None:
 CALL = Contract("AAPL", date(2026, 3, 20), "C", D(200))
 
 
-def option_episode(side: Side) -> Episode:
+def option_episode(side: Sign) -> Episode:
     return match([fill(1, side, "2", "1.50", multiplier="100", symbol=CALL.symbol)]).episodes[0]
 
 
@@ -445,7 +445,7 @@ class Store:
     def __init__(self) -> None:
         self.executions: list[Execution] = []
         self.episodes: list[Episode] = []
-        self.lots: list[Lot] = []
+        self.lots: list[OpenPart] = []
         self.fills: list[Fill] = []
 
     def insert(self, execution: Execution) -> None:
@@ -463,7 +463,7 @@ class Store:
         for use in change.used:
             lot = self.lots.pop(0)
             if use.quantity_left:
-                kept = Lot(lot.exec_id, lot.time, use.quantity_left, lot.price, lot.multiplier, use.fee_left)
+                kept = OpenPart(lot.exec_id, lot.time, use.quantity_left, lot.price, lot.multiplier, use.fee_left)
                 self.lots.insert(0, kept)
         if change.added is not None:
             self.lots.append(change.added)
