@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.catalogue import ALL, DEFAULT
 from tests.cli.conftest import Run
 from tests.places import ROOT
 from zorivest_rpc import __version__
@@ -587,11 +588,11 @@ def test_the_command_of_this_installation_can_be_tried_out(home: Path, monkeypat
         (
             ("--toolsets", "all"),
             "warn",
-            "70 tools are listed at start, and an unknown client works best with at most 40",
+            f"{ALL} tools are listed at start, and an unknown client works best with at most 40",
         ),
         (("--toolsets", "all", "--as", "cursor"), "warn", "Cursor works best with at most 40"),
-        (("--as=cursor",), "ok", "38 tools are listed at start for Cursor; its limit: 40"),
-        (("--as", "claude-code"), "ok", "70 tools are listed at start for Claude Code; its limit: none known"),
+        (("--as=cursor",), "ok", f"{DEFAULT} tools are listed at start for Cursor; its limit: 40"),
+        (("--as", "claude-code"), "ok", f"{ALL} tools are listed at start for Claude Code; its limit: none known"),
     ],
 )
 def test_a_list_is_held_against_the_limit_of_the_client(

@@ -75,8 +75,6 @@ async def test_the_headers_of_the_guide_narrow(home: Path) -> None:
 
 def test_what_the_guides_count_is_so() -> None:
     definitions = load()
-    assert len(definitions.tools) == 68
-    assert sum(spec.guarded for spec in definitions.tools) == 60
     text = (GUIDES / "safety.md").read_text()
     for spec in definitions.tools:
         if spec.confirm:
