@@ -9,12 +9,13 @@ import asyncio
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, TypedDict
+
+import psutil
 
 from tests.places import ROOT
 from tests.serving.product.everything import every_tool
@@ -50,7 +51,9 @@ def record() -> dict[str, Example]:
             calls = asyncio.run(_walk([*command, "stdio", *options], environ, Path(place)))
         finally:
             if (located := find(data)) is not None:
-                os.kill(located.pid, signal.SIGTERM)
+                backend = psutil.Process(located.pid)
+                backend.terminate()
+                backend.wait(SECONDS)  # what it writes while it ends would keep the directory from being removed
     return chosen(calls, place)
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 
 SCHEMAS = ROOT / "schemas"
-TOOL = {
+TOOL: dict[str, Any] = {
     "name": "read_one_setting",
     "title": "Read one setting",
     "description": {
@@ -59,7 +60,7 @@ async def client(schemas: Path, data_dir: Path) -> AsyncIterator[Client]:
 async def test_a_dropped_in_tool_is_listed_found_described_and_called(client: Client) -> None:
     tools = {tool["name"]: tool for tool in await client.tools()}
     assert len(tools) == ALL + 1
-    assert tools["read_one_setting"]["description"] == TOOL["description"]["rich"]  # type: ignore[index]
+    assert tools["read_one_setting"]["description"] == TOOL["description"]["rich"]
     assert tools["read_one_setting"]["_meta"]["defer_loading"] is True
     found = (await client.call("tool_search", query="lighthouse keeper"))["structuredContent"]["matches"]
     assert [match["name"] for match in found] == ["read_one_setting"]
