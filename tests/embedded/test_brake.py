@@ -16,6 +16,7 @@ from zorivest_rpc.embedded.database.engine import Database
 from zorivest_rpc.embedded.database.schema.journal import audit_log, mcp_guard
 from zorivest_rpc.embedded.disk.guard_mark import GuardMark
 from zorivest_rpc.embedded.disk.paths import DataDir
+from zorivest_rpc.embedded.errors import Conflict
 from zorivest_rpc.embedded.guard import Guard
 
 from .conftest import Caller, Clock
@@ -158,6 +159,25 @@ async def test_a_lock_of_an_earlier_release_can_be_released_as_before(
     status = await admin.get(STATUS)
     assert (status["is_locked"], status["lock_reason"], status["locked_by"]) == (True, reason, by)
     await admin.expect(200, "POST", UNLOCK)
+
+
+async def test_a_guard_of_which_nothing_is_known_is_locked_until_a_person_opens_it(
+    admin: Caller, backend: Embedded, api_key: str
+) -> None:
+    await backend.database().write(lambda conn: conn.execute(mcp_guard.delete()))
+    again = await reopened(backend, api_key)
+    try:
+        status = again.guard.status()
+        assert (status["is_locked"], status["locked_by"], status["is_saved"]) == (True, "person", True)
+        assert status["lock_reason"] == "the guard's state was lost"
+        assert (status["calls_per_minute_limit"], status["calls_per_hour_limit"]) == (60, 500)
+        assert await stored(again) == (True, "person")
+        with pytest.raises(Conflict):
+            await again.guard.unlock(again.database(), "a tool")
+        await again.guard.unlock(again.database(), "owner", "person")
+        assert await stored(again) == (False, None)
+    finally:
+        await again.close()
 
 
 # --- a disk that takes no more data

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.embedded.driver import Journal
+from zorivest_rpc.embedded.journal.exchange import OwnRate, own_rate
+from zorivest_rpc.embedded.tax.model import AssetClass
 
 SHOWN = 20  # rows of a list of what is missing; its count is whole
 
@@ -98,3 +102,31 @@ async def test_a_list_of_missing_rates_is_short_and_its_count_is_whole(journal: 
     taxes = await journal.get("/tax/lots", params={"status": "all"})
     assert [(row["ticker"], row["count"]) for row in taxes["converted"]] == [(f"S{n:02d}", 2) for n in range(SHOWN)]
     assert "missing_rates" not in taxes
+
+
+@pytest.mark.parametrize("asset_class", [kind.value for kind in AssetClass])
+@pytest.mark.parametrize("price", ["-2", "0", "4"])
+@pytest.mark.parametrize(("rate", "base"), [(None, None), (None, "EUR"), ("1.25", None), ("1.25", ""), ("1.25", "GBP")])
+def test_a_trade_brings_the_rate_of_its_file_or_as_a_pair_its_price(
+    asset_class: str, price: str, rate: str | None, base: str | None
+) -> None:
+    """A pair of 4 dollars a euro makes a dollar a quarter of a euro; other things at 4 dollars make no rate."""
+    given = None if rate is None else Decimal(rate)
+    row = SimpleNamespace(
+        asset_class=asset_class, symbol="EUR/USD", currency="USD", price=Decimal(price), fx_rate=given, fx_base=base
+    )
+    if rate and base:
+        expected: OwnRate | None = OwnRate("GBP", Decimal("1.25"))
+    else:
+        expected = OwnRate("EUR", Decimal("0.25")) if (asset_class, price) == ("FOREX", "4") else None
+    assert own_rate(row) == expected
+
+
+@pytest.mark.parametrize(
+    ("symbol", "currency"), [("EUR/USD", "EUR"), ("EUR/USD", "JPY"), ("E1/USD", "USD"), ("EURUSD", "USD")]
+)
+def test_a_pair_that_is_not_paid_in_its_second_currency_has_no_rate(symbol: str, currency: str) -> None:
+    row = SimpleNamespace(
+        asset_class="FOREX", symbol=symbol, currency=currency, price=Decimal(4), fx_rate=None, fx_base=None
+    )
+    assert own_rate(row) is None

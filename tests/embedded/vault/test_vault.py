@@ -17,7 +17,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.database.schema.journal import journal_entries
 from zorivest_rpc.embedded.disk.paths import DataDir, write_private
-from zorivest_rpc.embedded.errors import Conflict, Corrupt, Forbidden, NotFound
+from zorivest_rpc.embedded.errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, Unauthorized
 from zorivest_rpc.embedded.vault.crypto import FieldCipher, Kdf, is_api_key, new_api_key, unwrap_dek, wrap_dek
 from zorivest_rpc.embedded.vault.vault import Role, Vault
 
@@ -29,6 +29,10 @@ SECRET = "the meeting with the lender is on thursday"
 def entry(body: str) -> dict[str, object]:
     now = datetime.now(UTC)
     return {"entry_id": "j1", "title": "t", "body": body, "entry_date": now.date(), "tags": [], "created_at": now}
+
+
+def full_disk(path: Path, data: bytes) -> None:
+    raise OSError(28, "No space left on device")
 
 
 async def test_the_database_file_is_unreadable_without_the_key(admin: Caller, backend: Embedded) -> None:
@@ -78,12 +82,53 @@ async def test_every_file_belongs_to_its_owner_alone(admin: Caller, directory: D
 async def test_a_full_disk_does_not_keep_the_owner_out(
     anybody: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, data: bytes) -> None:
-        raise OSError(28, "No space left on device")
+    await anybody.unlock(api_key)
+    monkeypatch.setattr("zorivest_rpc.embedded.vault.vault.write_private", full_disk)
+    await anybody.unlock(api_key)
 
-    await anybody.unlock(api_key)
-    monkeypatch.setattr("zorivest_rpc.embedded.vault.vault.write_private", full)
-    await anybody.unlock(api_key)
+
+async def test_a_key_that_could_not_be_saved_does_not_exist(
+    admin: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would count as the other admin that lets the only real one go, and nobody has ever seen its text."""
+    (first,) = await admin.get("/auth/keys")
+    with monkeypatch.context() as patched:
+        patched.setattr("zorivest_rpc.embedded.vault.vault.write_private", full_disk)
+        refused = await admin.expect(503, "POST", "/auth/keys", {"label": "second", "role": "admin"})
+    assert refused["error"] == "disk_unwritable"
+    assert [key["label"] for key in await admin.get("/auth/keys")] == ["first key"]
+    assert (await admin.expect(409, "DELETE", f"/auth/keys/{first['key_id']}"))["error"] == "last_admin_key"
+    await admin.expect(201, "POST", "/auth/keys", {"label": "second", "role": "admin"})
+    assert len(await admin.get("/auth/keys")) == 2
+
+
+async def test_a_key_whose_revocation_could_not_be_saved_is_still_listed_and_can_be_revoked(
+    admin: Caller, anybody: Caller, directory: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await admin.expect(201, "POST", "/auth/keys", {"label": "lost laptop"})
+    path = f"/auth/keys/{made['key_id']}"
+    with monkeypatch.context() as patched:
+        patched.setattr("zorivest_rpc.embedded.vault.vault.write_private", full_disk)
+        assert (await admin.expect(503, "DELETE", path))["error"] == "disk_unwritable"
+    assert "lost laptop" in [key["label"] for key in await admin.get("/auth/keys")]
+    await anybody.unlock(made["raw_key"])  # as it would after a restart: the file still has it
+    await admin.expect(204, "DELETE", path)
+    assert json.loads(directory.bootstrap.read_text())["keys"][1]["wrapped_dek"] is None
+    refused = await anybody.expect(403, "POST", "/auth/unlock", {"api_key": made["raw_key"]})
+    assert refused["error"] == "key_revoked"
+
+
+def test_what_could_not_be_noted_of_the_database_is_noted_the_next_time(
+    vault: Vault, directory: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("zorivest_rpc.embedded.vault.vault.write_private", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            vault.note_database("another", 7)
+    assert (vault.database_created, vault.mark) == (False, 0)
+    vault.note_database("another", 7)
+    later = Vault.load(directory)
+    assert (later.database_created, later.journal_id, later.mark) == (True, "another", 7)
 
 
 async def test_the_bootstrap_file_holds_no_key_and_follows_its_layout(
@@ -237,6 +282,31 @@ def test_a_vault_of_another_kind_is_refused_by_name(
         with pytest.raises(Corrupt) as refused:
             Vault.load(directory)
         assert (refused.value.code, str(directory.bootstrap) in str(refused.value)) == (code, True)
+
+
+async def test_a_key_whose_wrapped_copy_is_damaged_is_refused_and_opens_nothing(
+    anybody: Caller, backend: Embedded, directory: DataDir, api_key: str
+) -> None:
+    content = json.loads(directory.bootstrap.read_text())
+    content["keys"][0]["wrapped_dek"] = wrap_dek(bytes(32), b"k" * 32)
+    directory.bootstrap.write_text(json.dumps(content))
+    damaged = Vault.load(directory)
+    with pytest.raises(Unauthorized) as refused:
+        damaged.unlock(api_key)
+    assert refused.value.code == "invalid_api_key"
+    backend.vault = damaged
+    assert (await anybody.expect(401, "POST", "/auth/unlock", {"api_key": api_key}))["error"] == "invalid_api_key"
+    assert backend.locked
+
+
+def test_a_passphrase_that_is_no_text_is_refused_before_it_is_stretched(vault: Vault, api_key: str) -> None:
+    """A terminal with another encoding hands over lone surrogates."""
+    _, dek = vault.unlock(api_key)
+    with pytest.raises(Invalid, match="not well-formed"):
+        vault.set_passphrase(dek, "twelve and more \udcff")
+    with pytest.raises(Invalid, match="not well-formed"):
+        vault.unlock_by_passphrase("twelve and more \udcff")
+    assert vault.passphrase is None
 
 
 def test_a_vault_that_others_could_read_is_closed_to_them(vault: Vault, directory: DataDir) -> None:

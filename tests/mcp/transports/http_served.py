@@ -374,6 +374,7 @@ async def serving(
     key: bytes | None = None,
     journal: Path | None = None,
     limits: Limits | None = None,
+    metrics: Callable[[], str] | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Wired as the command wires it, on a free port."""
@@ -400,7 +401,7 @@ async def serving(
             replay_bytes=chosen.replay_bytes,
         )
     )
-    transport = HttpTransport(server, chosen, authenticate=authenticate, sessions=stores[0])
+    transport = HttpTransport(server, chosen, authenticate=authenticate, sessions=stores[0], metrics=metrics)
     await transport.start()
     served = Served(server, transport, work)
     try:

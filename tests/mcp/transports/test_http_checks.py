@@ -8,8 +8,10 @@ import logging
 
 import pytest
 
-from tests.mcp.transports.http_served import Reply, Served, Wire, call, head, hello, modern_call, serving
-from zorivest_rpc.mcp.transports.http import bearer_keys
+from tests.mcp.transports.http_served import Reply, Served, Wire, Work, call, head, hello, modern_call, serving
+from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.server import Server
+from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, bearer_keys
 
 KEY = "correct-horse-battery-staple"
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -380,6 +382,29 @@ async def test_health_and_readiness_need_no_key_and_tell_nothing_else() -> None:
         await refusal(await served.request("GET", "/health", Host="evil.example"), 403)
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
+async def test_what_is_only_looked_at_answers_get_and_head_alone(path: str) -> None:
+    async with serving(metrics=lambda: "calls 7") as served:
+        shown = await served.request("GET", path)
+        assert (shown.status, bool(await shown.body())) == (200, True)
+        reply = await served.request("HEAD", path)
+        assert (reply.status, await reply.body()) == (200, b"")
+        for method in ("POST", "PUT", "DELETE"):
+            await refusal(await served.request(method, path), 404)
+
+
+async def test_metrics_need_a_key_and_are_not_there_where_nobody_counts() -> None:
+    async with serving(authenticate=bearer_keys({KEY: "a"}), metrics=lambda: "calls 7") as served:
+        await refusal(await served.request("GET", "/metrics"), 401)
+        shown = await served.request("GET", "/metrics", Authorization=f"Bearer {KEY}")
+        assert (await shown.body(), shown.headers["content-type"]) == (
+            b"calls 7",
+            "text/plain; version=0.0.4; charset=utf-8",
+        )
+    async with serving() as served:
+        await refusal(await served.request("GET", "/metrics"), 404)
+
+
 async def test_other_paths_are_404_in_json(served: Served) -> None:
     for path in ("/", "/mcp/", "/mcpx", "/favicon.ico", "/%2e%2e/mcp", "/console"):
         await refusal(await served.request("GET", path), 404)
@@ -479,3 +504,32 @@ async def test_who_looks_for_oauth_is_told_how_to_send_a_key(served: Served, pat
         for method in ("GET", "POST"):
             assert "send a key as Authorization: Bearer" in await refusal(await keyed.request(method, path), 404)
     assert "no key is needed" in await refusal(await served.request("GET", path), 404)
+
+
+async def test_a_key_that_is_refused_with_a_reason_is_told_the_reason() -> None:
+    def refuse(header: str | None) -> str | None:
+        raise ToolError("Auth failed (403): this key was revoked.")
+
+    async with serving(authenticate=refuse) as served:
+        for path in ("/mcp", "/sse"):
+            reply = await served.request("GET", path, Authorization="Bearer x", Accept="text/event-stream")
+            assert await refusal(reply, 401) == "Auth failed (403): this key was revoked."
+            assert reply.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_defect_is_told_by_the_log_and_not_by_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(header: str | None) -> str | None:
+        raise RuntimeError("secret words of a failure")
+
+    async with serving(authenticate=fail) as served:
+        words = await refusal(await served.post(PING), 500)
+    assert words == "internal error; the server's log has the details"
+    (record,) = [each for each in caplog.records if each.message == "HTTP request failed"]
+    assert (record.levelname, str(record.exc_info and record.exc_info[1])) == ("ERROR", "secret words of a failure")
+
+
+async def test_a_server_that_never_listened_can_be_stopped() -> None:
+    """As where the port was taken."""
+    transport = HttpTransport(Server(Work().offer), HttpOptions(port=0))
+    await transport.stop()
+    assert transport.open_streams == 0

@@ -7,9 +7,13 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from tests.mcp.transports.http_served import Served, call, hello, serving, until
+from tests.mcp.transports.http_served import Served, Work, call, hello, serving, until
+from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.http import bearer_keys
-from zorivest_rpc.mcp.transports.sessions import load_key
+from zorivest_rpc.mcp.transports.session_journal import Journal
+from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 KEY = bytes(range(32))
@@ -74,6 +78,26 @@ async def test_an_unknown_version_header_is_400_whatever_the_session(served: Ser
     session = await served.open()
     assert await status(served, session, MCP_Protocol_Version="2025-11-25") == 200
     assert await status(served, session, MCP_Protocol_Version="1999-01-01") == 400
+
+
+async def test_an_id_has_room_for_2048_characters_of_narrowing_headers(served: Served) -> None:
+    names: dict[str, Any] = {"X_MCP_Toolsets": "t" * 1000, "X_MCP_Tools": "n" * 1000, "X_MCP_Exclude_Tools": "e" * 44}
+    session = await served.open(**names, X_MCP_Readonly="true")
+    assert await status(served, session) == 200
+    assert sum(map(len, only(served).asked)) == 2048
+    refused = await served.post(hello(), **names, X_MCP_Readonly="false")
+    assert (refused.status, "mcp-session-id" in refused.headers) == (400, False)
+    assert "2049 characters and a session keeps 2048" in (await refused.json())["error"]["message"]
+
+
+async def test_an_id_keeps_the_beginning_of_a_long_client_name_and_version(served: Served) -> None:
+    message = hello()
+    message["params"]["clientInfo"] = {"name": "n" * 60 + "abcdef", "version": "1" * 30 + ".23"}
+    session = (await served.post(message, User_Agent="a" * 60 + "ghijkl")).headers["mcp-session-id"]
+    assert await status(served, session) == 200
+    found = only(served)
+    assert (found.client.name, found.client.version) == ("n" * 60 + "abcd", "1" * 30 + ".2")
+    assert found.agent == "a" * 60 + "ghij"
 
 
 async def test_a_tampered_id_is_404_wherever_it_was_changed() -> None:
@@ -141,10 +165,11 @@ async def test_delete_cancels_calls_and_closes_streams(served: Served) -> None:
 async def test_an_id_ends_with_its_life() -> None:
     clock = Clock()
     async with serving(now=clock) as served:
-        session = await served.open()
-        clock.now += DAY - 1
+        session, forgotten = await served.open(), (await served.post(hello())).headers["mcp-session-id"]
+        clock.now += DAY
         assert await status(served, session) == 200
-        clock.now += 2
+        assert await status(served, forgotten) == 200
+        clock.now += 1
         assert await status(served, session) == 404
         served.transport.sessions.sweep()
         assert len(served.transport.sessions) == 0
@@ -194,6 +219,44 @@ async def test_more_sessions_than_the_limit_are_forgotten_not_refused() -> None:
         assert len(served.transport.sessions) <= 10
         assert {await status(served, id) for id in ids} == {200}
         assert len(served.transport.sessions) <= 10
+
+
+def store_of(clock: Clock, **limits: Any) -> SessionStore:
+    server = Server(Work().offer, key=KEY, now=clock)
+    return SessionStore(server.seal, server.announcer, Journal(None, clock), clock, server.epoch, **limits)
+
+
+def opened(store: SessionStore) -> str:
+    """The id of a session that was used once."""
+    id = store.mint(Session(LATEST_LEGACY))
+    assert store.find(id, "") is not None
+    return id
+
+
+async def test_a_tenth_makes_room_at_once_the_longest_unused_first() -> None:
+    clock = Clock()
+    store = store_of(clock, most=20)
+    ids = []
+    for _ in range(20):
+        clock.now += 1
+        ids.append(opened(store))
+    clock.now += 1
+    assert store.find(ids[0], "") is not None
+    ids.append(opened(store))
+    kept = {live.id for live in store.live}
+    assert [id for id in ids if id not in kept] == ids[1:3]
+
+
+async def test_idle_sessions_are_looked_for_once_a_minute() -> None:
+    clock = Clock()
+    store = store_of(clock, idle=0.0)
+    first = opened(store)  # looks, and finds nothing
+    clock.now += 60
+    second = opened(store)
+    assert [live.id for live in store.live] == [first, second]
+    clock.now += 1
+    third = opened(store)
+    assert [live.id for live in store.live] == [third]
 
 
 async def test_more_busy_sessions_than_the_limit_are_refused_for_now() -> None:

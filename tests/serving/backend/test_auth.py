@@ -13,6 +13,7 @@ from zorivest_rpc.errors import BackendError
 from zorivest_rpc.serving.backend.auth import Keyring, principal_of
 from zorivest_rpc.serving.backend.http import HttpBackend
 from zorivest_rpc.serving.backend.interface import NotInline, Request
+from zorivest_rpc.serving.backend.limits import Limits
 from zorivest_rpc.serving.backend.pool import Backends
 
 KEY = "zrv_sk_planted0123456789"
@@ -50,6 +51,19 @@ async def test_a_key_is_exchanged_once_and_the_token_is_sent(server: Misbehaving
         assert (await backend.ask(Request("GET", "/x"))).value == {"token": "tok_91"}
     assert server.count("/auth/unlock") == 1
     assert server.seen[0].json == {"api_key": KEY}
+    assert server.seen[0].headers["content-type"] == "application/json"
+    assert server.seen[0].headers["x-request-id"] != server.seen[1].headers["x-request-id"]
+
+
+@pytest.mark.parametrize(("attempts", "sent"), [(1, 2), (2, 2), (4, 4)])
+async def test_an_exchange_whose_answer_is_lost_is_tried_twice_at_least(
+    server: Misbehaving, make: Make, attempts: int, sent: int
+) -> None:
+    server.routes["/auth/unlock"] = answer(b"<h1>bad gateway</h1>", 502, "text/html")
+    backend = make(server.url, KEY, limits=Limits(total=10.0, attempts=attempts))
+    with pytest.raises(BackendError):
+        await backend.ask(Request("GET", "/x"))
+    assert server.count("/auth/unlock") == sent
 
 
 async def test_open_routes_carry_no_token_and_need_none(server: Misbehaving, make: Make) -> None:

@@ -304,3 +304,16 @@ async def test_a_failed_connection_says_that_nothing_was_sent(
     with pytest.raises(BackendUnreachable, match="nothing was sent") as failed:
         await make(URL).ask(Request("POST", "/x"))
     assert words in failed.value.text
+
+
+async def test_few_paths_are_remembered_and_none_with_values(server: Misbehaving, make: Make) -> None:
+    """A path with an id, or a query, is as many paths as there are values."""
+    backend = make(server.url)
+    server.otherwise = answer({})
+    await backend.ask(Request("GET", "/x", query={"page": "1"}))
+    assert not backend._urls
+    for number in range(300):
+        await backend.ask(Request("GET", f"/trades/{number}"))
+    await backend.ask(Request("GET", "/x", query={"page": "2"}))
+    assert len(backend._urls) == 256
+    assert not any("?" in path for path in backend._urls)

@@ -142,8 +142,6 @@ _ALIASES: dict[str, str] = {
     "HEAD": "HEAD_OF_HOUSEHOLD",
     "ACTUAL_TO_DATE": "ACTUAL",
     "PRIOR_YEAR_SAFE_HARBOR": "PRIOR_YEAR",
-    "BUY": "BOT",
-    "SELL": "SLD",
 }
 
 E = TypeVar("E", bound=Enum)

@@ -2,7 +2,8 @@
 
 Rule 1: nothing in the file opens the database without an API key, and no API key is in the file.
 Rule 2: a revoked key loses its wrapped copy of the database key for good; its tombstone keeps the answer 403, not 401.
-Rule 3: the file is replaced whole; one process writes it, the backend that holds the directory.
+Rule 3: the file is replaced whole; one process writes it, the backend that holds the directory. A change that cannot be
+written is taken back.
 Rule 4: a passphrase is a second way to the same database key, for a person instead of a program: as strong as what was
 typed, so its length has a floor, and the file says only that there is one."""
 
@@ -13,6 +14,7 @@ import contextlib
 import threading
 import unicodedata
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -173,10 +175,16 @@ class Vault:
 
     def note_database(self, journal_id: str | None, mark: int) -> None:
         """Remember which database belongs to this vault and how far it has come; the caller has synced it."""
-        content = self._content
-        if (content.db_created, content.journal_id, content.mark) != (True, journal_id, mark):
-            content.db_created, content.journal_id, content.mark = True, journal_id, mark
-            self._save()
+        with self._writing:
+            content = self._content
+            before = content.db_created, content.journal_id, content.mark
+
+            def restore() -> None:
+                content.db_created, content.journal_id, content.mark = before
+
+            if before != (True, journal_id, mark):
+                content.db_created, content.journal_id, content.mark = True, journal_id, mark
+                self._write_or_undo(restore)
 
     @property
     def key_source(self) -> str:
@@ -247,11 +255,7 @@ class Vault:
     def _replace_passphrase(self, held: Passphrase | None) -> None:
         with self._writing:
             before, self._content.passphrase = self._content.passphrase, held
-            try:
-                self._write()
-            except BaseException:
-                self._content.passphrase = before  # what is on the disk is what counts
-                raise
+            self._write_or_undo(lambda: setattr(self._content, "passphrase", before))
 
     @staticmethod
     def check(entry: KeyEntry, now: datetime) -> None:
@@ -276,9 +280,12 @@ class Vault:
             others = [key for key in self.active() if key.role == Role.ADMIN.label and key is not entry]
             if entry.role == Role.ADMIN.label and not others:
                 raise Conflict("last_admin_key", "This is the last admin key; create another first.")
-            entry.revoked = True
-            entry.wrapped_dek = None
-            self._write()
+            wrapped, entry.wrapped_dek, entry.revoked = entry.wrapped_dek, None, True
+
+            def restore() -> None:
+                entry.wrapped_dek, entry.revoked = wrapped, False
+
+            self._write_or_undo(restore)
         return entry
 
     def active(self, now: datetime | None = None) -> list[KeyEntry]:
@@ -304,7 +311,7 @@ class Vault:
         )
         with self._writing:
             self._content.keys.append(entry)
-            self._write()
+            self._write_or_undo(lambda: self._content.keys.remove(entry))
         return entry
 
     def _derive(self, secret: str, salt: bytes) -> bytes:
@@ -328,6 +335,14 @@ class Vault:
     def _save(self) -> None:
         with self._writing:
             self._write()
+
+    def _write_or_undo(self, undo: Callable[[], None]) -> None:
+        """Write a change, or take it back: what is on the disk is what counts, and a restart would show it."""
+        try:
+            self._write()
+        except BaseException:
+            undo()
+            raise
 
     def _write(self) -> None:
         self._content.version = _VERSION  # release 0.1 would drop what it does not know, so it must not open this

@@ -61,8 +61,7 @@ class CountedRounds:
             waiting = self._by_key.get(_key(call, question), ())
             entry = next((entry for entry in waiting if entry.open), None)
             if entry is not None:
-                entry.open = False
-                self._forget(self._clock())
+                entry.open = False  # and is dropped by the next call that comes here
                 return True
         return False
 

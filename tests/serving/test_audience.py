@@ -1,0 +1,139 @@
+"""What a session sees and may call, asked of the audience itself: every word of a header, every kind of limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.types import Implementation
+from zorivest_rpc.serving.audience import Audience, Policy
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig
+
+DEFINITIONS = load()
+WRITE, READ = "create_trade", "list_trades"
+
+
+def session_of(name: str | None = "cline", version: str = "1", *asked: str) -> Session:
+    """`asked`: the values of X-MCP-Toolsets, -Tools, -Exclude-Tools and -Readonly."""
+    session = Session(client=None if name is None else Implementation(name, version))
+    session.asked = asked
+    return session
+
+
+def refusal_code(audience: Audience, session: Session, name: str) -> str | None:
+    refused = audience.refusal(session, name)
+    return None if refused is None else refused.code
+
+
+@pytest.mark.parametrize(
+    ("word", "reads_only"),
+    [
+        *((word, False) for word in ("", "0", "false", "no", "off", " ", " False ", "NO", "OFF")),
+        *((word, True) for word in ("1", "true", "yes", "on", "TRUE", "00", "f", "n", "nonsense")),
+    ],
+)
+def test_a_read_only_header_binds_unless_it_says_no(word: str, reads_only: bool) -> None:
+    session = session_of("cline", "1", "", "", "get_settings", word)
+    audience = Audience(DEFINITIONS, Policy())
+    assert refusal_code(audience, session, WRITE) == ("read_only" if reads_only else None)
+    assert refusal_code(audience, session, READ) is None
+    strict = Audience(DEFINITIONS, Policy(read_only=True))
+    assert refusal_code(strict, session, WRITE) == "read_only"
+
+
+@pytest.mark.parametrize(
+    ("asked", "open_tools", "closed"),
+    [
+        (("tax", ""), {"get_tax_lots"}, {READ, "get_sqn"}),
+        (("", READ), {READ}, {"get_tax_lots", "get_sqn"}),
+        (("tax", READ), {"get_tax_lots", READ}, {"get_sqn"}),
+        ((" tax , trade-analytics ", ""), {"get_tax_lots", "get_sqn", READ}, {"create_trade_plan"}),
+        (("nothing-known", ""), set(), {"get_tax_lots", READ, "get_sqn"}),
+        (("", "nothing_known"), set(), {"get_tax_lots", READ, "get_sqn"}),
+        (("all", ""), {"get_tax_lots", READ, "get_sqn"}, set()),
+    ],
+)
+def test_toolset_and_tool_headers_narrow_and_leave_the_brake(
+    asked: tuple[str, str], open_tools: set[str], closed: set[str]
+) -> None:
+    audience, session = Audience(DEFINITIONS, Policy(toolsets="all")), session_of("cline", "1", *asked)
+    for name in open_tools | {"zorivest_emergency_stop", "zorivest_diagnose", "tool_search", "call_tool"}:
+        assert refusal_code(audience, session, name) is None, name
+    for name in closed:
+        assert refusal_code(audience, session, name) == "narrowed", name
+
+
+def test_what_the_operator_and_the_client_exclude_adds_up() -> None:
+    audience = Audience(DEFINITIONS, Policy(excluded=frozenset({"get_sqn"})))
+    both = session_of("cline", "1", "", "", "get_settings,get_tax_lots")
+    for name in ("get_sqn", "get_settings", "get_tax_lots"):
+        assert refusal_code(audience, both, name) == "excluded"
+    assert refusal_code(audience, both, READ) is None
+    assert refusal_code(audience, session_of(), "get_sqn") == "excluded"
+
+
+def test_a_list_per_client_is_for_that_client_and_none_other() -> None:
+    config = ToolsetConfig(default_toolsets=("tax",), client_overrides={"cursor": ("trade-analytics",)})
+    audience = Audience(DEFINITIONS, Policy(config=config))
+    for name, found, missing in (
+        ("cursor", "get_sqn", "get_tax_lots"),
+        ("cline", "get_tax_lots", "get_sqn"),
+        (None, "get_tax_lots", "get_sqn"),
+    ):
+        listed = {spec.name for spec in audience.listed(session_of(name))}
+        assert (found in listed, missing in listed) == (True, False), name
+        assert {tool.name for tool in audience.view(session_of(name)).listed} == listed
+
+
+@pytest.mark.parametrize(("version", "asks_for"), [("2.1.198", {"write"}), ("2.1.199", None), ("", None)])
+def test_a_profile_knows_the_version_that_the_client_sent(version: str, asks_for: set[str] | None) -> None:
+    profile = Audience(DEFINITIONS, Policy()).profile(session_of("claude-code", version))
+    assert profile.version == version
+    newest = Audience(DEFINITIONS, Policy()).profile(session_of("claude-code", "99.0"))
+    if asks_for is None:
+        assert profile.traits == newest.traits
+    else:
+        assert set(profile.traits.asks_for) == asks_for != set(newest.traits.asks_for)
+
+
+def test_a_toolset_is_loaded_when_every_tool_that_may_be_called_is_listed() -> None:
+    audience = Audience(DEFINITIONS, Policy(toolsets="tax"))
+    assert audience.loaded(session_of(), "tax")
+    assert not audience.loaded(session_of(), "trade-analytics")
+    only = session_of("cline", "1", "", "get_tax_lots")
+    assert [spec.name for spec in audience.allowed(only, "tax")] == ["get_tax_lots"]
+    assert audience.loaded(only, "tax")
+    assert not audience.loaded(session_of("cline", "1", "", READ), "tax"), "no tool of it may be called"
+
+
+@pytest.mark.parametrize(
+    ("confirm", "trusts_names", "dispatched", "asks"),
+    [
+        ("always", True, False, True),
+        ("never", False, True, False),
+        ("auto", True, False, False),
+        ("auto", True, True, True),
+        ("auto", False, False, True),
+    ],
+)
+def test_the_server_asks_unless_the_client_is_known_to(
+    confirm: str, trusts_names: bool, dispatched: bool, asks: bool
+) -> None:
+    audience = Audience(DEFINITIONS, Policy(confirm=confirm, trusts_names=trusts_names))  # type: ignore[arg-type]
+    spec = audience.specs[WRITE]
+    assert audience.asks(session_of("claude-code", "2.1.326"), spec, dispatched=dispatched) is asks
+    if confirm == "auto":
+        assert audience.asks(session_of("a client that nobody knows"), spec) is True
+        assert audience.asks(session_of("claude-code", "2.1.326"), spec, trusts_names=False) is True
+        assert audience.asks(session_of("claude-code", "2.1.326"), spec, trusts_names=True) is False
+
+
+def test_what_is_remembered_of_clients_is_bounded() -> None:
+    audience = Audience(DEFINITIONS, Policy())
+    for number in range(300):
+        session = session_of(f"client-{number}", "1", "", f"tool_{number}")
+        audience.view(session)
+        audience.gated(session)
+    kept = (audience._profiles, audience._views, audience._limits, audience._asked_by_client)
+    assert [len(each) <= 256 for each in kept] == [True] * 4
