@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.serving.backend.interface import Address
     from zorivest_rpc.serving.backend.pool import Backends
     from zorivest_rpc.serving.pipeline import Pipeline
-    from zorivest_rpc.serving.tools.completions import Completions
+    from zorivest_rpc.serving.tools.completions import JournalCompletions
     from zorivest_rpc.serving.tools.guard_watch import GuardWatch
     from zorivest_rpc.serving.tools.resources import Shelf
 
@@ -75,7 +75,7 @@ class Journal:
         self._backends: Backends | None = None
         self._keyring: Keyring | None = None
         self._resources: Shelf | None = None
-        self._completions: Completions | None = None
+        self._completions: JournalCompletions | None = None
         self._proven: dict[str, None] = {}
         self._guards: dict[str, tuple[bool, float]] = {}
         self._looked: dict[str, float] = {}
@@ -177,9 +177,9 @@ class Journal:
         self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
     ) -> Completion | None:
         if self._completions is None:
-            from zorivest_rpc.serving.tools.completions import Completions
+            from zorivest_rpc.serving.tools.completions import JournalCompletions
 
-            self._completions = Completions(
+            self._completions = JournalCompletions(
                 lambda asking: self.backends().of(asking.principal),
                 toolset_names(self.audience.definitions),
                 self.audience.refusal,
@@ -276,7 +276,7 @@ class Journal:
         """Make the embedded journal if there is none yet; True if this call did.
 
         Its first key is this process's own (`ZORIVEST_API_KEY`) or a new one. A bearer that comes over HTTP never
-        becomes the key of a new journal: whoever called first would own it."""
+        becomes the key of a new journal: the first caller would own it."""
         from pathlib import Path
 
         from zorivest_rpc.embedded.disk.paths import DataDir
@@ -311,7 +311,7 @@ class Journal:
             await self._tell_neighbour()
 
     async def _tell_neighbour(self) -> None:
-        """Two journals side by side are seldom meant: whoever reads the log learns of the other one."""
+        """Two journals side by side are seldom intended, so the log names the other one."""
         from zorivest_rpc.serving.backend.neighbour import describe_neighbour, find_neighbour
 
         found = await find_neighbour(self.backends().of(LOCAL).base_url)
@@ -386,7 +386,7 @@ class Journal:
             _note(self._guards, principal, (locked, time.monotonic()))
 
     def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
-        """Of the resources that can be subscribed to, the guard is the one that changes while nobody here acts."""
+        """Of the resources that can be subscribed to, the guard alone changes without an act of this server."""
         from zorivest_rpc.serving.tools.resources import GUARD
 
         self.resources()
@@ -394,7 +394,7 @@ class Journal:
             self._guard_watch.want(wanted)
 
     async def _guard_after(self, version: str | None) -> Json:
-        """The guard of all callers is one, and its state is open to all: it is asked for without anybody's key."""
+        """The guard of all callers is one, and its state is open to all: it is read without a caller's key."""
         from zorivest_rpc.serving.backend.interface import Request
         from zorivest_rpc.serving.tools.guard_watch import WAIT
 
@@ -428,7 +428,7 @@ class Journal:
 
 
 class _Prompts(PromptShelf):
-    """The journal's prompts, read when somebody asks for them."""
+    """The journal's prompts, read with the first request."""
 
     def listed(self, session: Session) -> Sequence[Prompt]:
         return self._shelf().listed(session)
@@ -443,7 +443,7 @@ class _Prompts(PromptShelf):
 
 
 class _Resources(ResourceShelf):
-    """The journal's resources, built when somebody asks for them."""
+    """The journal's resources, built with the first request."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()

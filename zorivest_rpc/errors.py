@@ -110,7 +110,7 @@ class GuardLocked(ToolError):
 
 
 class ConfirmationRequired(ToolError):
-    """A gated call that nobody has confirmed; `code` tells the ways in which a confirmation can be missing apart."""
+    """A gated call without a confirmation; `code` says which kind of confirmation is missing."""
 
     kind = "confirmation"
 

@@ -204,7 +204,7 @@ def chain_times() -> dict[str, float]:
     from zorivest_rpc.serving.backend.interface import Reply, Request
     from zorivest_rpc.serving.catalog.load import load
     from zorivest_rpc.serving.middleware.confirmation import Confirmation
-    from zorivest_rpc.serving.middleware.guard import Guard
+    from zorivest_rpc.serving.middleware.guard import GuardLayer
     from zorivest_rpc.serving.middleware.layers import around
     from zorivest_rpc.serving.middleware.metrics import Metrics
 
@@ -239,7 +239,7 @@ def chain_times() -> dict[str, float]:
             spec = audience.specs[name]
             gated = {each.name: each for each in definitions.tools if each.confirm}
             confirmation = Confirmation(gated, lambda call: audience.asks(call.session, audience.specs[call.name]))
-            guard = Guard(lambda call: AtOnce())
+            guard = GuardLayer(lambda call: AtOnce())
             layers = {"metrics": Metrics(), "guard": guard, "confirmation": confirmation, "travelling": handler}
             chained = around(spec, handler, **layers)  # type: ignore[arg-type]
             call = Call(name, {"exec_id": "a"}, session, wire)

@@ -92,7 +92,7 @@ def fill(number: int) -> dict[str, Any]:
 
 def _draft(number: int) -> trades.Draft:
     body = fill(number)
-    charges = (trades.Charge("exchange", Decimal("0.25")),) if number % 10 == 0 else ()
+    charges = (trades.TradeFee("exchange", Decimal("0.25")),) if number % 10 == 0 else ()
     return trades.Draft(
         exec_id=body["exec_id"],
         time=datetime.fromisoformat(body["time"]),

@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from tests.bench.scale import PAGE, _peak, fill
 from tests.crash.lives import Life, Nursery
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.imports.drafts import Limits
+from zorivest_rpc.embedded.imports.drafts import ImportLimits
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 
 BEGIN, END = "<!-- scale-imports:begin -->", "<!-- scale-imports:end -->"
@@ -166,7 +166,7 @@ def measure(place: Path, small: int, large: int, repeats: int) -> Figures:
 
 def report(figures: Figures, small: int, large: int, repeats: int) -> str:
     """The block that stands between the markers."""
-    limits = Limits()
+    limits = ImportLimits()
     lines = [
         f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M UTC} on {os.cpu_count()} cores, "
         f"{platform.python_implementation()} {platform.python_version()}, load average {os.getloadavg()[0]:.1f}. "

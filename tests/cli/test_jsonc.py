@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.clients import jsonc
-from zorivest_rpc.clients.refusal import Refused
+from zorivest_rpc.clients.refusal import ClientFileRefused
 
 VALUE = {"command": "/opt/ü/zorivest-rpc", "args": ["--read-only"]}
 SCALARS = st.one_of(
@@ -114,7 +114,7 @@ def test_a_truncated_or_garbled_document_is_refused_or_still_sound(
     garbled = text[:cut] + data.draw(st.sampled_from(["", "x", "'", "\x00", "}}", '"'])) + text[cut + 1 :]
     try:
         end = jsonc.parse(garbled).end
-    except Refused as refused:
+    except ClientFileRefused as refused:
         where = refused.where
     else:
         where = f"line {end}" if end <= len(garbled) else "beyond the end"
@@ -165,6 +165,6 @@ def test_a_member_is_written_in_the_style_of_its_surroundings(before: str, after
     ],
 )
 def test_a_malformed_document_is_refused_with_the_place(text: str, where: str, problem: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ClientFileRefused) as refused:
         jsonc.place(text, ("s", "z"), jsonc.render(1))
     assert (refused.value.where, refused.value.problem) == (where, problem)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.embedded.vault.test_passphrase import type_at
 from tests.places import ROOT
-from zorivest_rpc.cli.admin import Admin, Refused
+from zorivest_rpc.cli.admin import Admin, RequestRefused
 from zorivest_rpc.embedded.locate import find
 
 
@@ -117,7 +117,7 @@ def test_a_stop_with_a_full_disk_holds_and_survives_a_kill(journal: Journal) -> 
     admin = journal.admin()
     admin.ask("GET", "/settings")
     resource.prlimit(journal.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         admin.ask("PUT", "/settings", {"ui.theme": "light"})
     stopped = journal.run("stop", "--reason", "full", "--json")
     assert stopped.returncode == 0, stopped.stderr

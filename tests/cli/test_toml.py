@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorivest_rpc.clients import toml
-from zorivest_rpc.clients.refusal import Refused
+from zorivest_rpc.clients.refusal import ClientFileRefused
 
 PATH = ("mcp_servers", "zorivest")
 ENTRY: dict[str, Any] = {"command": 'C:\\new "x"\\ü', "args": ["--a", "tab\t", "del\x7f"], "env_vars": ["K"]}
@@ -103,7 +103,7 @@ def test_a_table_in_the_middle_is_changed_and_removed_alone(text: str) -> None:
     ],
 )
 def test_an_entry_written_another_way_is_removed_too_but_not_changed(text: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ClientFileRefused) as refused:
         toml.place(text, PATH, ENTRY)
     assert "not a table of its own" in refused.value.problem
     assert tomllib.loads(toml.remove(text, PATH)) == {"mcp_servers": {"other": {"command": "y"}}}
@@ -113,6 +113,6 @@ def test_an_entry_written_another_way_is_removed_too_but_not_changed(text: str) 
     ("text", "where"), [("a = \n", "line 1, column 5"), ("[a\n", "line 1, column 3"), ("a = [", "end of document")]
 )
 def test_a_malformed_document_is_refused_with_the_place(text: str, where: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ClientFileRefused) as refused:
         toml.place(text, PATH, ENTRY)
     assert refused.value.where == where

@@ -14,12 +14,12 @@ from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.errors import Conflict, NotFound, Refusal, Unavailable
 from zorivest_rpc.embedded.rest.routes import AREAS
-from zorivest_rpc.embedded.rest.routing import READ, WRITE, Ask, Route, reply
+from zorivest_rpc.embedded.rest.routing import READ, WRITE, RestCall, Route, reply
 
 from .conftest import Caller
 
 
-async def upload(ask: Ask) -> web.StreamResponse:
+async def upload(ask: RestCall) -> web.StreamResponse:
     form = await ask.form(file_limit=1000)
     return reply(
         {
@@ -29,7 +29,7 @@ async def upload(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def fail(ask: Ask) -> web.StreamResponse:
+async def fail(ask: RestCall) -> web.StreamResponse:
     kind = ask.query["kind"]
     if kind == "bug":
         raise ZeroDivisionError("secret detail")

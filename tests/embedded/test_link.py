@@ -25,7 +25,7 @@ from zorivest_rpc.cli import backup, keys
 from zorivest_rpc.cli.admin import Admin
 from zorivest_rpc.embedded import link
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.link import Address, BackendConnection, Stranger, is_private, socket_path
+from zorivest_rpc.embedded.link import BackendConnection, LocalAddress, Stranger, is_private, socket_path
 from zorivest_rpc.embedded.locate import BackendStartError, find, stored_key
 from zorivest_rpc.embedded.runtime import GENERATION, Runtime, is_newer, is_older, publish
 
@@ -157,7 +157,7 @@ def test_a_socket_of_another_user_is_not_spoken_to(home: Path) -> None:
             home.chmod(mode)
             assert not is_private(str(directory.socket))
             with pytest.raises(Stranger):
-                BackendConnection(Address(str(directory.socket), None, "00"), 5).connect()
+                BackendConnection(LocalAddress(str(directory.socket), None, "00"), 5).connect()
         assert not listener.connections
     finally:
         listener.close()

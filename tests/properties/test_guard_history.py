@@ -20,7 +20,7 @@ import pytest
 from tests.properties.guard_history import CALL, FULL, LOCK, RESTART, ROOM, UNLOCK, Operation, violations
 from tests.serving.product.conftest import Client
 from zorivest_rpc.app import Journal
-from zorivest_rpc.cli.admin import Admin, Refused
+from zorivest_rpc.cli.admin import Admin, RequestRefused
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.errors import ZorivestError
@@ -173,7 +173,7 @@ class World:
         def work() -> tuple[bool, str]:
             try:
                 status = Admin(self.place, environ=self._environ).ask("POST", f"/mcp-guard/{verb}", {"by": "person"})
-            except Refused as error:
+            except RequestRefused as error:
                 return False, "lost" if "does not answer" in str(error) else str(error)
             except (ZorivestError, OSError, ValueError):
                 return False, "lost"

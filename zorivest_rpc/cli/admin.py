@@ -21,10 +21,10 @@ from zorivest_rpc.errors import ZorivestError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["Admin", "Refused", "add_data_dir", "tell", "typed_secret"]
+__all__ = ["Admin", "RequestRefused", "add_data_dir", "tell", "typed_secret"]
 
 
-class Refused(ZorivestError):
+class RequestRefused(ZorivestError):
     """The backend's answer was an error, or there is nothing to open it with."""
 
 
@@ -67,7 +67,7 @@ class Admin:
         elif by_passphrase or _has_passphrase(data_dir):
             secret = {"passphrase": typed_secret("Passphrase of the journal: ")}
         else:
-            raise Refused("no admin key at hand; set ZORIVEST_API_KEY")
+            raise RequestRefused("no admin key at hand; set ZORIVEST_API_KEY")
         self._token = self.ask("POST", "/auth/unlock", secret)["session_token"]
 
     def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
@@ -80,8 +80,8 @@ class Admin:
             if status < 400:
                 return json.loads(data) if data else None
         except (OSError, http.client.HTTPException, ValueError) as exc:
-            raise Refused(f"the backend does not answer: {exc}") from None
-        raise Refused(_detail(data, status))
+            raise RequestRefused(f"the backend does not answer: {exc}") from None
+        raise RequestRefused(_detail(data, status))
 
 
 def typed_secret(prompt: str, what: str = "a passphrase") -> str:
@@ -93,7 +93,7 @@ def typed_secret(prompt: str, what: str = "a passphrase") -> str:
         try:
             return getpass(prompt)
         except (GetPassWarning, EOFError):
-            raise Refused(f"{what} is typed at a terminal, and there is none here") from None
+            raise RequestRefused(f"{what} is typed at a terminal, and there is none here") from None
 
 
 def _has_passphrase(data_dir: Path) -> bool:

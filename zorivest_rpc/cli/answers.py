@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from zorivest_rpc.cli.admin import Refused, typed_secret
+from zorivest_rpc.cli.admin import RequestRefused, typed_secret
 
 __all__ = ["Answers", "Object", "Piped", "Typed", "answers"]
 
@@ -49,7 +49,7 @@ class Piped:
         with _readable(label):
             line = sys.stdin.readline() if sys.stdin is not None else ""
         if not line and required:
-            raise Refused(f"standard input ended before the {label}; nothing was stored")
+            raise RequestRefused(f"standard input ended before the {label}; nothing was stored")
         return _check_line(line, label, required)
 
 
@@ -63,16 +63,16 @@ class Object:
         except (ValueError, AttributeError):
             value = None
         if not isinstance(value, dict):
-            raise Refused("standard input is not a JSON object; nothing was stored")
+            raise RequestRefused("standard input is not a JSON object; nothing was stored")
         if not set(value) <= set(allowed):
-            raise Refused(f"the JSON object may hold {', '.join(allowed) or 'nothing'}; nothing was stored")
+            raise RequestRefused(f"the JSON object may hold {', '.join(allowed) or 'nothing'}; nothing was stored")
         if any(isinstance(entry, bool) or not isinstance(entry, (str, int)) for entry in value.values()):
-            raise Refused("the values of the JSON object must be texts; nothing was stored")
+            raise RequestRefused("the values of the JSON object must be texts; nothing was stored")
         self._given = {name: str(entry) for name, entry in value.items()}
 
     def get(self, name: str, label: str, *, secret: bool = False, required: bool = True, default: str = "") -> str:
         if name not in self._given and required and not default:
-            raise Refused(f"the JSON object has no {name}; nothing was stored")
+            raise RequestRefused(f"the JSON object has no {name}; nothing was stored")
         return _check_line(self._given.get(name, default), label, required)
 
 
@@ -81,7 +81,7 @@ def _readable(label: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError:
-        raise Refused(f"the {label} is not text; nothing was stored") from None
+        raise RequestRefused(f"the {label} is not text; nothing was stored") from None
 
 
 def _check_line(line: str, label: str, required: bool) -> str:
@@ -89,6 +89,6 @@ def _check_line(line: str, label: str, required: bool) -> str:
     text = line.rstrip("\r\n")
     if not text.strip():
         if required:
-            raise Refused(f"the {label} is empty; nothing was stored")
+            raise RequestRefused(f"the {label} is empty; nothing was stored")
         return ""
     return text

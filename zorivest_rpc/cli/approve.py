@@ -12,7 +12,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["run"]
@@ -32,7 +32,7 @@ def run(argv: list[str]) -> int:
             print("This policy is approved as it is.")
             return 0
         if not sys.stdin.isatty():
-            raise Refused("approving needs a person at a terminal")
+            raise RequestRefused("approving needs a person at a terminal")
         if not _ask_consent():
             print("Not approved.")
             return 1
@@ -61,7 +61,7 @@ def _chosen(policies: list[Any], wanted: str) -> Any:
     close = [policy for policy in policies if len(wanted) >= 6 and policy["id"].startswith(wanted)]
     if len(close) == 1:
         return close[0]
-    raise Refused(f'there is no policy "{wanted}"; zorivest-rpc approve without a name lists them')
+    raise RequestRefused(f'there is no policy "{wanted}"; zorivest-rpc approve without a name lists them')
 
 
 def _show(policy: Any) -> None:
@@ -100,7 +100,7 @@ def _approve(backend: Admin, data_dir: Path, policy: Any) -> Any:
     try:
         token = (data_dir / "approval.token").read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
-        raise Refused(f"the approval token in {data_dir} cannot be read") from None
+        raise RequestRefused(f"the approval token in {data_dir} cannot be read") from None
     path = f"/scheduling/policies/{urllib.parse.quote(policy['id'], safe='')}/approve"
     return backend.ask("POST", path, {"content_hash": policy["content_hash"]}, {"X-Approval-Token": token})
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_secret
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, tell, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ def _restore(arguments: argparse.Namespace) -> None:
 
     backup = _chosen(arguments.data_dir, arguments.name)
     directory = DataDir(arguments.data_dir.absolute()).create()
-    # Whoever wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
+    # A process that wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
     with FileLock(directory.start_lock) as starting, FileLock(directory.process_lock) as running:
         _acquire(starting, "another program is starting the backend; try again")
         _take_backend_lock(directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)
         try:
             done = restore(directory, backup, _Opener(directory, by_passphrase=arguments.passphrase), cipher_driver())
         except Refusal as exc:
-            raise Refused(f"{exc.detail} Nothing was changed.") from None
+            raise RequestRefused(f"{exc.detail} Nothing was changed.") from None
         directory.runtime.unlink(missing_ok=True)
     text = f"restored {backup.name}; the next call opens it"
     if done.kept:
@@ -93,7 +93,7 @@ class _Opener:
             return vault.unlock(self._key)[1]
         if self._typed is None:
             if vault.passphrase is None:
-                raise Refused("no key at hand to open the backup with; set ZORIVEST_API_KEY")
+                raise RequestRefused("no key at hand to open the backup with; set ZORIVEST_API_KEY")
             self._typed = typed_secret("Passphrase of the journal: ")
         return vault.unlock_by_passphrase(self._typed)
 
@@ -103,11 +103,11 @@ def _take_backend_lock(directory: DataDir, running: FileLock, *, stop: bool, by_
     if running.acquire():
         return
     if not stop:
-        raise Refused("the backend runs; --stop ends it first, and the next call starts it again")
+        raise RequestRefused("the backend runs; --stop ends it first, and the next call starts it again")
     from zorivest_rpc.embedded.locate import find
 
     if find(directory.root) is None:
-        raise Refused("the backend does not answer; end it first (zorivest-rpc doctor names its process)")
+        raise RequestRefused("the backend does not answer; end it first (zorivest-rpc doctor names its process)")
     Admin(directory.root, by_passphrase=by_passphrase).ask("POST", "/service/graceful-shutdown")
     _acquire(running, "the backend did not end in time; try again", _PATIENCE)
 
@@ -116,14 +116,14 @@ def _acquire(lock: FileLock, otherwise: str, patience: float = 0.0) -> None:
     deadline = time.monotonic() + patience
     while not lock.acquire():
         if time.monotonic() >= deadline:
-            raise Refused(otherwise)
+            raise RequestRefused(otherwise)
         time.sleep(0.05)
 
 
 def _chosen(data_dir: Path, name: str) -> Backup:
     found = _list_backups(data_dir)
     if not found:
-        raise Refused(f"there are no backups in {data_dir / 'backups'}")
+        raise RequestRefused(f"there are no backups in {data_dir / 'backups'}")
     if name == "latest":
         from zorivest_rpc.embedded.disk.backups import REPLACED
 
@@ -132,7 +132,7 @@ def _chosen(data_dir: Path, name: str) -> Backup:
     for backup in found:
         if backup.name == name:
             return backup
-    raise Refused(f"there is no backup {name!r}; zorivest-rpc backup list shows them")
+    raise RequestRefused(f"there is no backup {name!r}; zorivest-rpc backup list shows them")
 
 
 def _list_backups(data_dir: Path) -> list[Backup]:

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
 
 __all__ = ["Guarded", "add_place", "describe_lock", "open_backend"]
 
@@ -61,7 +61,7 @@ class _Remote:
         self._token: str | None = None
         key = environ.get("ZORIVEST_API_KEY")
         if not key:
-            raise Refused("no key at hand; set ZORIVEST_API_KEY")
+            raise RequestRefused("no key at hand; set ZORIVEST_API_KEY")
         self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -72,7 +72,7 @@ class _Remote:
         if 200 <= status < 300:
             return answer
         detail = answer.get("detail") if isinstance(answer, dict) else None
-        raise Refused(detail if isinstance(detail, str) else f"the backend answered {status}")
+        raise RequestRefused(detail if isinstance(detail, str) else f"the backend answered {status}")
 
     def _send(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         headers = {"Content-Type": "application/json"}
@@ -88,7 +88,7 @@ class _Remote:
             with exc:
                 return exc.code, _decode(exc.read())
         except OSError as exc:
-            raise Refused(f"{self._base} does not answer: {exc}") from None
+            raise RequestRefused(f"{self._base} does not answer: {exc}") from None
 
 
 def _decode(data: bytes) -> Any:

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from zorivest_rpc.cli.admin import Admin, Refused, tell
+from zorivest_rpc.cli.admin import Admin, RequestRefused, tell
 from zorivest_rpc.cli.answers import Answers, Typed, answers
 from zorivest_rpc.cli.connections import Parser, backend_of, chosen, described, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
@@ -108,7 +108,7 @@ def _test_credential(backend: Admin, kind: str, entry: Any) -> Any:
         return None
     try:
         held = backend.ask("GET", place(kind, entry, "positions"))["items"]
-    except Refused as exc:
+    except RequestRefused as exc:
         return {"success": False, "message": str(exc)}
     return {"success": True, "message": f"connection successful, {len(held)} open positions"}
 
@@ -148,7 +148,9 @@ def _server(mail: Any, arguments: argparse.Namespace, source: Answers) -> dict[s
             from zorivest_rpc.mcp.catalog.names import nearest
 
             near = nearest(preset, presets)
-            raise Refused(f"unknown preset; {f'did you mean {near}?' if near else 'there are ' + ', '.join(presets)}")
+            raise RequestRefused(
+                f"unknown preset; {f'did you mean {near}?' if near else 'there are ' + ', '.join(presets)}"
+            )
         given: dict[str, Any] = {"preset": preset.lower()}
         for name in ("security", "port"):
             value = getattr(arguments, name)
@@ -161,7 +163,7 @@ def _server(mail: Any, arguments: argparse.Namespace, source: Answers) -> dict[s
     usual = mail["security"][0]["name"]
     security = arguments.security or source.get("security", f"security ({', '.join(ports)})", default=usual).strip()
     if security not in ports:
-        raise Refused(f"security is one of {', '.join(ports)}; nothing was stored")
+        raise RequestRefused(f"security is one of {', '.join(ports)}; nothing was stored")
     port = arguments.port or source.get("port", "port", default=str(ports[security]))
     return {"host": host, "security": security, "port": _number(port)}
 
@@ -170,7 +172,7 @@ def _number(port: int | str) -> int:
     try:
         return int(port)
     except ValueError:
-        raise Refused("the port is not a number; nothing was stored") from None
+        raise RequestRefused("the port is not a number; nothing was stored") from None
 
 
 def _fitting(parser: Parser, arguments: argparse.Namespace) -> None:

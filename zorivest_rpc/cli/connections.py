@@ -6,7 +6,7 @@ import argparse
 import urllib.parse
 from typing import Any, NoReturn
 
-from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
 from zorivest_rpc.config import parse
 
 __all__ = ["Parser", "backend_of", "chosen", "described", "place", "read_words"]
@@ -47,7 +47,7 @@ def read_words(parser: Parser, argv: list[str], *, list_without: bool = False) -
 
 def backend_of(arguments: argparse.Namespace) -> Admin:
     if arguments.api_url or parse("stdio", []).api_url:
-        raise Refused(
+        raise RequestRefused(
             "this command is for the embedded backend, and an API URL is set: the keys of that Zorivest are entered "
             "there (without --api-url and ZORIVEST_API_URL it is the embedded one)"
         )
@@ -61,7 +61,7 @@ def chosen(listed: Any, kind: str, name: str) -> Any:
     for entry in entries:
         if wanted in map(_fold, (entry["name"], *entry["aliases"])):
             if entry.get("files_only"):
-                raise Refused(
+                raise RequestRefused(
                     f"{entry['display_name']} has no connection; its trades are imported from files (import_broker_csv)"
                 )
             return entry
@@ -70,7 +70,7 @@ def chosen(listed: Any, kind: str, name: str) -> Any:
     names = [entry["name"] for entry in entries]
     near = [known for known in names if wanted and _fold(known).startswith(wanted)] or [nearest(name, names)]
     hint = f"did you mean {' or '.join(filter(None, near))}?" if any(near) else "zorivest-rpc connect lists the names"
-    raise Refused(f"there is no {kind} of that name; {hint}")
+    raise RequestRefused(f"there is no {kind} of that name; {hint}")
 
 
 def place(kind: str, entry: Any, *further: str) -> str:

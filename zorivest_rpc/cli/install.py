@@ -13,7 +13,7 @@ from zorivest_rpc.clients.apply import Done, put_in
 from zorivest_rpc.clients.command import checked_url, own_command, server_options, starts_anywhere
 from zorivest_rpc.clients.entries import CLIENTS, KEY_VARIABLE, Client, Launch, find_client
 from zorivest_rpc.clients.places import locate
-from zorivest_rpc.clients.refusal import Refused
+from zorivest_rpc.clients.refusal import ClientFileRefused
 from zorivest_rpc.errors import ConfigError
 
 __all__ = ["checked_name", "refuse", "run", "shared_arguments", "tell"]
@@ -32,9 +32,9 @@ def run(argv: list[str]) -> int:
         if launch.command and not starts_anywhere(launch.command, os.environ):
             root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
             next = f"Install it first: {launch.command[0]} -m pip install {shlex.quote(root)}"
-            raise Refused("this program is not installed, so a client could not start it", next)
+            raise ClientFileRefused("this program is not installed, so a client could not start it", next)
         done = put_in(client, locate(client.id, os.environ), name, launch, dry_run=arguments.dry_run)
-    except Refused as refused:
+    except ClientFileRefused as refused:
         return refuse(client, name, refused, arguments.json)
     notes = [] if done.status == "unchanged" else [client.restart, *_notes(launch, os.environ)]
     tell(client, name, done, notes, arguments.dry_run, arguments.json)
@@ -77,7 +77,7 @@ def tell(client: Client, name: str, done: Done, notes: list[str], dry_run: bool,
         print(note)
 
 
-def refuse(client: Client, name: str, refused: Refused, as_json: bool) -> int:
+def refuse(client: Client, name: str, refused: ClientFileRefused, as_json: bool) -> int:
     """The file stays as it is; say what is wrong, where, and what to do."""
     if as_json:
         from zorivest_rpc.cli.terminal import print_json

@@ -9,7 +9,7 @@ import os
 import sys
 import urllib.parse
 
-from zorivest_rpc.cli.admin import Admin, Refused, add_data_dir, tell, typed_secret
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, tell, typed_secret
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["run"]
@@ -63,7 +63,7 @@ def _passphrase(backend: Admin, arguments: argparse.Namespace) -> int:
     if arguments.verb == "set":
         chosen = typed_secret("New passphrase: ")
         if typed_secret("The same again: ") != chosen:
-            raise Refused("the two are not the same; nothing was changed")
+            raise RequestRefused("the two are not the same; nothing was changed")
         backend.ask("PUT", "/auth/passphrase", {"passphrase": chosen})
     elif arguments.verb == "remove":
         backend.ask("DELETE", "/auth/passphrase")

@@ -79,7 +79,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
         nobody_asked,
         with_names,
     )
-    from zorivest_rpc.mcp.transports.session_journal import Journal as SessionJournal
+    from zorivest_rpc.mcp.transports.session_journal import SessionJournal
     from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
     data = Path(settings.data_dir)
@@ -171,7 +171,7 @@ async def _create_journal(journal: Journal, settings: Settings) -> bool:
 
 
 async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
-    """What can be done before anybody calls."""
+    """Work that is done before the first call."""
     if settings.demo:
         from zorivest_rpc.cli.welcome import welcome
 

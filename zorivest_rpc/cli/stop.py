@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zorivest_rpc.cli.admin import Refused, tell
+from zorivest_rpc.cli.admin import RequestRefused, tell
 from zorivest_rpc.cli.brake import add_place, describe_lock, open_backend
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
         body = {"reason": arguments.reason, "by": "person"}
         status = open_backend(arguments).ask("POST", "/mcp-guard/lock", body)
         if not isinstance(status, dict) or status.get("is_locked") is not True:
-            raise Refused("the backend took the request and still reports an open guard; NOTHING is stopped")
+            raise RequestRefused("the backend took the request and still reports an open guard; NOTHING is stopped")
     except ConfigError:
         raise
     except ZorivestError as exc:

@@ -36,7 +36,7 @@ _OWN = """\
 
 
 def session_as(journal: Journal, client: str | None) -> Session:
-    """A session as that client would have it; without a name, one that nobody knows."""
+    """A session as that client would have it; without a name, an unknown one."""
     session = Session(LATEST_LEGACY, Phase.READY)
     if client is None:
         return session

@@ -248,7 +248,7 @@ async def _call_once(
     opening = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}} if asks else {}, "clientInfo": info}
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
     client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-    if spec.name == "zorivest_diagnose":  # it uses a session and waits for none; here nobody else makes one
+    if spec.name == "zorivest_diagnose":  # it uses a session and waits for none; here nothing else makes one
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await journal.warm_up()

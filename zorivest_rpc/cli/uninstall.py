@@ -9,7 +9,7 @@ from zorivest_rpc.cli.install import checked_name, refuse, shared_arguments, tel
 from zorivest_rpc.clients.apply import take_out
 from zorivest_rpc.clients.entries import find_client
 from zorivest_rpc.clients.places import locate
-from zorivest_rpc.clients.refusal import Refused
+from zorivest_rpc.clients.refusal import ClientFileRefused
 
 __all__ = ["run"]
 
@@ -21,7 +21,7 @@ def run(argv: list[str]) -> int:
     name = checked_name(arguments.name)
     try:
         done = take_out(client, locate(client.id, os.environ), name, dry_run=arguments.dry_run)
-    except Refused as refused:
+    except ClientFileRefused as refused:
         return refuse(client, name, refused, arguments.json)
     tell(client, name, done, [], arguments.dry_run, arguments.json)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zorivest_rpc.cli.admin import Refused, tell
+from zorivest_rpc.cli.admin import RequestRefused, tell
 from zorivest_rpc.cli.brake import add_place, describe_lock, open_backend
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
@@ -23,7 +23,7 @@ def run(argv: list[str]) -> int:
             return 0
         print(f"The guard is {describe_lock(status)}.", file=sys.stderr)
         if not sys.stdin.isatty():  # no program unlocks by piping the word in
-            raise Refused("unlocking needs a person at a terminal")
+            raise RequestRefused("unlocking needs a person at a terminal")
         if not _agrees():
             print("Still locked.", file=sys.stderr)
             return 1
@@ -31,7 +31,7 @@ def run(argv: list[str]) -> int:
         body = {"by": "person", "locked_at": status.get("locked_at")}
         status = backend.ask("POST", "/mcp-guard/unlock", body)
         if status["is_locked"]:
-            raise Refused("the guard was locked again meanwhile")
+            raise RequestRefused("the guard was locked again meanwhile")
     except ConfigError:
         raise
     except ZorivestError as exc:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from . import edit, files
 from .entries import Client, Launch
-from .refusal import Refused
+from .refusal import ClientFileRefused
 
 __all__ = ["Done", "put_in", "take_out"]
 
@@ -81,11 +81,11 @@ def _until_still(path: str, once: Callable[[files.ConfigFile], Done]) -> Done:
         for _ in range(_ATTEMPTS):
             try:
                 return once(files.read(path))
-            except files.Moved:
+            except files.FileChanged:
                 continue
-    except Refused as refused:
+    except ClientFileRefused as refused:
         raise refused if os.path.basename(path) in refused.where else refused.at(path) from None
-    raise Refused("the client keeps writing to it", "Quit the client and run this again.", path)
+    raise ClientFileRefused("the client keeps writing to it", "Quit the client and run this again.", path)
 
 
 def _report(path: str, file: files.ConfigFile, made: edit.Edit, backup: str | None) -> Done:

@@ -1,8 +1,8 @@
 """Putting our entry into a client's file and taking it out: text in, text out, and the proof that nothing else changed.
 
 Rule 1: every edit is read back: the new document must mean the old one plus or minus our entry, or it is not written.
-Rule 2: taking out gives the bytes from before putting in, as long as nobody else wrote in between; the backup knows.
-Rule 3: an entry under our name that is not ours is somebody's, and stays."""
+Rule 2: taking out gives the bytes from before putting in, unless another program wrote in between; the backup knows.
+Rule 3: an entry under our name that is not ours belongs to the user, and stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from . import jsonc, toml
 from .entries import OWNED, Client, Launch, is_ours, shape_for
-from .refusal import Refused
+from .refusal import ClientFileRefused
 
 __all__ = ["Edit", "entries_in", "install", "uninstall"]
 
@@ -93,7 +93,7 @@ def _put_back(client: Client, before: str, text: str, name: str) -> str | None:
         node = jsonc.find(text, path)
         assert node is not None
         return jsonc.place(before, path, lambda *_: text[node.start : node.end])
-    except Refused:
+    except ClientFileRefused:
         return None
 
 
@@ -101,7 +101,7 @@ def _count_new_objects(client: Client, before: str) -> int:
     """How many of the objects on the way to the servers were not there before."""
     try:
         document = _document(client, before)
-    except Refused:
+    except ClientFileRefused:
         return 0
     missing = [depth for depth in range(1, len(client.keys) + 1) if _at(document, client.keys[:depth]) is None]
     return len(missing)
@@ -116,7 +116,9 @@ def _text(data: bytes | None) -> str:
         return (data or b"").decode("utf-8")
     except UnicodeDecodeError as exc:
         line = (data or b"").count(b"\n", 0, exc.start) + 1
-        raise Refused("it is not UTF-8 text", "Save it as UTF-8 and run this again.", f"line {line}") from None
+        raise ClientFileRefused(
+            "it is not UTF-8 text", "Save it as UTF-8 and run this again.", f"line {line}"
+        ) from None
 
 
 def _text_or_none(data: bytes) -> str | None:
@@ -133,7 +135,9 @@ def _document(client: Client, text: str) -> dict[str, Any]:
         return {}
     value = jsonc.parse(text).value
     if not isinstance(value, dict):
-        raise Refused("it does not hold an object", "Look at what is in it; a settings file begins with {.", "line 1")
+        raise ClientFileRefused(
+            "it does not hold an object", "Look at what is in it; a settings file begins with {.", "line 1"
+        )
     return value
 
 
@@ -150,14 +154,14 @@ def _servers(client: Client, document: Mapping[str, Any]) -> Mapping[str, Any]:
         value = value.get(key, {})
         if not isinstance(value, Mapping):
             name = ".".join(client.keys[:depth])
-            raise Refused(f'"{name}" holds no servers but something else', "Correct it and run this again.")
+            raise ClientFileRefused(f'"{name}" holds no servers but something else', "Correct it and run this again.")
     servers: Mapping[str, Any] = value
     return servers
 
 
 def _must_be_ours(client: Client, entry: Any, name: str) -> None:
     if not is_ours(entry):
-        raise Refused(
+        raise ClientFileRefused(
             f'"{name}" under {client.container} starts another program',
             "Choose another name with --name, or remove that entry yourself.",
         )
@@ -167,12 +171,12 @@ def _prove(client: Client, before: Mapping[str, Any], after: str, name: str, ent
     """Read back: the old document with our entry set or gone, and not a value else."""
     try:
         document = _document(client, after)
-    except Refused as problem:
-        raise Refused(f"our edit would break it ({problem.problem})", _AGAIN) from None
+    except ClientFileRefused as problem:
+        raise ClientFileRefused(f"our edit would break it ({problem.problem})", _AGAIN) from None
     if _at(document, (*client.keys, name)) != entry:
-        raise Refused("our edit would not hold the entry", _AGAIN)
+        raise ClientFileRefused("our edit would not hold the entry", _AGAIN)
     if _without(client, document, name) != _without(client, before, name):
-        raise Refused("our edit would change something else", _AGAIN)
+        raise ClientFileRefused("our edit would change something else", _AGAIN)
 
 
 def _without(client: Client, document: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def launch_of(entry: Any) -> Launch | None:
 
 
 def is_ours(entry: Any) -> bool:
-    """An entry that starts this program, or names a URL under our name; anything else is somebody else's."""
+    """An entry that starts this program, or names a URL under our name; anything else belongs to another program."""
     launch = launch_of(entry)
     if launch is None:
         return False

@@ -10,9 +10,9 @@ import os
 import stat
 from typing import NamedTuple
 
-from .refusal import Refused
+from .refusal import ClientFileRefused
 
-__all__ = ["ConfigFile", "Moved", "backup_path", "delete", "read", "replace"]
+__all__ = ["ConfigFile", "FileChanged", "backup_path", "delete", "read", "replace"]
 
 _LIMIT = 64 * 1024 * 1024
 
@@ -26,8 +26,8 @@ class ConfigFile(NamedTuple):
     owner: tuple[int, int] | None = None
 
 
-class Moved(Exception):
-    """Somebody else changed the file in the meantime; read it again."""
+class FileChanged(Exception):
+    """Another process changed the file in the meantime; read it again."""
 
 
 def read(name: str) -> ConfigFile:
@@ -36,15 +36,15 @@ def read(name: str) -> ConfigFile:
     try:
         facts = os.stat(path)
         if not stat.S_ISREG(facts.st_mode):
-            raise Refused("it is not a file", "Move it away and run this again.", name)
+            raise ClientFileRefused("it is not a file", "Move it away and run this again.", name)
         if facts.st_size > _LIMIT:
-            raise Refused("it is too large to be a configuration file", "Look at what is in it.", name)
+            raise ClientFileRefused("it is too large to be a configuration file", "Look at what is in it.", name)
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return ConfigFile(path, None)
     except OSError as exc:
-        raise Refused(_reason(exc, "cannot be read"), "Give your user the right to read it.", name) from None
+        raise ClientFileRefused(_reason(exc, "cannot be read"), "Give your user the right to read it.", name) from None
     return ConfigFile(path, data, stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))
 
 
@@ -59,23 +59,25 @@ def replace(file: ConfigFile, data: bytes, backup: str | None = None) -> None:
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         if file.data is not None and not file.mode & stat.S_IWUSR:
-            raise Refused(f"it is read-only (mode {file.mode:04o})", "Make it writable and run this again.", file.path)
+            raise ClientFileRefused(
+                f"it is read-only (mode {file.mode:04o})", "Make it writable and run this again.", file.path
+            )
         if backup is not None and file.data is not None:
             _write(backup, file.data, file)
         _write(file.path, data, file, unchanged=True)
     except OSError as exc:
         next = f"Give your user the right to write in {directory}, or free some space."
-        raise Refused(_reason(exc, "cannot be written"), next, file.path) from None
+        raise ClientFileRefused(_reason(exc, "cannot be written"), next, file.path) from None
 
 
 def delete(file: ConfigFile) -> None:
     """Remove a file that holds nothing but what we wrote."""
     if read(file.path).data != file.data:
-        raise Moved
+        raise FileChanged
     try:
         os.unlink(file.path)
     except OSError as exc:
-        raise Refused(_reason(exc, "cannot be removed"), "Remove it by hand.", file.path) from None
+        raise ClientFileRefused(_reason(exc, "cannot be removed"), "Remove it by hand.", file.path) from None
 
 
 def _write(path: str, data: bytes, like: ConfigFile, *, unchanged: bool = False) -> None:
@@ -90,7 +92,7 @@ def _write(path: str, data: bytes, like: ConfigFile, *, unchanged: bool = False)
                 os.chown(temporary, *like.owner)
         os.chmod(temporary, like.mode)
         if unchanged and read(path).data != like.data:
-            raise Moved
+            raise FileChanged
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """One member put into, or taken out of, a JSON document with comments, and not another byte changed.
 
 Rule 1: the document is never printed anew. An edit is a splice at positions that the parser reports.
-Rule 2: what `place` inserts, `remove` takes out again, whitespace and commas too, unless somebody reformatted it.
+Rule 2: what `place` inserts, `remove` takes out again, whitespace and commas too, unless it was reformatted.
 Rule 3: a document that a strict reader would refuse (but for comments and trailing commas) is refused here too."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .refusal import Refused
+from .refusal import ClientFileRefused
 
 __all__ = ["Leaf", "Member", "Node", "find", "is_blank", "parse", "place", "remove", "render"]
 
@@ -204,10 +204,10 @@ class _Parser:
         self.text = text
         self.line_comments: set[int] = set()  # where they end
 
-    def wrong(self, position: int, problem: str) -> Refused:
+    def wrong(self, position: int, problem: str) -> ClientFileRefused:
         line = self.text.count("\n", 0, position) + 1
         column = position - self.text.rfind("\n", 0, position)
-        return Refused(problem, _MEND, f"line {line}, column {column}")
+        return ClientFileRefused(problem, _MEND, f"line {line}, column {column}")
 
     def trivia(self, position: int) -> tuple[int, int]:
         """Where the next token starts, and where the last comment before it ends (else where this began)."""

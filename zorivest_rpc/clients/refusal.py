@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zorivest_rpc.errors import ZorivestError
 
-__all__ = ["Refused"]
+__all__ = ["ClientFileRefused"]
 
 
-class Refused(ZorivestError):
+class ClientFileRefused(ZorivestError):
     """What is wrong, where, and what the user can do about it; never a word of the file's content."""
 
     def __init__(self, problem: str, next: str, where: str = "") -> None:
@@ -16,6 +16,6 @@ class Refused(ZorivestError):
         self.next = next
         self.where = where
 
-    def at(self, path: str) -> Refused:
+    def at(self, path: str) -> ClientFileRefused:
         """The same refusal with the file's name in front of the position."""
-        return Refused(self.problem, self.next, f"{path}{', ' if self.where else ''}{self.where}")
+        return ClientFileRefused(self.problem, self.next, f"{path}{', ' if self.where else ''}{self.where}")

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .refusal import Refused
+from .refusal import ClientFileRefused
 
 __all__ = ["block", "parse", "place", "remove", "span"]
 
@@ -34,9 +34,9 @@ def parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as exc:
         where = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(exc))
-        raise Refused("it is not TOML", _MEND, where.group(1) if where else "") from None
+        raise ClientFileRefused("it is not TOML", _MEND, where.group(1) if where else "") from None
     except RecursionError:
-        raise Refused("it is nested too deeply", _MEND) from None
+        raise ClientFileRefused("it is nested too deeply", _MEND) from None
 
 
 def block(path: Sequence[str], entry: Mapping[str, Any]) -> str:
@@ -58,7 +58,7 @@ def place(
         return text + gap + (_lines(block(path, entry), newline) if raw is None else raw)
     header = next((each for each in ours if each.header and each.path == tuple(path)), None)
     if header is None:
-        raise Refused(
+        raise ClientFileRefused(
             f"{'.'.join(path)} is not a table of its own",
             f"Write it as [{'.'.join(path)}], or remove it, and run this again.",
             _line(text, ours[0].start),

@@ -20,8 +20,8 @@ from .backend import Embedded
 from .errors import Busy, Corrupt, Forbidden, MethodNotAllowed, Refusal, TooLarge, Unavailable
 from .errors import NotFound as Missing
 from .rest.routes import AREAS
-from .rest.routing import Access, Ask, Handler, Route, bearer, reply
-from .vault.sessions import Session
+from .rest.routing import Access, Handler, RestCall, Route, bearer, reply
+from .vault.sessions import Login
 
 __all__ = ["API_PREFIX", "BACKEND", "create_app"]
 
@@ -59,7 +59,7 @@ def _endpoint(route: Route) -> _Plain:
         session = _session(request, backend, route.access)
         if request.headers.get("X-MCP-Guard") == "check":
             await _check_guard(request, backend, session)
-        return await handler(Ask(request, backend, session, route.max_body))
+        return await handler(RestCall(request, backend, session, route.max_body))
 
     return endpoint
 
@@ -106,7 +106,7 @@ async def _answer(request: web.Request, inner: _Plain, request_id: str) -> web.S
         log.error("database: %s", exc.orig, exc_info=exc, extra={"request_id": request_id})
         return _refuse(_database_refusal(str(exc.orig)), request_id)
     except ConnectionResetError:
-        raise  # the caller is gone, there is nobody to answer
+        raise  # the caller is gone, an answer would reach no one
     except Exception as exc:
         if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
             log.error("the disk: %s", exc.strerror, extra={"request_id": request_id})
@@ -143,7 +143,7 @@ def _hostname(url: str) -> str | None:
         return None
 
 
-def _session(request: web.Request, backend: Embedded, access: Access) -> Session | None:
+def _session(request: web.Request, backend: Embedded, access: Access) -> Login | None:
     """The caller's session if the route needs one; 403 none or too weak, 401 over."""
     token = bearer(request)
     if access is Access.OPEN and request.headers.get("X-MCP-Guard") != "check":
@@ -160,7 +160,7 @@ def _session(request: web.Request, backend: Embedded, access: Access) -> Session
     return session
 
 
-async def _check_guard(request: web.Request, backend: Embedded, session: Session | None) -> None:
+async def _check_guard(request: web.Request, backend: Embedded, session: Login | None) -> None:
     """The guard's question, asked and answered with the call itself."""
     actor = session.actor if session is not None else "nobody"
     verdict = await backend.guard.check(backend.database(), actor)

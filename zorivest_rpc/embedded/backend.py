@@ -34,12 +34,12 @@ from .market.outbound import Outbound, load_addresses
 from .safekeeping.keeper import Keeper, before_migration
 from .scheduling.engine import Scheduling
 from .scheduling.market_fetch import market_fetch
-from .settings import Settings
+from .settings import JournalSettings
 from .summary import Summary
 from .tax.stored.years import YearResults
 from .vault.attempts import Attempts
 from .vault.crypto import FieldCipher, Kdf
-from .vault.sessions import Session, Sessions
+from .vault.sessions import Login, Logins
 from .vault.vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
 
 __all__ = ["Embedded"]
@@ -72,7 +72,7 @@ class Embedded:
         self.running_requests = 0
         self.stop_requested = asyncio.Event()
         self.reading: dict[str, tuple[int, int]] = {}  # files being imported: rows done and in all, by request key
-        self.sessions = Sessions(clock)
+        self.sessions = Logins(clock)
         self.attempts = Attempts(clock)
         self.guard = Guard(clock, GuardMark(directory.root))
         self.logs = Logs(directory.logs)
@@ -81,7 +81,7 @@ class Embedded:
         self.outbound = Outbound(load_addresses(directory.addresses), clock=clock)
         self._driver = driver
         self._db: Database | None = None
-        self._settings: Settings | None = None
+        self._settings: JournalSettings | None = None
         self._summary: Summary | None = None
         self._keeper: Keeper | None = None
         self._fields: FieldCipher | None = None
@@ -127,7 +127,7 @@ class Embedded:
     def database(self) -> Database:
         return self._open(self._db)
 
-    def settings(self) -> Settings:
+    def settings(self) -> JournalSettings:
         return self._open(self._settings)
 
     def summary(self) -> Summary:
@@ -140,7 +140,7 @@ class Embedded:
         """Encrypts and decrypts single secrets of the open database."""
         return self._open(self._fields)
 
-    async def unlock(self, api_key: str) -> tuple[str, Session, int]:
+    async def unlock(self, api_key: str) -> tuple[str, Login, int]:
         """Open the database with a key, or join it while it is open; a fresh session either way."""
         entry = await self.open(api_key)
         rest = None if entry.expires_at is None else (entry.expires_at - datetime.now(UTC)).total_seconds()
@@ -149,8 +149,8 @@ class Embedded:
         log.info("unlocked with key %s, role %s", entry.mask, entry.role)
         return issued
 
-    async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Session, int]:
-        """The same for the owner's passphrase, who may do everything; 429 while somebody seems to be guessing."""
+    async def unlock_by_passphrase(self, passphrase: str) -> tuple[str, Login, int]:
+        """The same for the owner's passphrase, who may do everything; 429 after too many wrong ones."""
         dek = await self.attempts.make(lambda: asyncio.to_thread(self.vault.unlock_by_passphrase, passphrase))
         await self._open_with(dek)
         issued = self.sessions.issue(PASSPHRASE, Role.ADMIN)
@@ -159,7 +159,7 @@ class Embedded:
         return issued
 
     async def _record_entry(self, actor: str, kind: str, name: str | None = None) -> None:
-        """A disk that takes no more data keeps nobody out: reading goes on, and the brake has to be reachable."""
+        """A full disk locks no caller out: reading goes on, and the brake has to be reachable."""
         try:
             await self.database().write(lambda conn: audit.record(conn, actor, "auth.unlock", kind, name))
         except (SQLAlchemyError, OSError) as exc:
@@ -169,7 +169,7 @@ class Embedded:
         """Check a key and open the database with it if it is not open, without a session.
 
         A key that opened the open database already is known by its hash: stretching it again costs 0.23 s of processor
-        time and proves nothing more, and whoever waits for a restarted backend would wait for that."""
+        time and proves nothing more, and callers of a restarted backend would wait for that."""
         if self._db is not None and self._openers:
             known = await asyncio.to_thread(self.vault.recognise, api_key)
             if known is not None and known.key_id in self._openers and self._db is not None:
@@ -198,7 +198,7 @@ class Embedded:
             save = functools.partial(before_migration, self.directory)
             db = await asyncio.to_thread(Database, self.directory.database, key, self._driver, save)
             undo.push_async_callback(db.close)
-            settings, fields = Settings(db), FieldCipher(dek)
+            settings, fields = JournalSettings(db), FieldCipher(dek)
             await self.guard.load(db)
             await self._mark(db)
             keeper = Keeper(db, self.directory, settings, lambda: self._mark(db))

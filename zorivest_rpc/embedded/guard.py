@@ -258,7 +258,7 @@ class Guard:
 
 
 def _begin_locked(conn: Connection) -> None:
-    """A row for a guard whose state was lost: nobody knows that it was open, so it is not."""
+    """A row for a guard whose state was lost: it counts as locked, because nothing says that it was open."""
     now = datetime.now(UTC)
     lost = {"is_locked": True, "locked_at": now, "lock_reason": UNKNOWN_REASON, "locked_by": PERSON}
     conn.execute(mcp_guard.insert().values(id=1, updated_at=now, **lost))

@@ -18,7 +18,7 @@ from zorivest_rpc.proof import PROOF_PATH, is_proof, new_challenge, place_of
 
 from .disk.paths import DataDir
 
-__all__ = ["API_PREFIX", "Address", "BackendConnection", "Stranger", "is_private", "socket_path"]
+__all__ = ["API_PREFIX", "BackendConnection", "LocalAddress", "Stranger", "is_private", "socket_path"]
 
 API_PREFIX = "/api/v1"
 LONGEST_SOCKET = 100  # bytes; sun_path has 104 on macOS and the BSDs, 108 on Linux, with the terminating zero
@@ -29,7 +29,7 @@ class Stranger(OSError):
     """What listens there is not the backend of this directory; nothing secret was sent."""
 
 
-class Address(NamedTuple):
+class LocalAddress(NamedTuple):
     """Where a backend listens: a socket in its data directory, or a port of this machine."""
 
     socket: str | None
@@ -42,7 +42,7 @@ class Address(NamedTuple):
         return f"http://localhost{API_PREFIX}" if self.socket else f"http://127.0.0.1:{self.port}{API_PREFIX}"
 
     def __repr__(self) -> str:
-        return f"Address({self.shown})"  # without the secret: a tuple is easily logged
+        return f"LocalAddress({self.shown})"  # without the secret: a tuple is easily logged
 
     @property
     def shown(self) -> str:
@@ -73,7 +73,7 @@ def is_private(path: str) -> bool:
 class BackendConnection(http.client.HTTPConnection):
     """Connects to an address and lets nothing pass before it is known who listens there, at every reconnection too."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: LocalAddress, timeout: float) -> None:
         super().__init__("localhost" if address.socket else "127.0.0.1", address.port, timeout=timeout)
         self._address = address
         self._timeout = timeout

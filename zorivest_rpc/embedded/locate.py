@@ -29,7 +29,7 @@ from zorivest_rpc.errors import ZorivestError
 
 from .disk.filelock import FileLock
 from .disk.paths import DataDir, private_opener
-from .link import Address, BackendConnection
+from .link import BackendConnection, LocalAddress
 from .runtime import GENERATION, Runtime, is_newer, is_older, read_runtime
 from .vault.keystore import read_key
 
@@ -49,7 +49,7 @@ class BackendStartError(ZorivestError):
 class Located(NamedTuple):
     """A running backend that proved itself; `started` tells whether this call started it."""
 
-    address: Address
+    address: LocalAddress
     pid: int
     started: bool
 

@@ -206,7 +206,7 @@ async def _serve(backend: Embedded, listener: socket.socket, options: Options, s
         shown = _publish(backend, listener, options)
         say(f"listening on {shown}")
         log.info("listening on %s, pid %s", shown, os.getpid())
-        backend.last_used = backend.clock()  # idle time begins when somebody could call
+        backend.last_used = backend.clock()  # idle time begins once calls can arrive
         async with asyncio.TaskGroup() as tasks:
             idle = tasks.create_task(_watch_idle(backend, options.idle_exit))
             await backend.stop_requested.wait()

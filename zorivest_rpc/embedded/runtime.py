@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from zorivest_rpc import __version__
 
 from .disk.paths import DataDir, write_private
-from .link import Address, socket_path
+from .link import LocalAddress, socket_path
 
 __all__ = ["GENERATION", "Runtime", "is_newer", "is_older", "publish", "read_runtime"]
 
 GENERATION = 2
-"""How a server and a backend meet. 1 (release 0.1): a port, told apart by an instance id that anybody could read."""
+"""How a server finds a backend. 1 (release 0.1): a port, with an instance id that any local user could read."""
 
 
 class Runtime(NamedTuple):
@@ -31,14 +31,14 @@ class Runtime(NamedTuple):
     started_at: str
     detached: bool
 
-    def address(self, directory: DataDir) -> Address | None:
+    def address(self, directory: DataDir) -> LocalAddress | None:
         """Where to connect; None for a backend that cannot prove itself, or a socket that this process cannot name."""
         if self.generation < 2 or not self.secret:
             return None
         if self.port is not None:
-            return Address(None, self.port, self.secret)
+            return LocalAddress(None, self.port, self.secret)
         path = socket_path(directory)
-        return None if path is None else Address(path, None, self.secret)
+        return None if path is None else LocalAddress(path, None, self.secret)
 
 
 def read_runtime(directory: DataDir) -> Runtime | None:

@@ -25,7 +25,7 @@ from .values.fields import parse_flag
 from .values.futures import SETTING as FUTURE_MULTIPLIERS
 from .values.futures import parse_multipliers
 
-__all__ = ["REGISTRY", "Settings", "Spec", "read_value", "spec_of"]
+__all__ = ["REGISTRY", "JournalSettings", "Spec", "read_value", "spec_of"]
 
 _LONGEST = 1024
 _MOST_PANELS = 200
@@ -190,8 +190,8 @@ def _check(key: str, value: Any) -> tuple[Spec, str]:
     return spec, text
 
 
-class Settings:
-    """The settings of one open database, cached until somebody writes."""
+class JournalSettings:
+    """The settings of one open database, cached until the next write."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -34,7 +34,7 @@ COUNTERS: dict[str, Select[int] | None] = {
     "trades": select(func.count()).select_from(trades),
     "round_trips_closed": select(func.count()).select_from(round_trips).where(round_trips.c.status == "closed"),
     "accounts": select(func.count()).select_from(accounts).where(accounts.c.is_system.is_(False)),
-    # tax lots are made when somebody asks; what they will be made of is known before: entries, and those still open
+    # tax lots are made on demand; what they will be made of is known before: entries, and those still open
     "lots_open": select(func.count()).select_from(round_trip_legs).where(round_trip_legs.c.open_quantity > Decimal(0)),
     "lots": select(func.count()).select_from(round_trip_legs).where(round_trip_legs.c.role == "entry"),
     "tax_profiles": select(func.count()).select_from(tax_profiles),

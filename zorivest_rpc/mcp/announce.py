@@ -77,7 +77,7 @@ def _updated_frame(uri: str) -> bytes:
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """Whether anybody subscribes to a resource; equal for equal questions, so that one is enough."""
+    """Whether a resource has a subscriber; equal for equal questions, so that one is enough."""
 
     announcer: Announcer
     uri: str
@@ -121,7 +121,7 @@ class Announcer:
             self.subscribed(uri)
 
     def subscribed(self, uri: str) -> None:
-        """Somebody wants to hear of this resource: what it is made of is watched while anybody does."""
+        """The first subscriber of a resource: its source is watched while there is one."""
         self._offer.watch(uri, _Wanted(self, uri))
 
     def has_subscribers(self, uri: str) -> bool:

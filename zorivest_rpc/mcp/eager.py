@@ -35,7 +35,7 @@ else:
             yielded = coro.send(None)
         except StopIteration as stop:
             if not strand.cancelled_early:
-                _spare.append(strand)  # nobody waits on it: what asked for it during the step has ended with it
+                _spare.append(strand)  # nothing waits on it: what asked for it during the step has ended with it
             return stop.value  # type: ignore[no-any-return]
         finally:
             if before is None:

@@ -1,7 +1,7 @@
 """What a server offers: its name, its tools, prompts, resources and completions, as the methods ask for them.
 
 A shelf may answer differently for each session; the simple ones here answer the same for all and can be changed while
-the server runs. Whoever changes one says so through `changed`, and the sessions that care are told.
+the server runs. Code that changes one calls `changed`, which notifies the sessions that have to know.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class Offer:
     """Everything a server needs to know about what it serves. Absent parts are not advertised and do not answer.
 
     `changing` says by era (True: modern) which lists ever change; no client is told to wait for a change of the others.
-    `watch` is told of a resource that somebody subscribed to, and how to learn whether anybody still does.
+    `watch` is called with a resource that got its first subscriber, and a function that says whether it still has one.
     `holding` keeps what a session's calls need, such as its key, for work that outlives its request."""
 
     def __init__(

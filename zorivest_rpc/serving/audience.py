@@ -31,7 +31,7 @@ from zorivest_rpc.serving.modes.detect import Profile, client_entry, detect
 from zorivest_rpc.serving.modes.gate import asked_by_client
 from zorivest_rpc.serving.modes.present import Presentation, definition, presentation
 
-__all__ = ["Audience", "Limits", "Policy"]
+__all__ = ["Audience", "ListLimits", "Policy"]
 
 _MOST_REMEMBERED: Final = 256
 
@@ -53,7 +53,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Whether a client is what it calls itself: over stdio it started us, over HTTP any caller can send any name."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ListLimits(msgspec.Struct, frozen=True):
     """What binds a session; `only` and `toolsets` come from request headers and are None where those say nothing.
 
     What is always loaded stays: the brake, the diagnosis and the tokens are no matter of taste."""
@@ -93,7 +93,7 @@ class Audience:
         self._profiles: dict[tuple[object, ...], Profile] = {}
         self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
-        self._limits: dict[tuple[str, ...], Limits] = {(): Limits(policy.excluded, policy.read_only)}
+        self._limits: dict[tuple[str, ...], ListLimits] = {(): ListLimits(policy.excluded, policy.read_only)}
         choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
 
     def profile(self, session: Session) -> Profile:
@@ -160,14 +160,14 @@ class Audience:
             if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
         )
 
-    def limits(self, session: Session) -> Limits:
+    def limits(self, session: Session) -> ListLimits:
         found = self._limits.get(session.asked)
         if found is None:
             found = self._narrow(session.asked)
             _remember(self._limits, session.asked, found)
         return found
 
-    def _narrow(self, asked: tuple[str, ...]) -> Limits:
+    def _narrow(self, asked: tuple[str, ...]) -> ListLimits:
         """Headers can only narrow: an unknown name narrows to nothing rather than opening anything."""
         toolsets, tools, excluded, read_only = (*asked, "", "", "", "")[:4]
         wanted = _names(toolsets)
@@ -176,7 +176,7 @@ class Audience:
         if "default" in wanted:
             wanted |= {toolset.name for toolset in self.definitions.toolsets if toolset.default}
         narrows = bool(toolsets.strip() or tools.strip())
-        return Limits(
+        return ListLimits(
             self.policy.excluded | _names(excluded),
             self.policy.read_only or read_only.strip().lower() not in ("", "0", "false", "no", "off"),
             wanted | set(always_loaded(self.definitions)) if narrows else None,

@@ -13,7 +13,7 @@ from zorivest_rpc.serving.audience import Audience
 from zorivest_rpc.serving.backend.interface import Backend
 from zorivest_rpc.serving.catalog.spec import ToolSpec, routes
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
-from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.layers import around
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.modes.present import concise, identifiers, kept_fields, shorten
@@ -45,7 +45,7 @@ class Pipeline:
         self._chains: dict[str, Handler] = {}
         self._python: Mapping[str, Handler] = {}
         self.metrics = metrics
-        self.guard = Guard(backend_for, seen, desktop=desktop)
+        self.guard = GuardLayer(backend_for, seen, desktop=desktop)
         gated = {spec.name: spec for spec in audience.definitions.tools if spec.is_gated}
         self.confirmation = Confirmation(gated, self._asks)
 

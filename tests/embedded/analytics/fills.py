@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from zorivest_rpc.embedded.analytics.positions import Execution, Side, Split
+from zorivest_rpc.embedded.analytics.positions import Execution, Sign, SplitRatio
 
 START = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
 D = Decimal
@@ -13,7 +13,7 @@ D = Decimal
 
 def fill(
     number: int,
-    side: Side,
+    side: Sign,
     quantity: str | Decimal,
     price: str | Decimal,
     *,
@@ -30,5 +30,5 @@ def fill(
 SPY = ("A1", "SPY")
 
 
-def split(minute: int, to: str, of: str = "1") -> Split:
-    return Split(START + timedelta(minutes=minute), D(to), D(of))
+def split(minute: int, to: str, of: str = "1") -> SplitRatio:
+    return SplitRatio(START + timedelta(minutes=minute), D(to), D(of))

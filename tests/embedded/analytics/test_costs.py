@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
 from zorivest_rpc.embedded.analytics.execution_quality import (
-    Quote,
+    BidAsk,
     grade_of,
     in_regular_hours,
     score_execution,
@@ -31,8 +31,9 @@ from zorivest_rpc.embedded.analytics.pfof import (
     pfof_report,
     routing_of,
 )
-from zorivest_rpc.embedded.analytics.positions import Execution, Side
+from zorivest_rpc.embedded.analytics.positions import Execution, Sign
 from zorivest_rpc.embedded.values.answers import to_json
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 D = Decimal
 NOON = datetime(2026, 3, 2, 17, 0, tzinfo=UTC)  # Monday noon in New York
@@ -126,13 +127,13 @@ def test_a_day_without_a_known_rate_has_no_fee() -> None:
     assert (found.sec, found.taf, found.total) == (None, None, D(0))
 
 
-def fill(side: Side, price: str, quantity: str = "100", moment: datetime = NOON, number: int = 1) -> Execution:
+def fill(side: Sign, price: str, quantity: str = "100", moment: datetime = NOON, number: int = 1) -> Execution:
     return Execution(f"E{number}", "A1", "XYZ", moment, side, D(quantity), D(price))
 
 
 def test_a_buy_inside_the_spread_is_an_improvement() -> None:
     # bid 99.98, ask 100.02, bought at 100.00: 0.02 better than the ask = -2 bps; exactly the midpoint
-    found = score_execution([fill(1, "100.00")], "EQUITY", quote=Quote(D("99.98"), D("100.02")))
+    found = score_execution([fill(1, "100.00")], AssetClass.EQUITY, quote=BidAsk(D("99.98"), D("100.02")))
     assert (found.grade, found.score, found.slippage_bps) == ("A", D(100), D(-2))
     assert (found.price_improvement, found.effective_spread, found.vs_midpoint) == (D("0.02"), D(0), D(0))
     assert (found.nbbo_available, found.benchmark, found.confidence) == (True, "nbbo", "high")
@@ -140,20 +141,20 @@ def test_a_buy_inside_the_spread_is_an_improvement() -> None:
 
 def test_a_sale_below_the_bid_loses_ten_points_a_basis_point() -> None:
     # bid 100.00, sold at 99.97: 0.03/99.97 = 3.0009 bps; 100 - 30.009 = 69.99: D
-    found = score_execution([fill(-1, "99.97")], "EQUITY", quote=Quote(D("100.00"), D("100.04")))
+    found = score_execution([fill(-1, "99.97")], AssetClass.EQUITY, quote=BidAsk(D("100.00"), D("100.04")))
     assert (found.score, found.grade, found.slippage_bps) == (D("69.99"), "D", D("3.00"))
     # mid 100.02: 2*0.05, and 0.05 worse than the midpoint
     assert (found.effective_spread, found.vs_midpoint) == (D("0.10"), D("-0.05"))
 
 
 def test_the_score_never_leaves_its_scale() -> None:
-    assert score_execution([fill(1, "120")], "EQUITY", quote=Quote(D(99), D(100))).score == 0
-    assert score_execution([fill(1, "80")], "EQUITY", quote=Quote(D(99), D(100))).score == 100
+    assert score_execution([fill(1, "120")], AssetClass.EQUITY, quote=BidAsk(D(99), D(100))).score == 0
+    assert score_execution([fill(1, "80")], AssetClass.EQUITY, quote=BidAsk(D(99), D(100))).score == 100
 
 
 def test_an_option_is_measured_against_the_midpoint() -> None:
     # mid 1.05, bought at 1.0505: 0.0005/1.0505 = 4.76 bps -> 52.4: F
-    found = score_execution([fill(1, "1.0505")], "OPTION", quote=Quote(D("1.00"), D("1.10")))
+    found = score_execution([fill(1, "1.0505")], AssetClass.OPTION, quote=BidAsk(D("1.00"), D("1.10")))
     assert (found.benchmark, found.benchmark_price, found.grade) == ("midpoint", D("1.05"), "F")
     assert found.slippage_bps == D("4.76")
 
@@ -162,60 +163,60 @@ def test_several_fills_are_measured_at_their_average_price() -> None:
     # (100*10.00 + 300*10.04)/400 = 10.03 against an ask of 10.03
     found = score_execution(
         [fill(1, "10.04", "300", number=2), fill(1, "10.00", "100", number=1)],
-        "EQUITY",
-        quote=Quote(D("10.01"), D("10.03")),
+        AssetClass.EQUITY,
+        quote=BidAsk(D("10.01"), D("10.03")),
     )
     assert (found.trade_exec_id, found.fill_price, found.slippage_bps, found.grade) == ("E1", D("10.03"), D(0), "A")
 
 
 def test_without_quotes_the_bar_gives_a_mark_of_low_confidence() -> None:
     bar = Bar(NOON, D(99), D(101), D(99), D(100))
-    found = score_execution([fill(1, "100.05")], "EQUITY", bar=bar)
+    found = score_execution([fill(1, "100.05")], AssetClass.EQUITY, bar=bar)
     # middle of the bar 100: 0.05/100.05 = 4.9975 bps -> 50.02
     assert (found.benchmark, found.confidence, found.nbbo_available) == ("bar", "low", False)
     assert (found.score, found.grade, found.effective_spread) == (D("50.02"), "F", None)
     weighted = Bar(NOON, D(99), D(101), D(99), D(100), D(1000), D("100.05"))
-    assert score_execution([fill(1, "100.05")], "EQUITY", bar=weighted).grade == "A"
+    assert score_execution([fill(1, "100.05")], AssetClass.EQUITY, bar=weighted).grade == "A"
 
 
 def test_without_any_benchmark_there_is_no_grade() -> None:
-    shown = to_json(score_execution([fill(1, "100")], "EQUITY"))
+    shown = to_json(score_execution([fill(1, "100")], AssetClass.EQUITY))
     assert (shown["score"], shown["grade"], shown["reason"]) == (None, "N/A", "no_benchmark")
     assert shown["nbbo_available"] is False
 
 
-@pytest.mark.parametrize("quote", [Quote(D(101), D(100)), Quote(D(0), D(100))])
-def test_a_crossed_or_empty_quote_is_no_benchmark(quote: Quote) -> None:
-    found = score_execution([fill(1, "100")], "EQUITY", quote=quote)
+@pytest.mark.parametrize("quote", [BidAsk(D(101), D(100)), BidAsk(D(0), D(100))])
+def test_a_crossed_or_empty_quote_is_no_benchmark(quote: BidAsk) -> None:
+    found = score_execution([fill(1, "100")], AssetClass.EQUITY, quote=quote)
     assert (found.grade, found.reason, found.warnings) == ("N/A", "no_benchmark", ("unusable_quote",))
 
 
 @pytest.mark.parametrize(
     ("moment", "asset_class", "regular"),
     [
-        (datetime(2026, 3, 2, 14, 29, tzinfo=UTC), "EQUITY", False),  # 9:29 in New York, winter time
-        (datetime(2026, 3, 2, 14, 30, tzinfo=UTC), "EQUITY", True),
-        (datetime(2026, 3, 2, 21, 0, tzinfo=UTC), "OPTION", True),  # the closing auction
-        (datetime(2026, 3, 2, 21, 1, tzinfo=UTC), "OPTION", False),
-        (datetime(2026, 7, 1, 13, 30, tzinfo=UTC), "EQUITY", True),  # summer time
-        (datetime(2026, 3, 1, 17, 0, tzinfo=UTC), "EQUITY", False),  # a Sunday
-        (datetime(2026, 3, 1, 17, 0, tzinfo=UTC), "CRYPTO", True),
-        (datetime(2026, 3, 2, 3, 0, tzinfo=UTC), "FUTURE", True),
+        (datetime(2026, 3, 2, 14, 29, tzinfo=UTC), AssetClass.EQUITY, False),  # 9:29 in New York, winter time
+        (datetime(2026, 3, 2, 14, 30, tzinfo=UTC), AssetClass.EQUITY, True),
+        (datetime(2026, 3, 2, 21, 0, tzinfo=UTC), AssetClass.OPTION, True),  # the closing auction
+        (datetime(2026, 3, 2, 21, 1, tzinfo=UTC), AssetClass.OPTION, False),
+        (datetime(2026, 7, 1, 13, 30, tzinfo=UTC), AssetClass.EQUITY, True),  # summer time
+        (datetime(2026, 3, 1, 17, 0, tzinfo=UTC), AssetClass.EQUITY, False),  # a Sunday
+        (datetime(2026, 3, 1, 17, 0, tzinfo=UTC), AssetClass.CRYPTO, True),
+        (datetime(2026, 3, 2, 3, 0, tzinfo=UTC), AssetClass.FUTURE, True),
     ],
 )
 def test_regular_hours_are_those_of_new_york(moment: datetime, asset_class: str, regular: bool) -> None:
     assert in_regular_hours(moment, asset_class) is regular  # type: ignore[arg-type]
-    found = score_execution([fill(1, "100", moment=moment)], asset_class, quote=Quote(D(99), D(100)))  # type: ignore[arg-type]
+    found = score_execution([fill(1, "100", moment=moment)], asset_class, quote=BidAsk(D(99), D(100)))  # type: ignore[arg-type]
     assert (found.grade != "N/A") is regular
 
 
 def test_a_worthless_close_has_no_slippage() -> None:
-    assert score_execution([fill(-1, "0")], "OPTION", quote=Quote(D(1), D(2))).reason == "zero_price"
+    assert score_execution([fill(-1, "0")], AssetClass.OPTION, quote=BidAsk(D(1), D(2))).reason == "zero_price"
 
 
 def test_fills_of_different_orders_are_refused() -> None:
     with pytest.raises(ValueError, match="one order"):
-        score_execution([fill(1, "1"), fill(-1, "1", number=2)], "EQUITY")
+        score_execution([fill(1, "1"), fill(-1, "1", number=2)], AssetClass.EQUITY)
 
 
 def test_letters_begin_at_their_lower_end() -> None:

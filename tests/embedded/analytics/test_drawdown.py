@@ -17,11 +17,11 @@ from zorivest_rpc.embedded.analytics.drawdown import (
     simulate,
     streak_probability,
 )
-from zorivest_rpc.embedded.analytics.r_multiples import Result
+from zorivest_rpc.embedded.analytics.r_multiples import TripResult
 from zorivest_rpc.embedded.values.answers import to_json
 
 D = Decimal
-PNL = [Result(D(n)) for n in (200, -100, 150, -50, 0, 300, -100, 50)]
+PNL = [TripResult(D(n)) for n in (200, -100, 150, -50, 0, 300, -100, 50)]
 
 
 @pytest.mark.parametrize(("losses", "expected"), [(4, 0.9727), (6, 0.5461), (10, 0.0441)])
@@ -56,7 +56,7 @@ def test_ruin_is_certain_without_an_edge_and_rarer_with_more_units() -> None:
 
 def test_a_sure_loss_falls_by_compounding() -> None:
     # -1R at 1 % a hundred times: equity 0.99^100 = 0.366032, the fall is the same
-    found = drawdown([Result(D(-50)), Result(D(-50))], simulations=100)
+    found = drawdown([TripResult(D(-50)), TripResult(D(-50))], simulations=100)
     assert found.max_drawdown_median == pytest.approx(0.99**100 - 1, abs=1e-6)
     assert found.equity_percentiles["p50"] == pytest.approx(0.99**100, abs=1e-6)
     assert found.probability_table == {str(depth): 1.0 for depth in (5, 10, 15, 20, 25, 30, 40, 50)}
@@ -64,7 +64,7 @@ def test_a_sure_loss_falls_by_compounding() -> None:
 
 
 def test_a_sure_win_never_falls() -> None:
-    found = drawdown([Result(D(50)), Result(D(50))], simulations=100, risk_pct=2)
+    found = drawdown([TripResult(D(50)), TripResult(D(50))], simulations=100, risk_pct=2)
     assert (found.max_drawdown_median, found.risk_of_ruin) == (0, 0)
     assert found.equity_percentiles["p5"] == pytest.approx(1.02**100, rel=1e-6)
     assert (found.recommended_risk_pct, found.r_unit) == (5.0, "avg_win")
@@ -72,7 +72,7 @@ def test_a_sure_win_never_falls() -> None:
 
 def test_one_step_has_the_odds_of_its_results() -> None:
     # three of four results lose 1R; at 20 % risk over one trade the fall is 20 % with odds 3/4
-    results = [Result(D(300)), *[Result(D(-100))] * 3]
+    results = [TripResult(D(300)), *[TripResult(D(-100))] * 3]
     found = drawdown(results, simulations=20_000, horizon=1, risk_pct=20, seed=7)
     assert found.probability_table["20"] == pytest.approx(0.75, abs=0.02)
     assert found.probability_table["25"] == 0
@@ -80,7 +80,7 @@ def test_one_step_has_the_odds_of_its_results() -> None:
 
 def test_two_steps_have_the_odds_of_their_four_paths() -> None:
     # +-1R at 10 %: WW never falls, WL and LW fall by 10 %, LL by 19 %
-    found = drawdown([Result(D(100)), Result(D(-100))], simulations=20_000, horizon=2, risk_pct=10, seed=1)
+    found = drawdown([TripResult(D(100)), TripResult(D(-100))], simulations=20_000, horizon=2, risk_pct=10, seed=1)
     assert found.probability_table["10"] == pytest.approx(0.75, abs=0.02)
     assert found.probability_table["15"] == pytest.approx(0.25, abs=0.02)
     assert found.probability_table["20"] == 0
@@ -112,7 +112,7 @@ def test_the_walk_equals_a_plain_loop_over_the_same_draws() -> None:
 
 def test_equity_never_falls_below_zero() -> None:
     # a loss of 3R at 50 % would be -150 %; it ends at zero and stays there
-    found = drawdown([Result(D(10), D(10)), Result(D(-30), D(10))], simulations=500, risk_pct=50, seed=3)
+    found = drawdown([TripResult(D(10), D(10)), TripResult(D(-30), D(10))], simulations=500, risk_pct=50, seed=3)
     assert found.equity_percentiles["p5"] == 0
     assert found.max_drawdown_p95 == -1
 
@@ -160,22 +160,22 @@ def test_the_recommended_risk_keeps_deep_falls_rare() -> None:
 @pytest.mark.parametrize(("results", "expected"), [(22, 5.0), (18, 4.75)])
 def test_a_fall_of_a_fifth_may_happen_once_in_twenty(results: int, expected: float) -> None:
     # one step, one of so many results loses 4R: at 5 % of risk that is a fall of 20 %, at 4.75 % of 19 %
-    drawn = [Result(D(1), D(1))] * (results - 1) + [Result(D(-4), D(1))]
+    drawn = [TripResult(D(1), D(1))] * (results - 1) + [TripResult(D(-4), D(1))]
     assert drawdown(drawn, simulations=100_000, horizon=1, seed=3).recommended_risk_pct == expected
 
 
 def test_the_recommended_risk_is_at_most_half_kelly() -> None:
     # 51 wins of 1, 49 losses of 1: Kelly 0.02, half of it 1 %
-    results = [Result(D(1))] * 51 + [Result(D(-1))] * 49
+    results = [TripResult(D(1))] * 51 + [TripResult(D(-1))] * 49
     assert drawdown(results, simulations=2_000).recommended_risk_pct <= 1.0
 
 
 def test_without_expectancy_no_risk_is_recommended() -> None:
-    assert drawdown([Result(D(100)), Result(D(-200))], simulations=200).recommended_risk_pct == 0
+    assert drawdown([TripResult(D(100)), TripResult(D(-200))], simulations=200).recommended_risk_pct == 0
 
 
-@pytest.mark.parametrize("results", [[], [Result(D(5))]])
-def test_too_few_results_say_so(results: list[Result]) -> None:
+@pytest.mark.parametrize("results", [[], [TripResult(D(5))]])
+def test_too_few_results_say_so(results: list[TripResult]) -> None:
     shown = to_json(drawdown(results))
     assert (shown["insufficient_data"], shown["probability_table"], shown["simulations_run"]) == (True, {}, 0)
     assert shown["recommended_risk_pct"] == 0
@@ -202,5 +202,7 @@ def test_impossible_requests_are_refused(wrong: dict[str, int]) -> None:
 
 
 def test_the_luckiest_path_stays_a_number() -> None:
-    found = drawdown([Result(D(1000), D(1)), Result(D(1001), D(1))], simulations=10, horizon=2_000, risk_pct=100)
+    found = drawdown(
+        [TripResult(D(1000), D(1)), TripResult(D(1001), D(1))], simulations=10, horizon=2_000, risk_pct=100
+    )
     assert np.isfinite(list(found.equity_percentiles.values())).all()

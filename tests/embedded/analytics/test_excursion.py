@@ -15,7 +15,7 @@ from zorivest_rpc.embedded.analytics.excursion import (
     excursion,
     wanted_resolution,
 )
-from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Side
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Sign
 from zorivest_rpc.embedded.analytics.round_trips import match
 from zorivest_rpc.embedded.values.answers import to_json
 
@@ -24,8 +24,8 @@ OPEN = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
 NOW = datetime(2026, 3, 10, tzinfo=UTC)
 
 
-def held(side: Side, entry: str, leave: str | None, *, minutes: int = 20, multiplier: str = "1") -> Episode:
-    back: Side = -1 if side == 1 else 1
+def held(side: Sign, entry: str, leave: str | None, *, minutes: int = 20, multiplier: str = "1") -> Episode:
+    back: Sign = -1 if side == 1 else 1
     fills = [Execution("E1", "A1", "XYZ", OPEN, side, D(100), D(entry), D(multiplier), D(1))]
     if leave is not None:
         moment = OPEN + timedelta(minutes=minutes)
@@ -106,7 +106,7 @@ def test_bars_outside_the_holding_time_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-def test_what_the_last_bar_did_after_the_exit_does_not_count(direction: Side) -> None:
+def test_what_the_last_bar_did_after_the_exit_does_not_count(direction: Sign) -> None:
     # sold out at 14:52, in the middle of a bar that opened at 50.5 and went to 60 and 40 afterwards
     given = bars(("49", "51"), ("49", "51"), ("49", "51"), ("49", "51"))
     given.append(Bar(OPEN + timedelta(minutes=20), D("50.5"), D(60), D(40), D(55)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zorivest_rpc.embedded.analytics.expectancy import expectancy
 from zorivest_rpc.embedded.analytics.moments import NO_RESULTS, Moments, moments_of, streaks_of
-from zorivest_rpc.embedded.analytics.r_multiples import Result, r_moments, r_multiples, unit_of
+from zorivest_rpc.embedded.analytics.r_multiples import TripResult, r_moments, r_multiples, unit_of
 from zorivest_rpc.embedded.analytics.sqn import grade_of, sqn
 from zorivest_rpc.embedded.analytics.strategies import TaggedResult, breakdown, group
 from zorivest_rpc.embedded.values.answers import to_json
@@ -138,15 +138,17 @@ def test_a_band_begins_with_its_lower_end(value: str, grade: str) -> None:
 
 def test_r_is_the_planned_risk_where_there_is_one() -> None:
     # losses 100 and 50: average 75. 150 planned at 50 is 3R; the loss of 100 planned at 100 is -1R; -50/75 = -0.667R
-    found = r_multiples([Result(D(150), D(50)), Result(D(-100), D(100)), Result(D(-50)), Result(D(75), D(0))])
+    found = r_multiples(
+        [TripResult(D(150), D(50)), TripResult(D(-100), D(100)), TripResult(D(-50)), TripResult(D(75), D(0))]
+    )
     assert found.unit == "mixed"
     assert [round(value, 3) for value in found.values] == [D(3), D(-1), D("-0.667"), D(1)]
 
 
 def test_r_without_losses_is_measured_in_average_wins() -> None:
-    found = r_multiples([Result(D(10)), Result(D(30))])
+    found = r_multiples([TripResult(D(10)), TripResult(D(30))])
     assert (found.unit, found.values) == ("avg_win", (D("0.5"), D("1.5")))
-    assert r_multiples([Result(D(0))]).unit == "none"
+    assert r_multiples([TripResult(D(0))]).unit == "none"
 
 
 def test_small_money_has_a_unit_too() -> None:
@@ -212,7 +214,7 @@ def test_the_unit_of_money_does_not_change_the_system_quality(results: list[Deci
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(money, st.none() | st.integers(1, 500).map(D)), min_size=2, max_size=20))
 def test_r_from_sums_equals_r_from_results(rows: list[tuple[Decimal, Decimal | None]]) -> None:
-    found = r_multiples(Result(pnl, risk) for pnl, risk in rows)
+    found = r_multiples(TripResult(pnl, risk) for pnl, risk in rows)
     sums, unit = r_moments(
         moments_of(pnl for pnl, _ in rows),
         moments_of(pnl / risk for pnl, risk in rows if risk),

@@ -10,11 +10,11 @@ import pytest
 from tests.places import ROOT
 
 EMBEDDED = ROOT / "zorivest_rpc" / "embedded"
-VALUES = ("answers", "money", "symbols")
+VALUES = ("answers", "money", "kinds", "symbols")
 MODULES = [*sorted((EMBEDDED / "analytics").glob("*.py")), *(EMBEDDED / "values" / f"{name}.py" for name in VALUES)]
 ALLOWED = {
-    "__future__", "calendar", "collections", "datetime", "decimal", "functools", "hashlib", "msgspec", "numpy", "re",
-    "statistics", "typing", "zlib", "zoneinfo",
+    "__future__", "calendar", "collections", "datetime", "decimal", "enum", "functools", "hashlib", "msgspec", "numpy",
+    "re", "statistics", "typing", "zlib", "zoneinfo",
 }  # fmt: skip
 # `futures` reads a table that comes with the program: once, and the same for every caller
 PURE = ("zorivest_rpc.embedded.analytics", *(f"zorivest_rpc.embedded.values.{name}" for name in (*VALUES, "futures")))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.embedded.analytics.fills import D, fill, split
-from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Lot
+from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, OpenPart
 from zorivest_rpc.embedded.analytics.round_trips import (
     Matching,
     advance,
@@ -141,7 +141,7 @@ class Store:
     def __init__(self) -> None:
         self.executions: list[Execution] = []
         self.episodes: list[Episode] = []
-        self.lots: list[Lot] = []
+        self.lots: list[OpenPart] = []
         self.fills: list[Fill] = []
 
     def insert(self, execution: Execution) -> None:
@@ -159,7 +159,7 @@ class Store:
         for use in change.used:
             lot = self.lots.pop(0)
             if use.quantity_left:
-                kept = Lot(lot.exec_id, lot.time, use.quantity_left, lot.price, lot.multiplier, use.fee_left)
+                kept = OpenPart(lot.exec_id, lot.time, use.quantity_left, lot.price, lot.multiplier, use.fee_left)
                 self.lots.insert(0, kept)
         if change.added is not None:
             self.lots.append(change.added)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.embedded.analytics.fills import SPY, D, fill, split
 from zorivest_rpc.embedded.analytics.expiration import settle_expired
-from zorivest_rpc.embedded.analytics.positions import Episode, Lot, Side
+from zorivest_rpc.embedded.analytics.positions import Episode, OpenPart, Sign
 from zorivest_rpc.embedded.analytics.round_trips import (
     advance,
     match,
@@ -100,7 +100,7 @@ def test_currencies_of_one_symbol_never_mix() -> None:
         advance(dollars, history.lots[dollars.id], msgspec.structs.replace(fill(9, -1, "1", "9"), currency="EUR"))
 
 
-EUROS: tuple[tuple[int, Side, str], ...] = ((1, 1, "5"), (3, -1, "6"))
+EUROS: tuple[tuple[int, Sign, str], ...] = ((1, 1, "5"), (3, -1, "6"))
 
 
 def test_the_answer_shows_averages_ids_and_the_holding_time() -> None:
@@ -148,8 +148,8 @@ def test_a_closing_execution_reads_no_more_lots_than_it_closes() -> None:
     (episode,) = history.episodes
     read: list[str] = []
 
-    def cursor() -> itertools.chain[Lot]:
-        def one(lot: Lot) -> list[Lot]:
+    def cursor() -> itertools.chain[OpenPart]:
+        def one(lot: OpenPart) -> list[OpenPart]:
             read.append(lot.exec_id)
             return [lot]
 
@@ -259,7 +259,7 @@ def test_a_split_of_another_position_changes_nothing() -> None:
 CALL = Contract("AAPL", date(2026, 3, 20), "C", D(200))
 
 
-def option_episode(side: Side) -> Episode:
+def option_episode(side: Sign) -> Episode:
     return match([fill(1, side, "2", "1.50", multiplier="100", symbol=CALL.symbol)]).episodes[0]
 
 

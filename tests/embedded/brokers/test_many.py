@@ -32,7 +32,7 @@ def draft(number: int, minute: int, symbol: str, action: str, quantity: int) -> 
         price=Decimal(100 + minute % 7),
         account_id="A-1",
         commission=Decimal("0.5"),
-        charges=(trades.Charge("commission", Decimal("0.5")),),
+        charges=(trades.TradeFee("commission", Decimal("0.5")),),
     )
 
 

@@ -11,15 +11,8 @@ from pathlib import Path
 import pytest
 
 from zorivest_rpc.embedded.imports.broker import import_broker_file
-from zorivest_rpc.embedded.imports.drafts import (
-    AssetClass,
-    BrokerHints,
-    BrokerImport,
-    FeeType,
-    ImportRefused,
-    Side,
-    Status,
-)
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, FeeType, ImportRefused, Status
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 HINTS = BrokerHints(account_id="A1")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zorivest_rpc.embedded.imports.broker import import_broker_file
-from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, Limits, Status
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportLimits, Status
 
 HINTS = BrokerHints(account_id="A1")
 
@@ -31,10 +31,10 @@ HEAD = "Date,Symbol,Side,Qty,Price\n"
 
 def test_errors_beyond_the_limit_are_counted_and_told() -> None:
     bad = "2026-01-05,F,Buy,x,1\n"
-    result = load(HEAD + bad * 5, limits=Limits(max_errors=3))
+    result = load(HEAD + bad * 5, limits=ImportLimits(max_errors=3))
     assert (result.status, result.error_rows, len(result.errors)) == (Status.FAILED, 5, 3)
     assert note(result, "more_errors")[0] == "2 more rows were refused than are listed."
-    assert "more_errors" not in codes(load(HEAD + bad * 3, limits=Limits(max_errors=3)))
+    assert "more_errors" not in codes(load(HEAD + bad * 3, limits=ImportLimits(max_errors=3)))
 
 
 @pytest.mark.parametrize(

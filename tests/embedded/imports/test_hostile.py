@@ -26,7 +26,7 @@ from tests.places import ROOT
 from zorivest_rpc.embedded.imports.bank import import_bank_file
 from zorivest_rpc.embedded.imports.broker import import_broker_file
 from zorivest_rpc.embedded.imports.broker_pdf import import_broker_pdf
-from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused, Limits, Status
+from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportLimits, ImportRefused, Status
 
 HINTS = BrokerHints(account_id="A1")
 BANK = BankHints(account_id="C1")
@@ -186,7 +186,7 @@ class TestSize:
         assert refusal(lambda: import_bank_file(path, BANK)).code == "file_too_large"
 
     def test_bytes_above_the_limit_are_refused(self) -> None:
-        limits = Limits(max_bytes=10)
+        limits = ImportLimits(max_bytes=10)
         assert refusal(lambda: import_broker_file(b"x" * 11, HINTS, limits=limits)).code == "file_too_large"
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -202,7 +202,7 @@ class TestSize:
         assert "No such file" in exc.what
 
     def test_too_many_rows_are_refused(self) -> None:
-        limits = Limits(max_rows=1)
+        limits = ImportLimits(max_rows=1)
         assert refusal(lambda: import_broker_file(writers.webull(BOOK), HINTS, limits=limits)).code == "too_many_rows"
         assert refusal(lambda: import_broker_file(writers.flex_xml(BOOK), HINTS, limits=limits)).code == "too_many_rows"
         for data in BANK_FILES.values():
@@ -211,11 +211,13 @@ class TestSize:
 
     def test_too_many_pages_are_refused(self) -> None:
         data = pdf.document([pdf.lines_page(["x"])] * 3)
-        assert refusal(lambda: import_broker_pdf(data, HINTS, limits=Limits(max_pages=2))).code == "too_many_pages"
+        assert (
+            refusal(lambda: import_broker_pdf(data, HINTS, limits=ImportLimits(max_pages=2))).code == "too_many_pages"
+        )
 
     def test_errors_are_listed_up_to_a_limit_and_counted_beyond(self) -> None:
         rows = [["Date", "Symbol", "Side", "Qty", "Price"], *[["x", "AAPL", "Buy", "1", "2"]] * 50]
-        result = import_broker_file(writers.table(rows).encode(), HINTS, limits=Limits(max_errors=3))
+        result = import_broker_file(writers.table(rows).encode(), HINTS, limits=ImportLimits(max_errors=3))
         assert (result.status, len(result.errors), result.error_rows) == (Status.FAILED, 3, 50)
         assert "more_errors" in {note.code for note in result.warnings}
 
@@ -453,7 +455,7 @@ class TestPdf:
         assert refusal(lambda: import_broker_pdf(pdf.document([b"x"], filters=filters), HINTS)).code == "unsafe_pdf"
 
     def test_a_pdf_that_refers_to_itself_for_ever_is_stopped(self) -> None:
-        exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, limits=Limits(max_page_seconds=1)))
+        exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, limits=ImportLimits(max_page_seconds=1)))
         assert (exc.code, exc.what) == ("unsafe_pdf", "The PDF takes far longer to read than a statement does.")
         checks = iter([False] * 5)
         exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, expired=lambda: next(checks, True)))
@@ -462,7 +464,7 @@ class TestPdf:
     @pytest.mark.parametrize("megabytes", [60, 140, 160, 200])  # short already of the parser, in it, and late in it
     def test_a_pdf_that_would_fill_the_memory_is_stopped(self, megabytes: int) -> None:
         page = b"BT /F1 8 Tf " + b"(xxxxxxxxxxxxxxxx) Tj " * 100_000 + b"ET"
-        limits = Limits(max_pdf_memory=megabytes << 20)
+        limits = ImportLimits(max_pdf_memory=megabytes << 20)
         exc = refusal(lambda: import_broker_pdf(pdf.document([page]), HINTS, limits=limits))
         assert (exc.code, exc.what) == ("unsafe_pdf", "The PDF takes far more memory to read than a statement does.")
 

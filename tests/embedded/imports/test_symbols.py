@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ from zorivest_rpc.embedded.imports.values import BadValue
 )
 def test_an_option_is_the_same_however_it_is_written(cell: str) -> None:
     symbol = parse_symbol(cell)
-    assert symbol.text == "AAPL 260320 C 200"
+    assert symbol.symbol == "AAPL 260320 C 200"
     assert (symbol.asset_class, symbol.multiplier, symbol.underlying) == (AssetClass.OPTION, Decimal(100), "AAPL")
-    assert (symbol.expiry, symbol.right, symbol.strike) == (dt.date(2026, 3, 20), "C", Decimal(200))
+    assert symbol.contract == ("AAPL", dt.date(2026, 3, 20), "C", Decimal(200))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_an_option_is_the_same_however_it_is_written(cell: str) -> None:
     ],
 )
 def test_strikes_lose_their_padding_and_keep_their_cents(cell: str, text: str) -> None:
-    assert parse_symbol(cell).text == text
+    assert parse_symbol(cell).symbol == text
 
 
 @pytest.mark.parametrize(
@@ -52,26 +52,26 @@ def test_strikes_lose_their_padding_and_keep_their_cents(cell: str, text: str) -
 )
 def test_shares_lose_their_decoration(cell: str, text: str) -> None:
     symbol = parse_symbol(cell)
-    assert (symbol.text, symbol.asset_class, symbol.multiplier) == (text, AssetClass.EQUITY, Decimal(1))
+    assert (symbol.symbol, symbol.asset_class, symbol.multiplier) == (text, AssetClass.EQUITY, Decimal(1))
 
 
 @pytest.mark.parametrize("asset", [None, AssetClass.FOREX])
 def test_a_pair_is_spelled_as_the_journal_spells_it(asset: AssetClass | None) -> None:
     symbol = parse_symbol("EUR.USD", asset)
-    assert (symbol.text, symbol.asset_class, symbol.underlying) == ("EUR/USD", AssetClass.FOREX, "EUR")
+    assert (symbol.symbol, symbol.asset_class, symbol.underlying) == ("EUR/USD", AssetClass.FOREX, "EUR")
 
 
 @pytest.mark.parametrize("cell", ["ES 03-26", "/ESH26", "/ESH26:XCME"])
 def test_a_future_is_root_and_month(cell: str) -> None:
     symbol = parse_symbol(cell)
-    assert (symbol.text, symbol.asset_class, symbol.multiplier) == ("ES 03-26", AssetClass.FUTURE, Decimal(50))
+    assert (symbol.symbol, symbol.asset_class, symbol.multiplier) == ("ES 03-26", AssetClass.FUTURE, Decimal(50))
 
 
 def test_a_one_digit_year_takes_its_decade_from_the_trade() -> None:
     future = AssetClass.FUTURE
-    assert parse_symbol("ESH6", future, dt.date(2026, 1, 5)).text == "ES 03-26"
-    assert parse_symbol("MNQZ9", future, dt.date(2019, 10, 1)).text == "MNQ 12-19"
-    assert parse_symbol("ESH0", future, dt.date(2029, 12, 1)).text == "ES 03-30"
+    assert parse_symbol("ESH6", future, dt.date(2026, 1, 5)).symbol == "ES 03-26"
+    assert parse_symbol("MNQZ9", future, dt.date(2019, 10, 1)).symbol == "MNQ 12-19"
+    assert parse_symbol("ESH0", future, dt.date(2029, 12, 1)).symbol == "ES 03-30"
     assert parse_symbol("ZZH6", future, dt.date(2026, 1, 5)).multiplier == 1
 
 

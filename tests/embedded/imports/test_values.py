@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zorivest_rpc.embedded.imports.drafts import Side
 from zorivest_rpc.embedded.imports.values import (
     BadValue,
     currency_code,
@@ -23,6 +22,7 @@ from zorivest_rpc.embedded.imports.values import (
     plain_text,
     zone,
 )
+from zorivest_rpc.embedded.values.kinds import Side
 
 NEW_YORK = zone("America/New_York")
 

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from zorivest_rpc.embedded.imports.broker import import_broker_file
-from zorivest_rpc.embedded.imports.drafts import AssetClass, BrokerHints, Effect, Side
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, Effect
 from zorivest_rpc.embedded.imports.values import (
     currency_code,
     parse_date,
@@ -15,6 +15,7 @@ from zorivest_rpc.embedded.imports.values import (
     parse_moment,
     parse_side,
 )
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 BUYS_THAT_OPEN = "BTO|Buy to Open|Buy Open|Bought to Open"
 BUYS_THAT_CLOSE = "BTC|Cover|Buy to Close|Buy to Cover|Buy Close|Bought to Cover|Bought to Close"

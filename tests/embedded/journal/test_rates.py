@@ -11,7 +11,7 @@ import pytest
 
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.journal.exchange import OwnRate, own_rate
-from zorivest_rpc.embedded.tax.model import AssetClass
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 SHOWN = 20  # rows of a list of what is missing; its count is whole
 

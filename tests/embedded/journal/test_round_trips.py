@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, create_engine, event, select
 
 from tests.embedded.driver import START, Journal
-from zorivest_rpc.embedded.analytics.positions import Execution, Split
+from zorivest_rpc.embedded.analytics.positions import Execution, SplitRatio
 from zorivest_rpc.embedded.analytics.round_trips import Matching, match
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.migrate import migrate
@@ -65,12 +65,12 @@ def whole_history(conn: Connection) -> list[Execution]:
     return [execution_of(row) for row in conn.execute(select(trade_table)).mappings()]
 
 
-def known_splits(conn: Connection) -> dict[tuple[str, str], list[Split]]:
-    found: dict[tuple[str, str], list[Split]] = {}
+def known_splits(conn: Connection) -> dict[tuple[str, str], list[SplitRatio]]:
+    found: dict[tuple[str, str], list[SplitRatio]] = {}
     everyone = conn.execute(select(accounts.c.account_id)).scalars().all()
     for row in conn.execute(select(corporate_actions).where(corporate_actions.c.kind == "split")).mappings():
         for account in [row["account_id"]] if row["account_id"] else everyone:
-            split = Split(row["effective_at"], row["numerator"], row["denominator"])
+            split = SplitRatio(row["effective_at"], row["numerator"], row["denominator"])
             found.setdefault((account, row["symbol"]), []).append(split)
     return found
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.embedded.market import shapes
 from zorivest_rpc.embedded.brokers import alpaca as alpaca_broker
 from zorivest_rpc.embedded.brokers import tradier as tradier_broker
-from zorivest_rpc.embedded.brokers.pulled import BrokerLink, Wanted
+from zorivest_rpc.embedded.brokers.pulled import BrokerLink, PullWindow
 from zorivest_rpc.embedded.imports.rows import RowRefused
 from zorivest_rpc.embedded.market.answers import shown
 from zorivest_rpc.embedded.market.failures import Failure
@@ -28,7 +28,7 @@ from zorivest_rpc.embedded.market.shapes import ticker_of
 from zorivest_rpc.embedded.rest.routing import reply
 
 ASK = BarsAsk(ticker_of("AAPL"), "1d", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 20, tzinfo=UTC))
-WANTED = Wanted(None, None, "America/New_York")
+WANTED = PullWindow(None, None, "America/New_York")
 
 anything = st.recursive(
     st.none()

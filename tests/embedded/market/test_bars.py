@@ -17,13 +17,13 @@ from zorivest_rpc.embedded.errors import BadUpstream
 from zorivest_rpc.embedded.market import stored_bars as price_bars
 from zorivest_rpc.embedded.market.bars import beginning, select_bars, store_bars
 from zorivest_rpc.embedded.market.market import Market
-from zorivest_rpc.embedded.market.shapes import Bar
+from zorivest_rpc.embedded.market.shapes import ProviderBar
 
 DAY = datetime(2026, 3, 9, tzinfo=UTC)
 
 
-def bar(at: datetime, close: str = "10.5", provider: str = "Yahoo Finance") -> Bar:
-    return Bar(
+def bar(at: datetime, close: str = "10.5", provider: str = "Yahoo Finance") -> ProviderBar:
+    return ProviderBar(
         timestamp=at,
         open=Decimal(10),
         high=Decimal("11.25"),
@@ -35,7 +35,7 @@ def bar(at: datetime, close: str = "10.5", provider: str = "Yahoo Finance") -> B
 
 
 async def test_a_bar_written_again_replaces_what_the_same_provider_said(backend: Embedded, admin: Caller) -> None:
-    def job(conn: Connection) -> tuple[int, list[Bar]]:
+    def job(conn: Connection) -> tuple[int, list[ProviderBar]]:
         assert store_bars(conn, "AAPL", "1d", [bar(DAY), bar(DAY, "10.75")]) == 1
         assert store_bars(conn, "AAPL", "1d", [bar(DAY, "10.9")]) == 1
         count = conn.execute(select(func.count()).select_from(market_ohlcv)).scalar_one()
@@ -46,7 +46,7 @@ async def test_a_bar_written_again_replaces_what_the_same_provider_said(backend:
 
 
 async def test_bars_of_two_providers_are_not_mixed(backend: Embedded, admin: Caller) -> None:
-    def job(conn: Connection) -> list[Bar]:
+    def job(conn: Connection) -> list[ProviderBar]:
         store_bars(conn, "AAPL", "1d", [bar(DAY + timedelta(days=n), provider="Alpaca") for n in range(3)])
         store_bars(conn, "AAPL", "1d", [bar(DAY + timedelta(days=n)) for n in range(2, 4)])
         return select_bars(conn, "AAPL", "1d", DAY, DAY + timedelta(days=9))

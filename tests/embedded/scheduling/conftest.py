@@ -14,7 +14,7 @@ from tests.embedded.market.conftest import market, outbound, time, upstream  # n
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
-from zorivest_rpc.embedded.scheduling.step import Context, Outcome, StepType
+from zorivest_rpc.embedded.scheduling.step import Context, StepResult, StepType
 from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES
 
 Approve = Callable[[str], Awaitable[Any]]
@@ -130,10 +130,10 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Eve
     """A step type that says when it has begun and goes on when told to."""
     begun, go = asyncio.Event(), asyncio.Event()
 
-    async def wait(params: dict[str, Any], context: Context) -> Outcome:
+    async def wait(params: dict[str, Any], context: Context) -> StepResult:
         begun.set()
         await go.wait()
-        return Outcome({}, {})
+        return StepResult({}, {})
 
     kind = STEP_TYPES["query"]
     monkeypatch.setitem(STEP_TYPES, "query", StepType("query", False, kind.params, wait, ""))

@@ -20,7 +20,7 @@ from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling import engine as engine_module
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
-from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, Outcome, StepFailed, StepType
+from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, StepFailed, StepResult, StepType
 from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES
 
 from .conftest import FILE, MAIL, RENDER, REPORT, Create, Wall, query, reschedule, step
@@ -276,7 +276,7 @@ async def test_a_run_that_has_ended_cannot_be_cancelled_any_more(create_approved
 async def test_a_step_over_its_time_fails(
     create_approved: Create, admin: Caller, engine: Scheduling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def slow(params: dict[str, Any], context: Context) -> Outcome:
+    async def slow(params: dict[str, Any], context: Context) -> StepResult:
         raise TimeoutError  # what asyncio.timeout makes of a step that is over its time
 
     monkeypatch.setitem(STEP_TYPES, "query", StepType("query", False, STEP_TYPES["query"].params, slow, ""))
@@ -287,7 +287,7 @@ async def test_a_step_over_its_time_fails(
 async def test_an_unexpected_error_ends_the_run_and_not_the_scheduler(
     create_approved: Create, admin: Caller, engine: Scheduling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(params: dict[str, Any], context: Context) -> Outcome:
+    async def broken(params: dict[str, Any], context: Context) -> StepResult:
         raise KeyError("password=hunter22")
 
     kind = STEP_TYPES["query"]

@@ -8,7 +8,8 @@ from itertools import count
 from typing import Any
 
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
-from zorivest_rpc.embedded.tax.model import AssetClass, Execution, OptionDelivery, Side, StockSplit
+from zorivest_rpc.embedded.tax.model import OptionDelivery, StockSplit, TaxFill
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 _serial = count(1)
 
@@ -28,25 +29,21 @@ def decs(*values: int | str) -> tuple[Decimal, ...]:
 
 def fill(
     side: Side, symbol: str, quantity: int | str, price: int | float | str, day: str, *, minute: int = 0, **rest: Any
-) -> Execution:
+) -> TaxFill:
     rest.setdefault("exec_id", f"e{next(_serial):06d}")
     rest.setdefault("account_id", "A")
     if "commission" in rest:
         rest["commission"] = dec(rest["commission"])
     if rest.get("asset_class") is AssetClass.OPTION:
         rest.setdefault("multiplier", Decimal(100))
-    return Execution(time=at(day, minute), symbol=symbol, side=side, quantity=dec(quantity), price=dec(price), **rest)
+    return TaxFill(time=at(day, minute), symbol=symbol, side=side, quantity=dec(quantity), price=dec(price), **rest)
 
 
-def buy(
-    symbol: str, quantity: int | str, price: int | float | str, day: str, minute: int = 0, **rest: Any
-) -> Execution:
+def buy(symbol: str, quantity: int | str, price: int | float | str, day: str, minute: int = 0, **rest: Any) -> TaxFill:
     return fill(Side.BOT, symbol, quantity, price, day, minute=minute, **rest)
 
 
-def sell(
-    symbol: str, quantity: int | str, price: int | float | str, day: str, minute: int = 0, **rest: Any
-) -> Execution:
+def sell(symbol: str, quantity: int | str, price: int | float | str, day: str, minute: int = 0, **rest: Any) -> TaxFill:
     return fill(Side.SLD, symbol, quantity, price, day, minute=minute, **rest)
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 
-from zorivest_rpc.embedded.tax.model import Execution, Side
+from zorivest_rpc.embedded.tax.model import TaxFill
+from zorivest_rpc.embedded.values.kinds import Side
 
 WINDOW = 30
 
@@ -86,7 +87,7 @@ class Ledger:
         kinds = {(share.purchase, share.adjustment, share.replaced_as > 0) for share in held}
         return len([kind for kind in kinds if kind[0] in touched]) == len(touched)
 
-    def take(self, row: Execution) -> None:
+    def take(self, row: TaxFill) -> None:
         """One fill of the journal."""
         gross, fee = Fraction(row.price) * Fraction(row.quantity), Fraction(row.commission)
         day, count = row.time.date(), int(row.quantity)

@@ -12,15 +12,8 @@ import pytest
 from tests.embedded.tax.fills import book_of, buy, dec, deliver, sell, split
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import (
-    AcquisitionSource,
-    AssetClass,
-    CostBasisMethod,
-    Direction,
-    Execution,
-    TaxError,
-    parse,
-)
+from zorivest_rpc.embedded.tax.model import AcquisitionSource, CostBasisMethod, Direction, TaxError, TaxFill, parse
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 CALL = "ACME 260619 C 50"
 PUT = "ACME 260619 P 50"
@@ -276,7 +269,7 @@ def test_an_execution_from_the_past_is_refused_and_changes_nothing() -> None:
         *(buy("ACME", 1, "-0.01", "2026-01-05", asset_class=kind) for kind in AssetClass if kind.name != "FUTURE"),
     ],
 )
-def test_a_fill_without_size_or_below_zero_is_refused(wrong: Execution) -> None:
+def test_a_fill_without_size_or_below_zero_is_refused(wrong: TaxFill) -> None:
     with pytest.raises(TaxError) as refused:
         book_of(wrong)
     assert refused.value.code == "invalid_execution"

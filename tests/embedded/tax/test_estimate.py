@@ -15,16 +15,9 @@ from tests.embedded.tax.fills import book_of, buy, dec, decs, deliver, sell
 from zorivest_rpc.embedded.tax import brackets
 from zorivest_rpc.embedded.tax.estimate import annual_estimate, estimate_gains, federal_total, niit, year_gains
 from zorivest_rpc.embedded.tax.law import federal, federal_years, penalty_rates, replacements, statute
-from zorivest_rpc.embedded.tax.model import (
-    DISCLAIMER,
-    AccountTraits,
-    AssetClass,
-    FilingStatus,
-    Price,
-    TaxProfile,
-    parse,
-)
+from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, FilingStatus, Price, TaxProfile, parse
 from zorivest_rpc.embedded.tax.netting import Gains, gains_of, net
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 ZERO = Decimal(0)
 SINGLE, JOINT = FilingStatus.SINGLE, FilingStatus.MARRIED_JOINT

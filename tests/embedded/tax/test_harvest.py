@@ -11,7 +11,8 @@ import pytest
 from tests.embedded.tax.fills import book_of, buy, dec, decs, sell
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.harvest import HarvestReport, scan_harvest
-from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, AssetClass, Price, TaxProfile
+from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, Price, TaxProfile
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 TODAY = date(2026, 6, 1)
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from tests.embedded.tax.fills import at, dec, decs
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import AcquisitionSource, AssetClass, Direction
+from zorivest_rpc.embedded.tax.model import AcquisitionSource, Direction
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 BOUGHT, TODAY = date(2026, 1, 12), date(2026, 3, 2)
 LONG_TERM = date(2027, 1, 13)  # the first day on which more than a year has passed (Rev. Rul. 66-7)

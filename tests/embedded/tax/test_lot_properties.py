@@ -15,16 +15,15 @@ from zorivest_rpc.embedded.tax.dates import trade_date
 from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     AccountTraits,
-    AssetClass,
     CostBasisMethod,
     Direction,
-    Execution,
     OptionDelivery,
-    Side,
     StockSplit,
+    TaxFill,
 )
 from zorivest_rpc.embedded.tax.selection import order, take
 from zorivest_rpc.embedded.tax.wash import WINDOW
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 ZERO = Decimal(0)
 
@@ -52,7 +51,7 @@ def executions(draw: st.DrawFn, accounts: Sequence[str] = ("A", "B", "IRA"), spl
             continue
         is_call = symbol == CALL
         rows.append(
-            Execution(
+            TaxFill(
                 exec_id=f"e{n:02d}",
                 time=time,
                 account_id=draw(st.sampled_from(accounts)),
@@ -74,7 +73,7 @@ def net(events: Sequence[Event], side: Side) -> Decimal:
         (
             event.price * event.quantity * event.multiplier + sign * event.commission
             for event in events
-            if isinstance(event, Execution) and event.side is side
+            if isinstance(event, TaxFill) and event.side is side
         ),
         ZERO,
     )
@@ -118,7 +117,7 @@ def test_open_lots_add_up_to_the_position(events: list[Event], method: CostBasis
     book = build(events, LotBook(accounts=ACCOUNTS, method=method))
     expected: dict[tuple[str, str], Decimal] = {}
     for event in events:
-        assert isinstance(event, Execution)
+        assert isinstance(event, TaxFill)
         sign = 1 if event.side is Side.BOT else -1
         key = (event.account_id, event.symbol)
         expected[key] = expected.get(key, ZERO) + sign * event.quantity
@@ -165,13 +164,13 @@ def test_no_share_replaces_twice_and_no_loss_is_disallowed_beyond_itself(events:
 def test_the_order_of_lots_never_changes_the_total_once_everything_is_sold(events: list[Event]) -> None:
     # After the last close nothing is left to carry a loss, so every method recognises the same total.
     closing: list[Event] = []
-    for n, lot_group in enumerate(sorted({(e.account_id, e.symbol) for e in events if isinstance(e, Execution)})):
+    for n, lot_group in enumerate(sorted({(e.account_id, e.symbol) for e in events if isinstance(e, TaxFill)})):
         account, symbol = lot_group
-        fills = [e for e in events if isinstance(e, Execution) and (e.account_id, e.symbol) == lot_group]
+        fills = [e for e in events if isinstance(e, TaxFill) and (e.account_id, e.symbol) == lot_group]
         held = sum((e.quantity if e.side is Side.BOT else -e.quantity for e in fills), ZERO)
         if held:
             closing.append(
-                Execution(
+                TaxFill(
                     exec_id=f"z{n}",
                     time=START + timedelta(days=400, minutes=n),
                     account_id=account,
@@ -272,7 +271,7 @@ def deliveries(draw: st.DrawFn) -> list[Event]:
     held = 0
     for event in draw(executions(accounts=("A",))):
         rows.append(event)
-        if isinstance(event, Execution) and event.symbol == CALL:
+        if isinstance(event, TaxFill) and event.symbol == CALL:
             held += int(event.quantity) * (1 if event.side is Side.BOT else -1)
         if held and draw(st.integers(0, 2)) == 0:
             rows.append(

@@ -12,22 +12,21 @@ import pytest
 from zorivest_rpc.embedded.tax.model import (
     AccountTraits,
     AcquisitionSource,
-    AssetClass,
     CostBasisMethod,
     Direction,
     EstimationMethod,
-    Execution,
     FilingStatus,
     Price,
     Quarter,
-    Side,
     StockSplit,
     TaxError,
+    TaxFill,
     TaxProfile,
     WashPolicy,
     WashSaleMethod,
     parse,
 )
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 KINDS: tuple[type[Enum], ...] = (
     *(Side, Direction, AssetClass, AcquisitionSource, CostBasisMethod, FilingStatus),
@@ -127,7 +126,7 @@ def test_a_loss_carried_in_is_stated_by_an_amount_or_by_a_zero_that_was_given(
 
 def test_what_a_fill_a_split_and_a_price_are_where_nothing_else_is_said() -> None:
     moment = datetime(2026, 3, 2, 15, tzinfo=UTC)
-    fill = Execution(
+    fill = TaxFill(
         exec_id="e", time=moment, account_id="A", symbol="ACME", side=Side.BOT, quantity=Decimal(1), price=Decimal(2)
     )
     assert (fill.commission, fill.multiplier, fill.asset_class) == (Decimal(0), Decimal(1), AssetClass.EQUITY)

@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 from tests.embedded.tax.test_lot_properties import START, executions
 from zorivest_rpc.embedded.tax.book import Event, LotBook, build
 from zorivest_rpc.embedded.tax.harvest import scan_harvest
-from zorivest_rpc.embedded.tax.model import (
-    AccountTraits,
-    CostBasisMethod,
-    Direction,
-    Execution,
-    Price,
-    Side,
-    TaxProfile,
-)
+from zorivest_rpc.embedded.tax.model import AccountTraits, CostBasisMethod, Direction, Price, TaxFill, TaxProfile
 from zorivest_rpc.embedded.tax.simulate import SaleRequest, simulate_sale
+from zorivest_rpc.embedded.values.kinds import Side
 from zorivest_rpc.embedded.values.money import cents
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}
@@ -32,10 +25,10 @@ SPEC_ID = CostBasisMethod.SPEC_ID
 METHODS = [method for method in CostBasisMethod if method is not CostBasisMethod.SPEC_ID]
 
 
-def fill(position: tuple[str, str], book: LotBook, quantity: Decimal, price: Decimal, **rest: object) -> Execution:
+def fill(position: tuple[str, str], book: LotBook, quantity: Decimal, price: Decimal, **rest: object) -> TaxFill:
     account, ticker = position
     lot = next(lot for lot in book.open_lots if (lot.account_id, lot.ticker) == position)
-    return Execution(
+    return TaxFill(
         exec_id=f"z-{account}-{ticker}",
         time=MOMENT + timedelta(minutes=ord(account[0])),
         account_id=account,

@@ -15,25 +15,18 @@ from tests.embedded.tax.fills import book_of, buy, decs, deliver, sell
 from tests.embedded.tax.shares import Ledger
 from tests.embedded.tax.test_lot_properties import START
 from zorivest_rpc.embedded.tax.book import LotBook, build
-from zorivest_rpc.embedded.tax.model import (
-    AccountTraits,
-    AssetClass,
-    Execution,
-    OptionDelivery,
-    Side,
-    TaxError,
-    WashPolicy,
-)
+from zorivest_rpc.embedded.tax.model import AccountTraits, OptionDelivery, TaxError, TaxFill, WashPolicy
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 ACCOUNTS = {"IRA": AccountTraits(tax_advantaged=True), "B": AccountTraits(spousal=True)}
 
 
 @st.composite
-def journals(draw: st.DrawFn) -> tuple[list[Execution], Ledger, bool]:
+def journals(draw: st.DrawFn) -> tuple[list[TaxFill], Ledger, bool]:
     """Buys and sells of one share in three accounts, and the ledger of its shares; `together` if spouses are one."""
     together = draw(st.booleans())
     ledger = Ledger(frozenset({"IRA"}), {} if together else {"B": "spouse"})
-    rows: list[Execution] = []
+    rows: list[TaxFill] = []
     held: dict[str, int] = {}
     days = sorted(draw(st.lists(st.integers(0, 90), min_size=2, max_size=14)))
     for n, day in enumerate(days):
@@ -43,7 +36,7 @@ def journals(draw: st.DrawFn) -> tuple[list[Execution], Ledger, bool]:
         quantity = min(quantity, held[account]) if sells else quantity
         sells = sells and ledger.is_clear(account, quantity)
         held[account] = held.get(account, 0) + (-quantity if sells else quantity)
-        row = Execution(
+        row = TaxFill(
             exec_id=f"e{n:02d}",
             time=START + timedelta(days=day, minutes=n),
             account_id=account,
@@ -61,7 +54,7 @@ def journals(draw: st.DrawFn) -> tuple[list[Execution], Ledger, bool]:
 @settings(deadline=None, max_examples=150, phases=[Phase.explicit, Phase.generate])
 @given(journals())
 def test_every_sale_and_every_basis_is_that_of_the_shares_one_by_one(
-    journal: tuple[list[Execution], Ledger, bool],
+    journal: tuple[list[TaxFill], Ledger, bool],
 ) -> None:
     rows, ledger, together = journal
     book = build(rows, LotBook(accounts=ACCOUNTS, policy=WashPolicy(include_spousal=together)))

@@ -14,7 +14,6 @@ from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.model import (
     DISCLAIMER,
     AccountTraits,
-    AssetClass,
     CostBasisMethod,
     TaxError,
     TaxProfile,
@@ -22,6 +21,7 @@ from zorivest_rpc.embedded.tax.model import (
 )
 from zorivest_rpc.embedded.tax.netting import Gains
 from zorivest_rpc.embedded.tax.simulate import SaleRequest, SaleSimulation, simulate_sale
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 TODAY = date(2026, 6, 1)
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tests.embedded.tax.fills import book_of, buy, dec, sell, split
-from zorivest_rpc.embedded.tax.model import AssetClass
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 # each makes whole shares of 60
 SHAPES = [(2, 1), (3, 2), (7, 3), (1, 10), (3, 20)]

@@ -15,13 +15,13 @@ from zorivest_rpc.embedded.tax.lot import Lot
 from zorivest_rpc.embedded.tax.model import (
     AccountTraits,
     AcquisitionSource,
-    AssetClass,
     Direction,
     WashPolicy,
     WashSaleMethod,
     WashSaleStatus,
 )
 from zorivest_rpc.embedded.tax.wash import WINDOW
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 IRA = {"IRA": AccountTraits(tax_advantaged=True)}
 SPOUSE = {"S": AccountTraits(spousal=True)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zorivest_rpc.embedded.tax.model import AssetClass
 from zorivest_rpc.embedded.values.currencies import currency_of, fixed_currency, is_currency
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 # a symbol, and what it is fixed to in each class where it is; in every other class it is fixed to nothing
 FIXED = {

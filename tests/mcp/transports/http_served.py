@@ -18,7 +18,7 @@ from zorivest_rpc.mcp.offer import Offer, Resource, ResourceShelf, Template, Too
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
-from zorivest_rpc.mcp.transports.session_journal import Journal
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore
 
 LONG: Final = 20.0
@@ -387,7 +387,7 @@ async def serving(
     clock: dict[str, Any] = {} if now is None else {"now": now}
     server = Server(work.offer, key=key, limits=limits, remember=remember, **clock)
     chosen = HttpOptions(port=0, **{"grace": 0.0, **options})
-    book = Journal(journal, server.now)
+    book = SessionJournal(journal, server.now)
     stores.append(
         SessionStore(
             server.seal,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mcp.transports.http_served import serving
-from zorivest_rpc.mcp.transports.session_journal import Journal, State
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal, SessionState
 
 KEY = bytes(range(32))
 START = 1_000_000.0
@@ -33,14 +33,14 @@ def files(path: Path) -> tuple[Path, Path]:
 
 def test_what_changed_and_what_ended_is_there_after_a_restart(tmp_path: Path) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
-    journal.remember("one", START + 10, State("error", frozenset({"a", "b"}), frozenset({"tax"})))
-    journal.remember("one", START + 10, State("error", frozenset({"b", "c"}), frozenset()))
-    journal.remember("two", START + 10, State("debug"))
+    journal = SessionJournal(path, clock)
+    journal.remember("one", START + 10, SessionState("error", frozenset({"a", "b"}), frozenset({"tax"})))
+    journal.remember("one", START + 10, SessionState("error", frozenset({"b", "c"}), frozenset()))
+    journal.remember("two", START + 10, SessionState("debug"))
     journal.end("two", START + 10)
     journal.end("three", START + 10)
-    for each in (journal, Journal(path, clock), Journal(path, clock)):
-        assert each.get("one") == State("error", frozenset({"b", "c"}))
+    for each in (journal, SessionJournal(path, clock), SessionJournal(path, clock)):
+        assert each.get("one") == SessionState("error", frozenset({"b", "c"}))
         assert each.get("two") is None
         assert [each.has_ended(name, START + 10) for name in ("one", "two", "three", "four")] == [0, 1, 1, 0]
         each.close()
@@ -48,23 +48,23 @@ def test_what_changed_and_what_ended_is_there_after_a_restart(tmp_path: Path) ->
 
 def test_a_session_that_ended_is_not_changed_any_more(tmp_path: Path) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
+    journal = SessionJournal(path, clock)
     journal.end("one", START + 10)
-    journal.remember("one", START + 10, State("debug"))
+    journal.remember("one", START + 10, SessionState("debug"))
     journal.close()
-    again = Journal(path, clock)
+    again = SessionJournal(path, clock)
     assert (again.get("one"), again.has_ended("one", START + 10)) == (None, True)
     again.close()
 
 
 def test_a_change_is_written_and_not_the_whole_set(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    journal = Journal(path, Clock())
+    journal = SessionJournal(path, Clock())
     before = path.stat().st_size
     uris = [f"test://{number}/" + "x" * 2_000 for number in range(24)]
     for count in range(1, 25):
-        journal.remember("one", START + 10, State(uris=frozenset(uris[:count])))
-    journal.remember("one", START + 10, State(uris=frozenset(uris)))  # nothing new, nothing written
+        journal.remember("one", START + 10, SessionState(uris=frozenset(uris[:count])))
+    journal.remember("one", START + 10, SessionState(uris=frozenset(uris)))  # nothing new, nothing written
     assert path.stat().st_size - before < sum(map(len, uris)) + 24 * 120
     journal.close()
 
@@ -80,8 +80,8 @@ def test_the_journal_of_the_release_before_is_read(tmp_path: Path) -> None:
     ]
     path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
     for _ in range(2):  # as it was written, and as this release writes it
-        journal = Journal(path, clock)
-        assert journal.get("one") == State("error", frozenset({"test://a"}), frozenset({"tax"}))
+        journal = SessionJournal(path, clock)
+        assert journal.get("one") == SessionState("error", frozenset({"test://a"}), frozenset({"tax"}))
         assert [journal.has_ended(name, START + 10) for name in ("one", "two")] == [False, True]
         assert len(journal) == 2
         journal.close()
@@ -90,24 +90,24 @@ def test_the_journal_of_the_release_before_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [b'["abc', b"\x00\xff\n", b"{}\n", b'["a",1]\n', b'["a","b","c"]\n', b"\n\n", b"["])
 def test_lines_that_are_none_are_passed_over(tmp_path: Path, rows: bytes) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
-    journal.remember("one", START + 10, State("error"))
+    journal = SessionJournal(path, clock)
+    journal.remember("one", START + 10, SessionState("error"))
     journal.close()
     with path.open("ab") as file:
         file.write(rows)
-    again = Journal(path, clock)
-    assert again.get("one") == State("error")
+    again = SessionJournal(path, clock)
+    assert again.get("one") == SessionState("error")
     again.end("two", START + 10)
     again.close()
-    third = Journal(path, clock)
-    assert (third.get("one"), third.has_ended("two", START + 10)) == (State("error"), True)
+    third = SessionJournal(path, clock)
+    assert (third.get("one"), third.has_ended("two", START + 10)) == (SessionState("error"), True)
     third.close()
 
 
-def _life(path: Path, random: Random, clock: Clock) -> tuple[dict[str, State], set[str]]:
+def _life(path: Path, random: Random, clock: Clock) -> tuple[dict[str, SessionState], set[str]]:
     """A random life of some sessions; what a perfect memory would know of it."""
-    journal = Journal(path, clock)
-    states: dict[str, State] = {}
+    journal = SessionJournal(path, clock)
+    states: dict[str, SessionState] = {}
     ended: set[str] = set()
     for _ in range(random.randrange(1, 60)):
         name = f"{random.randrange(12):032x}"
@@ -119,11 +119,11 @@ def _life(path: Path, random: Random, clock: Clock) -> tuple[dict[str, State], s
             states.pop(name, None)
         else:
             uris = frozenset(f"test://{random.randrange(5)}" for _ in range(random.randrange(4)))
-            state = State(random.choice(("info", "error", "debug")), uris, frozenset({"tax"} if uris else ()))
+            state = SessionState(random.choice(("info", "error", "debug")), uris, frozenset({"tax"} if uris else ()))
             journal.remember(name, START + 100, state)
             states[name] = state
     journal.close()
-    return {name: state for name, state in states.items() if state != State()}, ended
+    return {name: state for name, state in states.items() if state != SessionState()}, ended
 
 
 def _damage(data: bytes, random: Random) -> bytes:
@@ -152,11 +152,11 @@ def test_damage_to_either_file_loses_nothing(tmp_path_factory: pytest.TempPathFa
     states, ended = _life(path, random, clock)
     file = files(path)[which]
     file.write_bytes(_damage(file.read_bytes(), random))
-    again = Journal(path, clock)
+    again = SessionJournal(path, clock)
     for number in range(12):
         name = f"{number:032x}"
         assert again.has_ended(name, START + 100) is (name in ended)
-        assert (again.get(name) or State()) == states.get(name, State())
+        assert (again.get(name) or SessionState()) == states.get(name, SessionState())
     again.close()
 
 
@@ -167,11 +167,11 @@ def test_damage_to_both_files_breaks_no_session_that_lives(tmp_path_factory: pyt
     _, ended = _life(path, random, clock)
     for file in files(path):
         file.write_bytes(_damage(file.read_bytes(), random))
-    again = Journal(path, clock)
+    again = SessionJournal(path, clock)
     for number in range(12):
         name = f"{number:032x}"
         assert name in ended or not again.has_ended(name, START + 100)
-        state = again.get(name) or State()
+        state = again.get(name) or SessionState()
         assert state.level in ("info", "error", "debug")
         assert all(uri in {f"test://{each}" for each in range(5)} for uri in state.uris)
     again.close()
@@ -197,13 +197,13 @@ def _size(path: Path) -> int:
 
 def test_the_journal_says_each_thing_once_after_a_restart(tmp_path: Path) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
+    journal = SessionJournal(path, clock)
     for number in range(100):
-        journal.remember("chatty", START + 100, State(("error", "debug")[number % 2]))
+        journal.remember("chatty", START + 100, SessionState(("error", "debug")[number % 2]))
         journal.end(f"short{number}", START + 1)
     journal.close()
     clock.now += 10
-    Journal(path, clock).close()
+    SessionJournal(path, clock).close()
     rows = [json.loads(row.split(b" ", 1)[1]) for row in path.read_bytes().splitlines()]
     assert [row[1] for row in rows] == ["chatty", "floor"]
     assert rows[0][3] == {"is": {"level": "debug", "uris": [], "toolsets": []}}
@@ -211,22 +211,22 @@ def test_the_journal_says_each_thing_once_after_a_restart(tmp_path: Path) -> Non
 
 def test_a_journal_that_is_only_written_does_not_grow_without_end(tmp_path: Path) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
+    journal = SessionJournal(path, clock)
     largest = 0
     for number in range(20_000):
-        journal.remember("chatty", START + 100, State(("error", "debug")[number % 2]))
+        journal.remember("chatty", START + 100, SessionState(("error", "debug")[number % 2]))
         largest = max(largest, path.stat().st_size) if number % 100 == 0 else largest
     assert largest < 500_000
     journal.close()
-    again = Journal(path, clock)
-    assert again.get("chatty") == State("debug")
+    again = SessionJournal(path, clock)
+    assert again.get("chatty") == SessionState("debug")
     again.close()
 
 
 def test_an_end_writes_little_however_many_there_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in writes, not in time: a rewrite of all of them at once would be thousands of lines."""
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
+    journal = SessionJournal(path, clock)
     counts: list[int] = [0]
     write = os.write
 
@@ -236,9 +236,9 @@ def test_an_end_writes_little_however_many_there_were(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(os, "write", counted)
     for number in range(5_000):
-        journal.remember(f"{number:032x}", START + 100, State("debug"))
+        journal.remember(f"{number:032x}", START + 100, SessionState("debug"))
         counts.append(0)
-        journal.remember(f"{number:032x}", START + 100, State("error"))
+        journal.remember(f"{number:032x}", START + 100, SessionState("error"))
         counts.append(0)
         journal.end(f"{number:032x}", START + 100 + number)
         counts.append(0)
@@ -253,14 +253,14 @@ def test_an_end_writes_little_however_many_there_were(tmp_path: Path, monkeypatc
 
 def test_ends_are_bounded_and_none_of_them_revives(tmp_path: Path) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock, most_ended=1_000)
-    journal.remember("known", START + 50, State("debug"))
+    journal = SessionJournal(path, clock, most_ended=1_000)
+    journal.remember("known", START + 50, SessionState("debug"))
     names = {f"{number:032x}": START + 100 + number for number in range(5_000)}
     order = list(names)
     Random(7).shuffle(order)
     for name in order:
         journal.end(name, names[name])
-    for each in (journal, Journal(path, clock, most_ended=1_000)):
+    for each in (journal, SessionJournal(path, clock, most_ended=1_000)):
         assert all(each.has_ended(name, expires) for name, expires in names.items())
         assert len(each) <= 1_001
         assert not each.has_ended("new", START + 100 + 6_000)  # younger than all that were dropped
@@ -269,18 +269,23 @@ def test_ends_are_bounded_and_none_of_them_revives(tmp_path: Path) -> None:
         each.close()
     late = Clock()
     late.now = START + 10_000
-    ended = Journal(path, late, most_ended=1_000)
+    ended = SessionJournal(path, late, most_ended=1_000)
     assert len(ended) == 0
     ended.close()
 
 
 def test_states_are_bounded_and_the_longest_unchanged_goes_first() -> None:
-    journal = Journal(None, Clock(), most_states=100, most_bytes=200_000)
+    journal = SessionJournal(None, Clock(), most_states=100, most_bytes=200_000)
     for number in range(500):
-        journal.remember(str(number), START + 100, State("debug"))
-    assert [journal.get(str(number)) for number in (0, 399, 400, 499)] == [None, None, State("debug"), State("debug")]
+        journal.remember(str(number), START + 100, SessionState("debug"))
+    assert [journal.get(str(number)) for number in (0, 399, 400, 499)] == [
+        None,
+        None,
+        SessionState("debug"),
+        SessionState("debug"),
+    ]
     for number in range(500, 600):
-        journal.remember(str(number), START + 100, State(uris=frozenset({"x" * 20_000})))
+        journal.remember(str(number), START + 100, SessionState(uris=frozenset({"x" * 20_000})))
     assert 5 <= sum(journal.get(str(number)) is not None for number in range(600)) <= 10
     assert journal.get("599") is not None
 
@@ -290,7 +295,7 @@ def test_states_are_bounded_and_the_longest_unchanged_goes_first() -> None:
 
 def test_the_journal_and_its_directory_are_for_their_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "journal"
-    journal = Journal(path, Clock())
+    journal = SessionJournal(path, Clock())
     for number in range(3_000):  # through a rewrite
         journal.end(f"{number:032x}", START + 10)
     journal.close()
@@ -301,19 +306,19 @@ def test_the_journal_and_its_directory_are_for_their_owner_alone(tmp_path: Path)
 
 def test_a_journal_that_cannot_be_written_costs_no_session(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
+    journal = SessionJournal(path, clock)
     full = os.open("/dev/full", os.O_WRONLY)
     assert journal._pair is not None
     good, journal._pair._descriptors = journal._pair._descriptors, [full, full]
-    journal.remember("one", START + 10, State("error"))
+    journal.remember("one", START + 10, SessionState("error"))
     journal.end("two", START + 10)
-    assert (journal.get("one"), journal.has_ended("two", START + 10)) == (State("error"), True)
+    assert (journal.get("one"), journal.has_ended("two", START + 10)) == (SessionState("error"), True)
     assert caplog.text.count("cannot be written") == 1
     journal._pair._descriptors = good
     journal.end("three", START + 10)
     journal.close()
     os.close(full)
-    again = Journal(path, clock)
+    again = SessionJournal(path, clock)
     assert again.has_ended("three", START + 10)
     again.close()
 
@@ -322,7 +327,7 @@ def test_a_rewrite_that_fails_costs_no_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, clock = tmp_path / "journal", Clock()
-    journal = Journal(path, clock)
+    journal = SessionJournal(path, clock)
 
     def fails(*given: object) -> None:
         raise OSError(28, "No space left on device")
@@ -330,11 +335,11 @@ def test_a_rewrite_that_fails_costs_no_session(
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fails)
         for number in range(2_100):
-            journal.remember("chatty", START + 100, State(("error", "debug")[number % 2]))
+            journal.remember("chatty", START + 100, SessionState(("error", "debug")[number % 2]))
     assert "cannot be rewritten" in caplog.text
     for number in range(2_100):
-        journal.remember("chatty", START + 100, State(("error", "debug")[number % 2]))
+        journal.remember("chatty", START + 100, SessionState(("error", "debug")[number % 2]))
     journal.close()
-    again = Journal(path, clock)
-    assert again.get("chatty") == State("debug")
+    again = SessionJournal(path, clock)
+    assert again.get("chatty") == SessionState("debug")
     again.close()

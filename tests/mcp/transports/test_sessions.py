@@ -12,7 +12,7 @@ from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.http import bearer_keys
-from zorivest_rpc.mcp.transports.session_journal import Journal
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -223,7 +223,7 @@ async def test_more_sessions_than_the_limit_are_forgotten_not_refused() -> None:
 
 def store_of(clock: Clock, **limits: Any) -> SessionStore:
     server = Server(Work().offer, key=KEY, now=clock)
-    return SessionStore(server.seal, server.announcer, Journal(None, clock), clock, server.epoch, **limits)
+    return SessionStore(server.seal, server.announcer, SessionJournal(None, clock), clock, server.epoch, **limits)
 
 
 def opened(store: SessionStore) -> str:

@@ -12,7 +12,8 @@ import aioresponses.core
 import pytest
 
 from tests.serving.backend.misbehaving import Misbehaving
-from zorivest_rpc.serving.backend.http import HttpBackend, Limits
+from zorivest_rpc.serving.backend.http import HttpBackend
+from zorivest_rpc.serving.backend.limits import BackendLimits
 
 
 class Clock:
@@ -71,7 +72,7 @@ async def make(clock: Clock, wire: str) -> AsyncIterator[Make]:
     def one(
         where: str | Callable[[], Awaitable[str]], key: str | Callable[[], str] | None = None, **options: Any
     ) -> HttpBackend:
-        options.setdefault("limits", Limits(total=10.0))
+        options.setdefault("limits", BackendLimits(total=10.0))
         options.setdefault("clock", clock)
         options.setdefault("sleep", clock.sleep)
         options.setdefault("rng", lambda: 1.0)

@@ -13,7 +13,7 @@ from zorivest_rpc.errors import BackendError
 from zorivest_rpc.serving.backend.auth import Keyring, principal_of
 from zorivest_rpc.serving.backend.http import HttpBackend
 from zorivest_rpc.serving.backend.interface import NotInline, Request
-from zorivest_rpc.serving.backend.limits import Limits
+from zorivest_rpc.serving.backend.limits import BackendLimits
 from zorivest_rpc.serving.backend.pool import Backends
 
 KEY = "zrv_sk_planted0123456789"
@@ -60,7 +60,7 @@ async def test_an_exchange_whose_answer_is_lost_is_tried_twice_at_least(
     server: Misbehaving, make: Make, attempts: int, sent: int
 ) -> None:
     server.routes["/auth/unlock"] = answer(b"<h1>bad gateway</h1>", 502, "text/html")
-    backend = make(server.url, KEY, limits=Limits(total=10.0, attempts=attempts))
+    backend = make(server.url, KEY, limits=BackendLimits(total=10.0, attempts=attempts))
     with pytest.raises(BackendError):
         await backend.ask(Request("GET", "/x"))
     assert server.count("/auth/unlock") == sent

@@ -23,11 +23,11 @@ from tests.serving.backend.misbehaving import (
 )
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError
 from zorivest_rpc.serving.backend.breaker import Breaker
-from zorivest_rpc.serving.backend.http import Limits
 from zorivest_rpc.serving.backend.interface import Request
+from zorivest_rpc.serving.backend.limits import BackendLimits
 
 URL = "http://backend.test:8765/api/v1"
-SHORT = Limits(total=0.2)
+SHORT = BackendLimits(total=0.2)
 WRITES = ["POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -46,7 +46,7 @@ async def test_a_read_survives_faults_that_pass(
 
 async def test_pauses_are_spread_and_have_a_limit(server: Misbehaving, make: Make, clock: Clock) -> None:
     server.otherwise = answer(b"", 503, "text/plain")
-    limits = Limits(attempts=6, backoff=1.0, longest_backoff=3.0)
+    limits = BackendLimits(attempts=6, backoff=1.0, longest_backoff=3.0)
     spread = iter([0.0, 1.0, 0.5, 0.0, 1.0])
     with pytest.raises(BackendError):
         await make(server.url, limits=limits, rng=lambda: next(spread)).ask(Request("GET", "/x"))
@@ -232,7 +232,7 @@ async def test_a_cancelled_call_closes_its_connection(server: Misbehaving, make:
 
 async def test_a_call_cancelled_while_it_reads_leaves_the_pool_usable(server: Misbehaving, make: Make) -> None:
     server.script = [endless]
-    backend = make(server.url, limits=Limits(connections=1, body=1 << 40))
+    backend = make(server.url, limits=BackendLimits(connections=1, body=1 << 40))
     task = asyncio.create_task(backend.ask(Request("GET", "/x")))
     async with asyncio.timeout(5):
         await server.arrived.wait()
@@ -247,7 +247,7 @@ async def test_a_call_cancelled_while_it_reads_leaves_the_pool_usable(server: Mi
 
 async def test_an_endless_body_is_cut_off(server: Misbehaving, make: Make) -> None:
     server.script = [endless]
-    backend = make(server.url, limits=Limits(body=200_000))
+    backend = make(server.url, limits=BackendLimits(body=200_000))
     with pytest.raises(BackendError, match="larger than 200000 bytes") as refused:
         await backend.ask(Request("GET", "/x"))
     assert refused.value.code == "answer_too_large"
@@ -258,17 +258,17 @@ async def test_an_endless_body_is_cut_off(server: Misbehaving, make: Make) -> No
 async def test_a_body_that_announces_too_much_is_not_read(server: Misbehaving, make: Make) -> None:
     server.script = [answer(b"x" * 5000)]
     with pytest.raises(BackendError, match="said 200"):
-        await make(server.url, limits=Limits(body=1000)).ask(Request("POST", "/x"))
+        await make(server.url, limits=BackendLimits(body=1000)).ask(Request("POST", "/x"))
 
 
 async def test_a_body_of_exactly_the_limit_is_read(server: Misbehaving, make: Make) -> None:
     server.script = [answer(b'"' + b"x" * 998 + b'"')]
-    reply = await make(server.url, limits=Limits(body=1000)).ask(Request("GET", "/x"))
+    reply = await make(server.url, limits=BackendLimits(body=1000)).ask(Request("GET", "/x"))
     assert len(reply.body) == 1000
 
 
 async def test_no_more_connections_are_opened_than_allowed(server: Misbehaving, make: Make) -> None:
-    backend = make(server.url, limits=Limits(connections=4))
+    backend = make(server.url, limits=BackendLimits(connections=4))
     await asyncio.gather(*(backend.ask(Request("GET", "/x")) for _ in range(50)))
     assert server.open <= 4
 

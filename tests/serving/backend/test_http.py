@@ -14,8 +14,9 @@ from aioresponses import aioresponses
 from tests.serving.backend.conftest import Clock, Make
 from tests.serving.backend.misbehaving import Misbehaving, answer
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, GuardLocked, ToolError
-from zorivest_rpc.serving.backend.http import HttpBackend, Limits, normalise
-from zorivest_rpc.serving.backend.interface import Form, Request, Upload
+from zorivest_rpc.serving.backend.http import HttpBackend, normalise
+from zorivest_rpc.serving.backend.interface import FilePart, MultipartBody, Request
+from zorivest_rpc.serving.backend.limits import BackendLimits
 
 URL = "http://backend.test:8765/api/v1"
 
@@ -91,8 +92,8 @@ async def test_a_request_without_a_body_sends_none(server: Misbehaving, make: Ma
 
 
 async def test_a_form_is_multipart_and_names_cannot_break_out(server: Misbehaving, make: Make) -> None:
-    upload = Upload("file", 'a"\r\nX: y.csv', "text/csv\r\nX: y", b"1,2\r\n3")
-    await make(server.url).ask(Request("POST", "/x", form=Form({"account_id": "A 1"}, upload)))
+    upload = FilePart("file", 'a"\r\nX: y.csv', "text/csv\r\nX: y", b"1,2\r\n3")
+    await make(server.url).ask(Request("POST", "/x", form=MultipartBody({"account_id": "A 1"}, upload)))
     seen = server.seen[0]
     boundary = seen.headers["content-type"].partition("boundary=")[2]
     parts = seen.body.split(b"--" + boundary.encode())
@@ -218,7 +219,7 @@ async def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused(server: Misb
     assert len(bomb) < 50_000
     server.script = [answer(bomb, Content_Encoding="gzip")]
     with pytest.raises(BackendError, match="larger than 1000000 bytes"):
-        await make(server.url, limits=Limits(body=1_000_000)).ask(Request("GET", "/x"))
+        await make(server.url, limits=BackendLimits(body=1_000_000)).ask(Request("GET", "/x"))
 
 
 async def test_a_redirect_to_the_same_server_is_followed_with_its_body(server: Misbehaving, make: Make) -> None:

@@ -25,8 +25,9 @@ from tests.serving.backend.misbehaving import (
 )
 from zorivest_rpc.errors import BackendUnreachable
 from zorivest_rpc.proof import is_challenge, is_proof, new_challenge, new_secret, place_of, prove
-from zorivest_rpc.serving.backend.http import HttpBackend, Limits
+from zorivest_rpc.serving.backend.http import HttpBackend
 from zorivest_rpc.serving.backend.interface import Address, Request
+from zorivest_rpc.serving.backend.limits import BackendLimits
 
 KEY, SECRET = "zrv_sk_" + "k" * 32, new_secret()
 GRANT: dict[str, Any] = {"session_token": "tok_" + "a" * 32, "role": "admin", "expires_in": 3600, "inline_guard": True}
@@ -149,7 +150,7 @@ async def test_a_listener_that_says_nothing_costs_the_time_of_a_connection_and_n
         return False
 
     server.routes["/auth/proof"] = wait
-    backend = make(at(server), key=KEY, limits=Limits(total=10.0, connect=0.1))
+    backend = make(at(server), key=KEY, limits=BackendLimits(total=10.0, connect=0.1))
     with pytest.raises(BackendUnreachable, match="timed out"):
         await backend.ask(Request("POST", "/x"))
     stay.set()

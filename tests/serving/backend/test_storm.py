@@ -21,8 +21,8 @@ from tests.serving.backend.misbehaving import (
 )
 from zorivest_rpc.errors import BackendError, OutcomeUnknown, ToolError
 from zorivest_rpc.serving.backend.breaker import Breaker
-from zorivest_rpc.serving.backend.http import Limits
 from zorivest_rpc.serving.backend.interface import Reply, Request
+from zorivest_rpc.serving.backend.limits import BackendLimits
 
 FAULTS = [
     hang_up,
@@ -55,7 +55,7 @@ async def test_a_storm_of_every_fault_ends_and_doubles_nothing(server: Misbehavi
 
     server.otherwise = weather
     server.routes["/auth/unlock"] = vault
-    limits = Limits(total=0.5, connections=8, body=100_000)
+    limits = BackendLimits(total=0.5, connections=8, body=100_000)
     backend = make(server.url, "zrv_sk_a", limits=limits, breaker=Breaker(failures=1_000_000))
     methods = ["GET", "POST", "PUT", "DELETE"]
     asks = [backend.ask(Request(random.choice(methods), f"/thing/{number}", body={})) for number in range(60)]
@@ -77,7 +77,7 @@ async def test_calls_that_are_cancelled_at_any_moment_leave_a_working_pool(
     random = Random(seed)
     server.routes["/auth/unlock"] = answer({"session_token": "tok_1", "expires_in": 3600})
     server.otherwise = answer({"ok": True})
-    backend = make(server.url, "zrv_sk_a", limits=Limits(connections=2))
+    backend = make(server.url, "zrv_sk_a", limits=BackendLimits(connections=2))
     for _ in range(30):
         task = asyncio.create_task(backend.ask(Request("GET", "/x")))
         for _ in range(random.randrange(12)):

@@ -29,9 +29,10 @@ from yarl import URL
 from tests.serving.backend.conftest import Make
 from tests.serving.backend.misbehaving import Misbehaving, Seen, Write, answer, endless, never, raw
 from zorivest_rpc.errors import BackendUnreachable, OutcomeUnknown
-from zorivest_rpc.serving.backend.http import HttpBackend, Limits
+from zorivest_rpc.serving.backend.http import HttpBackend
 from zorivest_rpc.serving.backend.interface import Request
-from zorivest_rpc.serving.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
+from zorivest_rpc.serving.backend.limits import BackendLimits
+from zorivest_rpc.serving.backend.wire import Answer, AnswerTooLarge, HttpWire, Lost, Unsent
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n" + b'{"ok":true}'
 
@@ -91,7 +92,7 @@ async def test_a_server_that_closes_after_an_answer_is_met_anew(server: Misbehav
 
 async def test_who_finds_no_free_connection_in_time_has_sent_nothing(server: Misbehaving, make: Make) -> None:
     server.routes["/slow"] = never
-    backend = make(server.where, limits=Limits(connections=1, connect=0.1))
+    backend = make(server.where, limits=BackendLimits(connections=1, connect=0.1))
     first = asyncio.create_task(backend.ask(Request("POST", "/slow")))
     async with asyncio.timeout(5):
         await server.arrived.wait()
@@ -105,7 +106,7 @@ async def test_who_finds_no_free_connection_in_time_has_sent_nothing(server: Mis
 async def test_a_body_that_never_ends_ends_with_the_time(server: Misbehaving, make: Make) -> None:
     server.otherwise = endless
     with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
-        await make(server.where, limits=Limits(total=0.2, body=1 << 40)).ask(Request("POST", "/x"))
+        await make(server.where, limits=BackendLimits(total=0.2, body=1 << 40)).ask(Request("POST", "/x"))
     async with asyncio.timeout(5):
         await server.all_gone.wait()
 
@@ -117,7 +118,7 @@ async def test_a_body_without_a_length_that_stops_is_no_answer(server: Misbehavi
         return await never(seen, write)
 
     server.otherwise = stalls
-    backend = make(server.where, limits=Limits(total=0.2))
+    backend = make(server.where, limits=BackendLimits(total=0.2))
     with pytest.raises(OutcomeUnknown, match=r"within 0\.2 s"):
         await backend.ask(Request("POST", "/x"))
     with pytest.raises(BackendUnreachable, match=r"within 0\.2 s"):
@@ -183,7 +184,7 @@ async def test_a_body_that_turns_into_nonsense_is_given_up_at_once(server: Misbe
         return await never(seen, write)
 
     server.otherwise = breaks
-    backend = make(server.where, limits=Limits(total=3600.0))
+    backend = make(server.where, limits=BackendLimits(total=3600.0))
     async with asyncio.timeout(20):
         with pytest.raises(OutcomeUnknown, match="not HTTP"):
             await backend.ask(Request("POST", "/x"))
@@ -203,7 +204,7 @@ async def test_an_upload_nobody_takes_leaves_no_connection(wire: str) -> None:
 
     server = await asyncio.get_running_loop().create_server(Deaf, "127.0.0.1", 0)
     url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    sender = Wire(Limits(), plain=wire == "plain")
+    sender = HttpWire(BackendLimits(), plain=wire == "plain")
 
     def stuck_or_done(sending: asyncio.Task[Answer]) -> bool:
         return sending.done() or any(getattr(one, "_paused", False) for one in sender._pool._acquired)
@@ -249,7 +250,7 @@ async def test_both_wires_send_the_same_headers() -> None:
     for plain in (False, True):
         server = Misbehaving()
         await server.start()
-        wire = Wire(Limits(), plain=plain)
+        wire = HttpWire(BackendLimits(), plain=plain)
         for method, data in (("GET", None), ("POST", b"{}"), ("POST", None), ("DELETE", None)):
             await wire.send(method, URL(server.url + "/x?q=1"), {"X-Request-ID": "1"}, data, 5.0)
         seen[plain] = [each._replace(headers={**each.headers, "host": ""}) for each in server.seen]
@@ -334,7 +335,7 @@ async def _outcome(script: list[tuple[bytes, bool]], cuts: list[int], method: st
     """What a wire makes of the answers to a few requests, one after the other."""
     server = Misbehaving()
     await server.start()
-    wire = Wire(Limits(body=100_000), plain=plain)
+    wire = HttpWire(BackendLimits(body=100_000), plain=plain)
     outcome: list[object] = []
     for whole, stays in script:
         at = sorted({0, *(cut % (len(whole) + 1) for cut in cuts), len(whole)})
@@ -342,7 +343,7 @@ async def _outcome(script: list[tuple[bytes, bool]], cuts: list[int], method: st
         try:
             got = await wire.send(method, URL(server.url), {}, b"{}" if method == "POST" else None, 5.0)
             outcome.append((got.status, got.kind, got.body))
-        except TooLarge as failure:
+        except AnswerTooLarge as failure:
             outcome.append(("too large", failure.status))
         except (Lost, Unsent) as failure:
             outcome.append((type(failure).__name__, getattr(failure, "late", None)))
@@ -389,7 +390,7 @@ def test_a_server_that_speaks_first_is_not_called_again_and_again(loop: str, pla
 
     async def ask() -> None:
         server = await asyncio.start_server(greets, "127.0.0.1", 0)
-        wire = Wire(Limits(), plain=plain)
+        wire = HttpWire(BackendLimits(), plain=plain)
         try:  # a transport that is left open makes uvloop's close wait for ever where warnings are errors
             async with asyncio.timeout(5):
                 url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")

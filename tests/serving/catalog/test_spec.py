@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from zorivest_rpc.serving.catalog.spec import Definitions, Route, ToolSpec, defaults, pick, routes
+from zorivest_rpc.serving.catalog.spec import Definitions, ToolRoute, ToolSpec, defaults, pick, routes
 
 
 def tool(rest: Any, *inputs: str) -> ToolSpec:
@@ -23,7 +23,7 @@ def tool(rest: Any, *inputs: str) -> ToolSpec:
     )
 
 
-def only(spec: ToolSpec) -> Route:
+def only(spec: ToolSpec) -> ToolRoute:
     (route,) = routes(spec)
     return route
 

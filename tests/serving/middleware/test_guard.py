@@ -15,7 +15,7 @@ from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, O
 from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
 from zorivest_rpc.serving.backend.interface import Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec
-from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.rounds import CountedRounds
 
 CHECK = "/mcp-guard/check"
@@ -29,7 +29,7 @@ def answering(verdict: Any, **options: Any) -> FakeBackend:
 
 
 async def run(backend: FakeBackend, spec: ToolSpec, ran: Ran) -> Outcome:
-    return await Guard(lambda call: backend).layer(spec)(make_call(spec.name), ran)
+    return await GuardLayer(lambda call: backend).layer(spec)(make_call(spec.name), ran)
 
 
 @pytest.mark.parametrize("reason", ["ok", "guard_disabled"])
@@ -109,14 +109,14 @@ def test_eight_required_tools_are_not_given_the_layer(specs: Specs) -> None:
 
 async def test_where_the_backend_offers_it_no_request_of_its_own_is_made(specs: Specs) -> None:
     backend, plain, along = FakeBackend(inline=True), Ran(), Ran()
-    layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)
+    layer = GuardLayer(lambda call: backend).innermost(specs["list_trades"], along)
     await layer(make_call("list_trades"), plain)
     assert (plain.times, along.times, backend.count(CHECK)) == (0, 1, 0)
 
 
 async def test_where_it_does_not_the_question_is_put_first(specs: Specs) -> None:
     backend, plain, along = FakeBackend(), Ran(), Ran()
-    layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)
+    layer = GuardLayer(lambda call: backend).innermost(specs["list_trades"], along)
     await layer(make_call("list_trades"), plain)
     assert (plain.times, along.times, backend.count(CHECK)) == (1, 0, 1)
 
@@ -131,7 +131,7 @@ async def test_an_offer_that_vanishes_on_the_way_does_not_open_a_gap(specs: Spec
         await backend.ask(Request("GET", "/trades", guard=True))
         return say("slipped through")
 
-    layer = Guard(lambda call: backend).innermost(specs["list_trades"], along)
+    layer = GuardLayer(lambda call: backend).innermost(specs["list_trades"], along)
     if verdict["allowed"]:
         assert (await layer(make_call("list_trades"), plain)).content == say("ok").content
     else:
@@ -162,7 +162,7 @@ class Rounds:
     def __init__(self, spec: ToolSpec, status: Any = None, handler: Handler | None = None) -> None:
         self.now = 50_000.0
         self.backend = FakeBackend({f"GET {STATUS}": {"is_locked": False} if status is None else status})
-        self.guard = Guard(lambda call: self.backend, clock=lambda: self.now)
+        self.guard = GuardLayer(lambda call: self.backend, clock=lambda: self.now)
         self._layer, self._handler, self._name = self.guard.layer(spec), handler or asking(), spec.name
 
     async def run(self, answers: dict[str, Any] | None = None, **about: Any) -> Outcome:
@@ -329,7 +329,7 @@ async def test_a_persons_stop_does_not_name_the_tool_that_would_lift_another(
     specs: Specs, desktop: bool, ways: str
 ) -> None:
     backend = answering({"allowed": False, "reason": "night", "locked_by": "person"})
-    guard = Guard(lambda call: backend, desktop=desktop)
+    guard = GuardLayer(lambda call: backend, desktop=desktop)
     with pytest.raises(GuardLocked) as blocked:
         await guard.check(make_call("list_trades"))
     assert blocked.value.text == (
@@ -343,7 +343,7 @@ async def test_a_persons_stop_does_not_name_the_tool_that_would_lift_another(
 async def test_any_other_lock_names_it(specs: Specs, locked_by: Any) -> None:
     backend = answering({"allowed": False, "reason": "x", "locked_by": locked_by})
     with pytest.raises(GuardLocked, match="zorivest_emergency_unlock"):
-        await Guard(lambda call: backend).check(make_call("list_trades"))
+        await GuardLayer(lambda call: backend).check(make_call("list_trades"))
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ async def test_watchers_hear_what_the_guard_said_and_nothing_it_did_not_say(
 ) -> None:
     witness, backend = Witness(), answering(verdict)
     with suppress(GuardLocked):
-        await Guard(lambda call: backend, witness).layer(specs["list_trades"])(make_call("list_trades"), Ran())
+        await GuardLayer(lambda call: backend, witness).layer(specs["list_trades"])(make_call("list_trades"), Ran())
     assert witness.found == found
 
 
@@ -416,14 +416,14 @@ async def test_watchers_hear_of_a_lock_that_was_found_by_looking(specs: Specs) -
     for locked in (False, True):
         backend = FakeBackend({f"GET {STATUS}": {"is_locked": locked}})
         with suppress(GuardLocked):
-            await Guard(partial(_always, backend), witness).look(make_call("list_trades"))
+            await GuardLayer(partial(_always, backend), witness).look(make_call("list_trades"))
     assert witness.found == [("list_trades", True)]
 
 
 async def test_a_refusal_that_came_back_with_the_call_is_told_like_any_other(specs: Specs) -> None:
     witness, plain = Witness(), Ran()
     along = Ran(GuardLocked("night", locked_by="person"))
-    guard = Guard(lambda call: FakeBackend(inline=True), witness, desktop=False)
+    guard = GuardLayer(lambda call: FakeBackend(inline=True), witness, desktop=False)
     with pytest.raises(GuardLocked) as blocked:
         await guard.innermost(specs["list_trades"], along)(make_call("list_trades"), plain)
     assert blocked.value.text == (
@@ -434,7 +434,7 @@ async def test_a_refusal_that_came_back_with_the_call_is_told_like_any_other(spe
 
 async def test_a_guard_that_could_not_be_asked_along_the_way_is_told_as_that(specs: Specs) -> None:
     witness, refusal = Witness(), GuardLocked.unasked("It failed.")
-    guard = Guard(lambda call: FakeBackend(inline=True), witness)
+    guard = GuardLayer(lambda call: FakeBackend(inline=True), witness)
     with pytest.raises(GuardLocked) as blocked:
         await guard.innermost(specs["list_trades"], Ran(refusal))(make_call("list_trades"), Ran())
     assert (blocked.value, witness.found) == (refusal, [])
@@ -443,7 +443,7 @@ async def test_a_guard_that_could_not_be_asked_along_the_way_is_told_as_that(spe
 @pytest.mark.parametrize("ask", ["look", "check"])
 async def test_a_guard_that_is_away_refuses_whoever_does_not_say_otherwise(ask: str) -> None:
     backend = FakeBackend({f"POST {CHECK}": DOWN, f"GET {STATUS}": DOWN})
-    guard = Guard(lambda call: backend)
+    guard = GuardLayer(lambda call: backend)
     with pytest.raises(GuardLocked, match="could not be asked"):
         await getattr(guard, ask)(make_call("list_trades"))
     await getattr(guard, ask)(make_call("list_trades"), runs_offline=True)
@@ -451,7 +451,7 @@ async def test_a_guard_that_is_away_refuses_whoever_does_not_say_otherwise(ask: 
 
 async def test_the_question_is_repeated_after_a_break_and_not_waited_for_without_end() -> None:
     backend = FakeBackend({f"GET {STATUS}": {"is_locked": False}})
-    guard = Guard(lambda call: backend)
+    guard = GuardLayer(lambda call: backend)
     await guard.check(make_call("list_trades"))
     await guard.look(make_call("list_trades"))
     assert [(asked.method, asked.path, asked.repeatable, asked.timeout) for asked in backend.asked] == [

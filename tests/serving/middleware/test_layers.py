@@ -19,7 +19,7 @@ from zorivest_rpc.mcp.transports.memory import MemoryClient
 from zorivest_rpc.serving.backend.interface import NotInline, Reply, Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
-from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.layers import around
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.tools.rest import rest_handler
@@ -69,7 +69,7 @@ class Tools:
         self.specs = specs
         self.backend = backend
         self.metrics = Metrics()
-        self.guard = Guard(lambda call: backend)
+        self.guard = GuardLayer(lambda call: backend)
         gated = {spec.name: spec for spec in specs.values() if spec.confirm}
         self.confirmation = Confirmation(gated, lambda call: asks)
 

@@ -16,7 +16,7 @@ from zorivest_rpc.errors import GuardLocked, ProtocolError, ToolError
 from zorivest_rpc.mcp.call import BecomeTask, Call, InputRequired, Outcome, chain, form
 from zorivest_rpc.mcp.protocol.types import LEVELS
 from zorivest_rpc.serving.catalog.load import load
-from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.metrics import Metrics
 
 
@@ -188,7 +188,7 @@ async def test_metrics_around_the_guard_count_a_refusal_as_an_error() -> None:
     backend = FakeBackend({"POST /mcp-guard/check": {"allowed": False, "reason": "manual"}})
     spec = next(spec for spec in load().tools if spec.name == "list_trades")
     metrics, ran = Metrics(), Ran()
-    handler = chain(ran, metrics, Guard(lambda call: backend).layer(spec))
+    handler = chain(ran, metrics, GuardLayer(lambda call: backend).layer(spec))
     with pytest.raises(GuardLocked):
         await handler(make_call("list_trades"))
     assert ran.times == 0

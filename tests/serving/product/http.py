@@ -18,7 +18,7 @@ from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, nobody_asked
-from zorivest_rpc.mcp.transports.session_journal import Journal as SessionJournal
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
 MODERN = "2026-07-28"

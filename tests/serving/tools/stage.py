@@ -21,10 +21,10 @@ from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.catalog.spec import Definitions
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
-from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.tools.accounts import AccountReview
-from zorivest_rpc.serving.tools.completions import Completions
+from zorivest_rpc.serving.tools.completions import JournalCompletions
 from zorivest_rpc.serving.tools.desktop import Command, Desktop, Machine
 from zorivest_rpc.serving.tools.diagnostics import Diagnostics
 from zorivest_rpc.serving.tools.discovery import Discovery
@@ -189,7 +189,7 @@ class Stage:
         self.audience = Audience(DEFINITIONS, policy or Policy())
         self.metrics = Metrics(self.clock)
         tools = kit(backend)
-        guard = Guard(lambda call: backend)
+        guard = GuardLayer(lambda call: backend)
         gated = {spec.name: spec for spec in DEFINITIONS.tools if spec.confirm}
         confirmation = Confirmation(gated, self._asks, clock=self.clock)
         self.discovery = Discovery(self.audience, lambda session: self.offer.changed(TOOLS, session), self.handler)
@@ -232,7 +232,7 @@ class Stage:
                 permit=guard.check,
                 refusal=self.audience.refusal,
             ),
-            complete=Completions(
+            complete=JournalCompletions(
                 lambda session: backend, tuple(toolset_names(DEFINITIONS)), self.audience.refusal, seconds=0.5
             ),
         )

@@ -21,7 +21,7 @@ from zorivest_rpc.mcp.call import Outcome
 from zorivest_rpc.serving.tools.desktop import (
     Command,
     Desktop,
-    Found,
+    DesktopProgram,
     Machine,
     Processes,
     command_for,
@@ -54,21 +54,25 @@ FOR_ALL = r"C:\Program Files\Zorivest\Zorivest.exe"
 @pytest.mark.parametrize(
     ("facts", "paths", "expected"),
     [
-        (WINDOWS, [PER_USER], Found(PER_USER, "installed")),
-        (WINDOWS, [FOR_ALL], Found(FOR_ALL, "installed")),
-        (MACOS, ["/Applications/Zorivest.app"], Found("/Applications/Zorivest.app", "installed")),
-        (LINUX, ["/usr/bin/zorivest"], Found("/usr/bin/zorivest", "installed")),
-        (LINUX, ["/usr/local/bin/zorivest"], Found("/usr/local/bin/zorivest", "installed")),
-        (WINDOWS, [r"C:\src\zorivest\.git", r"C:\src\zorivest\ui\package.json"], Found(r"C:\src\zorivest\ui", "dev")),
+        (WINDOWS, [PER_USER], DesktopProgram(PER_USER, "installed")),
+        (WINDOWS, [FOR_ALL], DesktopProgram(FOR_ALL, "installed")),
+        (MACOS, ["/Applications/Zorivest.app"], DesktopProgram("/Applications/Zorivest.app", "installed")),
+        (LINUX, ["/usr/bin/zorivest"], DesktopProgram("/usr/bin/zorivest", "installed")),
+        (LINUX, ["/usr/local/bin/zorivest"], DesktopProgram("/usr/local/bin/zorivest", "installed")),
+        (
+            WINDOWS,
+            [r"C:\src\zorivest\.git", r"C:\src\zorivest\ui\package.json"],
+            DesktopProgram(r"C:\src\zorivest\ui", "dev"),
+        ),
         (
             MACOS,
             ["/Users/ada/zorivest/.git", "/Users/ada/zorivest/ui/package.json"],
-            Found("/Users/ada/zorivest/ui", "dev"),
+            DesktopProgram("/Users/ada/zorivest/ui", "dev"),
         ),
         (
             LINUX,
             ["/home/ada/zorivest/.git", "/home/ada/zorivest/ui/package.json"],
-            Found("/home/ada/zorivest/ui", "dev"),
+            DesktopProgram("/home/ada/zorivest/ui", "dev"),
         ),
         (LINUX, ["/home/ada/zorivest/ui/package.json"], None),  # no repository
         (LINUX, ["/home/ada/zorivest/.git", "/home/ada/ui/package.json"], None),  # outside the repository
@@ -76,7 +80,7 @@ FOR_ALL = r"C:\Program Files\Zorivest\Zorivest.exe"
         (WINDOWS, [], None),
     ],
 )
-def test_each_platform_has_its_places(facts: dict[str, Any], paths: list[str], expected: Found | None) -> None:
+def test_each_platform_has_its_places(facts: dict[str, Any], paths: list[str], expected: DesktopProgram | None) -> None:
     assert find(having(*paths, **facts)) == expected
 
 
@@ -84,13 +88,13 @@ def test_the_search_path_comes_before_the_variable() -> None:
     everything = {"which": lambda name: f"/opt/bin/{name}", "gui_path": "/opt/zorivest/gui"}
     checkout = ("/home/ada/zorivest/.git", "/home/ada/zorivest/ui/package.json")
     on = having("/opt/zorivest/gui", "/usr/bin/zorivest", *checkout, **LINUX, **everything)
-    assert find(on) == Found("/usr/bin/zorivest", "installed")
+    assert find(on) == DesktopProgram("/usr/bin/zorivest", "installed")
     on = having("/opt/zorivest/gui", *checkout, **LINUX, **everything)
-    assert find(on) == Found("/home/ada/zorivest/ui", "dev")
+    assert find(on) == DesktopProgram("/home/ada/zorivest/ui", "dev")
     on = having("/opt/zorivest/gui", **LINUX, **everything)
-    assert find(on) == Found("/opt/bin/zorivest", "path")
+    assert find(on) == DesktopProgram("/opt/bin/zorivest", "path")
     on = having("/opt/zorivest/gui", **LINUX, gui_path="/opt/zorivest/gui")
-    assert find(on) == Found("/opt/zorivest/gui", "env")
+    assert find(on) == DesktopProgram("/opt/zorivest/gui", "env")
 
 
 @pytest.mark.parametrize("inside", ["/home/ada/shop/.venv/lib/python3.11/site-packages/zorivest_rpc"])
@@ -119,49 +123,57 @@ APP = "/Applications/Zorivest.app"
 @pytest.mark.parametrize(
     ("system", "found", "expected"),
     [
-        ("windows", Found(PER_USER, "installed"), Command(shell=f'start "" "{PER_USER}"')),
-        ("windows", Found(r"D:\a & b\z.exe", "env"), Command(shell=r'start "" "D:\a & b\z.exe"')),
-        ("windows", Found(r"C:\src\ui", "dev"), Command(shell=r'start "" /d "C:\src\ui" cmd.exe /c npm run dev')),
-        ("macos", Found(APP, "installed"), Command(("open", "-a", APP))),
+        ("windows", DesktopProgram(PER_USER, "installed"), Command(shell=f'start "" "{PER_USER}"')),
+        ("windows", DesktopProgram(r"D:\a & b\z.exe", "env"), Command(shell=r'start "" "D:\a & b\z.exe"')),
+        (
+            "windows",
+            DesktopProgram(r"C:\src\ui", "dev"),
+            Command(shell=r'start "" /d "C:\src\ui" cmd.exe /c npm run dev'),
+        ),
+        ("macos", DesktopProgram(APP, "installed"), Command(("open", "-a", APP))),
         (
             "macos",
-            Found("/opt/zorivest", "path"),
+            DesktopProgram("/opt/zorivest", "path"),
             Command(("/bin/sh", "-c", f'{RUNNABLE}nohup "$0" {QUIET}', "/opt/zorivest")),
         ),
-        ("macos", Found("/r/ui", "dev"), Command(("/bin/sh", "-c", f'cd "$0" && nohup npm run dev {QUIET}', "/r/ui"))),
+        (
+            "macos",
+            DesktopProgram("/r/ui", "dev"),
+            Command(("/bin/sh", "-c", f'cd "$0" && nohup npm run dev {QUIET}', "/r/ui")),
+        ),
         (
             "linux",
-            Found("/usr/bin/zorivest", "installed"),
+            DesktopProgram("/usr/bin/zorivest", "installed"),
             Command(("/bin/sh", "-c", f'{RUNNABLE}setsid "$0" {QUIET}', "/usr/bin/zorivest")),
         ),
         (
             "linux",
-            Found('/opt/my "app"; rm -rf $HOME', "env"),
+            DesktopProgram('/opt/my "app"; rm -rf $HOME', "env"),
             Command(("/bin/sh", "-c", f'{RUNNABLE}setsid "$0" {QUIET}', '/opt/my "app"; rm -rf $HOME')),
         ),
         (
             "linux",
-            Found("/r/ui", "dev"),
+            DesktopProgram("/r/ui", "dev"),
             Command(("/bin/sh", "-c", f'cd "$0" && setsid nohup npm run dev {QUIET}', "/r/ui")),
         ),
     ],
 )
-def test_the_command_that_starts_it_detached(system: Any, found: Found, expected: Command) -> None:
+def test_the_command_that_starts_it_detached(system: Any, found: DesktopProgram, expected: Command) -> None:
     assert command_for(system, found) == expected
 
 
 @pytest.mark.parametrize(
     ("system", "found", "expected"),
     [
-        ("windows", Found(PER_USER, "installed"), Command((PER_USER,))),
-        ("windows", Found(r"C:\src\ui", "dev"), Command(shell="npm run dev", directory=r"C:\src\ui")),
-        ("macos", Found(APP, "installed"), Command(("open", "-W", "-a", APP))),
-        ("macos", Found("/opt/zorivest", "path"), Command(("/opt/zorivest",))),
-        ("linux", Found("/usr/bin/zorivest", "installed"), Command(("/usr/bin/zorivest",))),
-        ("linux", Found("/r/ui", "dev"), Command(("npm", "run", "dev"), directory="/r/ui")),
+        ("windows", DesktopProgram(PER_USER, "installed"), Command((PER_USER,))),
+        ("windows", DesktopProgram(r"C:\src\ui", "dev"), Command(shell="npm run dev", directory=r"C:\src\ui")),
+        ("macos", DesktopProgram(APP, "installed"), Command(("open", "-W", "-a", APP))),
+        ("macos", DesktopProgram("/opt/zorivest", "path"), Command(("/opt/zorivest",))),
+        ("linux", DesktopProgram("/usr/bin/zorivest", "installed"), Command(("/usr/bin/zorivest",))),
+        ("linux", DesktopProgram("/r/ui", "dev"), Command(("npm", "run", "dev"), directory="/r/ui")),
     ],
 )
-def test_the_command_that_is_waited_for(system: Any, found: Found, expected: Command) -> None:
+def test_the_command_that_is_waited_for(system: Any, found: DesktopProgram, expected: Command) -> None:
     assert command_for(system, found, wait=True) == expected
 
 
@@ -180,7 +192,7 @@ def test_the_command_that_opens_a_page(system: Any, expected: Command) -> None:
 @pytest.mark.parametrize("path", ['C:\\a"b.exe', "C:\\%PATH%\\z.exe", "C:\\a\nb.exe"])
 def test_a_windows_path_that_cannot_be_quoted_is_refused(path: str) -> None:
     with pytest.raises(ToolError) as refusal:
-        command_for("windows", Found(path, "env"))
+        command_for("windows", DesktopProgram(path, "env"))
     assert refusal.value.code == "unsafe_path"
 
 
@@ -204,7 +216,7 @@ async def test_an_installed_application_is_started() -> None:
     found = payload(outcome)
     assert (found["gui_found"], found["method"]) == (True, "installed")
     assert "setup_instructions" not in found
-    assert starts.commands == [(command_for("linux", Found("/usr/bin/zorivest", "installed")), False)]
+    assert starts.commands == [(command_for("linux", DesktopProgram("/usr/bin/zorivest", "installed")), False)]
 
 
 async def test_a_checkout_is_started_with_npm() -> None:
@@ -220,16 +232,16 @@ async def test_a_checkout_is_started_with_npm() -> None:
 @pytest.mark.parametrize(
     ("on", "found"),
     [
-        (having("/usr/local/bin/zorivest", **LINUX), Found("/usr/local/bin/zorivest", "installed")),
-        (having("/r/.git", "/r/ui/package.json", server_directory="/r/mcp"), Found("/r/ui", "dev")),
-        (having(**LINUX, which=lambda name: f"/opt/bin/{name}"), Found("/opt/bin/zorivest", "path")),
-        (having("/opt/gui", **LINUX, gui_path="/opt/gui"), Found("/opt/gui", "env")),
-        (having(APP, **MACOS), Found(APP, "installed")),
-        (having(PER_USER, **WINDOWS), Found(PER_USER, "installed")),
+        (having("/usr/local/bin/zorivest", **LINUX), DesktopProgram("/usr/local/bin/zorivest", "installed")),
+        (having("/r/.git", "/r/ui/package.json", server_directory="/r/mcp"), DesktopProgram("/r/ui", "dev")),
+        (having(**LINUX, which=lambda name: f"/opt/bin/{name}"), DesktopProgram("/opt/bin/zorivest", "path")),
+        (having("/opt/gui", **LINUX, gui_path="/opt/gui"), DesktopProgram("/opt/gui", "env")),
+        (having(APP, **MACOS), DesktopProgram(APP, "installed")),
+        (having(PER_USER, **WINDOWS), DesktopProgram(PER_USER, "installed")),
     ],
     ids=["installed", "dev", "path", "env", "macos", "windows"],
 )
-async def test_it_is_started_wherever_it_is_found(on: Machine, found: Found) -> None:
+async def test_it_is_started_wherever_it_is_found(on: Machine, found: DesktopProgram) -> None:
     starts = Starts()
     told = payload(await launch(on, starts))
     assert (told["gui_found"], told["method"]) == (True, found.method)
@@ -422,7 +434,7 @@ async def test_what_cannot_be_started_is_an_os_error(tmp_path: Path) -> None:
         await processes(Command((str(tmp_path / "absent"),)), True)
     (tmp_path / "plain").write_text("no program")
     with pytest.raises(OSError, match="not executable"):
-        await processes(command_for("linux", Found(str(tmp_path / "plain"), "env")), False)
+        await processes(command_for("linux", DesktopProgram(str(tmp_path / "plain"), "env")), False)
     with pytest.raises(OSError, match="code 7"):
         await processes(Command(("/bin/sh", "-c", "exit 7")), False)
 
@@ -432,14 +444,14 @@ async def test_a_program_that_dies_at_once_is_told_and_one_that_stays_or_hands_o
     processes = Processes()
     dying = script(tmp_path / "dying", "exit 3\n")
     with pytest.raises(OSError, match="ended at once with code 3"):
-        await processes(command_for("linux", Found(dying, "env")), False)
+        await processes(command_for("linux", DesktopProgram(dying, "env")), False)
     outcome = await launch(having(dying, gui_path=dying), processes)
     assert outcome.is_error
     assert "could not be started: it ended at once with code 3" in payload(outcome)["message"]
-    await processes(command_for("linux", Found(script(tmp_path / "wrapper", "exit 0\n"), "env")), False)
+    await processes(command_for("linux", DesktopProgram(script(tmp_path / "wrapper", "exit 0\n"), "env")), False)
     with Pipe(tmp_path / "questions") as questions:
         staying = script(tmp_path / "staying", f'read word <"{questions.path}"\n')
-        await processes(command_for("linux", Found(staying, "env")), False)
+        await processes(command_for("linux", DesktopProgram(staying, "env")), False)
         questions.write("bye\n")
 
 

@@ -18,7 +18,7 @@ from .journal import Bootstrap, read_bootstrap
 from .line import Line, fail, ok, warn
 from .safekeeping import restore_step
 from .surroundings import backend_port
-from .web import Answer, Place, ask, shown
+from .web import PageAnswer, Place, ask, shown
 
 __all__ = ["embedded", "remote"]
 
@@ -187,7 +187,7 @@ def _asked(base: Place, key: str | None, name: str, *, remote: bool = False) -> 
     yield from _guard(base)
 
 
-def _speaks(health: Answer) -> bool:
+def _speaks(health: PageAnswer) -> bool:
     body = health.body
     return health.status == 200 and isinstance(body, dict) and ("version" in body or "database" in body)
 

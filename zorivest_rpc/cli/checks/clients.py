@@ -17,17 +17,17 @@ from zorivest_rpc.clients import files
 from zorivest_rpc.clients.edit import entries_in
 from zorivest_rpc.clients.entries import CLIENTS, Client, is_our_command, is_ours, launch_of
 from zorivest_rpc.clients.places import locate
-from zorivest_rpc.clients.refusal import Refused
+from zorivest_rpc.clients.refusal import ClientFileRefused
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 
 from .line import Line, fail, ok, warn
 from .web import ask, shown
 
-__all__ = ["Trial", "set_up", "try_out"]
+__all__ = ["ClientTrial", "set_up", "try_out"]
 
 PATIENCE = 5.0
-_NOWHERE = "http://127.0.0.1:9"  # a trial asks for `initialize` alone; it must not start anybody's backend
+_NOWHERE = "http://127.0.0.1:9"  # a trial asks for `initialize` alone; it must not start a backend
 _HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -40,7 +40,7 @@ _HELLO = {
 }
 
 
-class Trial(NamedTuple):
+class ClientTrial(NamedTuple):
     """What a command did with `initialize`."""
 
     version: str | None
@@ -51,7 +51,7 @@ def set_up(environ: Mapping[str, str], data_dir: str | None = None, patience: fl
     """One line or more for each client that is there; one for none at all.
 
     `data_dir` is the journal that was looked at; an entry that would use another one is a finding."""
-    tried: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], Trial] = {}
+    tried: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], ClientTrial] = {}
     entries = 0
     absent = []
     for client in CLIENTS:
@@ -60,7 +60,7 @@ def set_up(environ: Mapping[str, str], data_dir: str | None = None, patience: fl
         try:
             data = files.read(path).data
             servers = entries_in(client, data)
-        except Refused as refused:
+        except ClientFileRefused as refused:
             yield fail(area, f"{path}: {refused.problem}{f' ({refused.where})' if refused.where else ''}", refused.next)
             continue
         if data is None:
@@ -126,7 +126,7 @@ def _check_entry(
     name: str,
     entry: Any,
     environ: Mapping[str, str],
-    tried: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], Trial],
+    tried: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], ClientTrial],
     patience: float,
 ) -> Iterator[Line]:
     again = f"zorivest-rpc install {client.id}" + ("" if name == "zorivest" else f" --name {name}")
@@ -207,7 +207,7 @@ def _variables(entry: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def try_out(command: tuple[str, ...], environ: Mapping[str, str], patience: float = PATIENCE) -> Trial:
+def try_out(command: tuple[str, ...], environ: Mapping[str, str], patience: float = PATIENCE) -> ClientTrial:
     """Start it as a client would, and wait for the answer to `initialize`."""
     environment = {**environ, "ZORIVEST_API_URL": _NOWHERE}
     environment.pop("ZORIVEST_API_KEY", None)
@@ -219,12 +219,12 @@ def try_out(command: tuple[str, ...], environ: Mapping[str, str], patience: floa
                 said, _ = process.communicate(json.dumps(_HELLO).encode() + b"\n", patience)
             except subprocess.TimeoutExpired:
                 process.kill()
-                return Trial(None, f"did not answer within {patience:g} s")
+                return ClientTrial(None, f"did not answer within {patience:g} s")
     except OSError as exc:
-        return Trial(None, f"cannot be started: {exc.strerror or 'unknown reason'}")
+        return ClientTrial(None, f"cannot be started: {exc.strerror or 'unknown reason'}")
     for line in said.splitlines():
         try:
-            return Trial(str(json.loads(line)["result"]["serverInfo"]["version"])[:40])
+            return ClientTrial(str(json.loads(line)["result"]["serverInfo"]["version"])[:40])
         except (ValueError, KeyError, TypeError):
             continue
-    return Trial(None, f"ended without an answer (exit code {process.returncode})")
+    return ClientTrial(None, f"ended without an answer (exit code {process.returncode})")

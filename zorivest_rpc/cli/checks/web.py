@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 from urllib.parse import urlsplit, urlunsplit
 
 if TYPE_CHECKING:
-    from zorivest_rpc.embedded.link import Address
+    from zorivest_rpc.embedded.link import LocalAddress
 
-__all__ = ["PATIENCE", "Answer", "Place", "ask", "shown"]
+__all__ = ["PATIENCE", "PageAnswer", "Place", "ask", "shown"]
 
-Place: TypeAlias = Union[str, "Address"]
+Place: TypeAlias = Union[str, "LocalAddress"]
 """The root of an API: a URL, or the address of the embedded backend."""
 
 PATIENCE = 5.0  # seconds
 _LIMIT = 1024 * 1024
 
 
-class Answer(NamedTuple):
+class PageAnswer(NamedTuple):
     """`body` is None where it was no JSON; `date` the server's own clock, where it told."""
 
     status: int
@@ -40,7 +40,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 def ask(
     place: Place, path: str = "", body: Any = None, *, token: str = "", timeout: float | None = None
-) -> Answer | None:
+) -> PageAnswer | None:
     """GET, or POST where there is a body; None if nothing answered in time, or not as what it claims to be."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     seconds = timeout or PATIENCE
@@ -52,7 +52,7 @@ def ask(
         return None
 
 
-def _ask_url(url: str, body: Any, headers: dict[str, str], timeout: float) -> Answer:
+def _ask_url(url: str, body: Any, headers: dict[str, str], timeout: float) -> PageAnswer:
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay())
     try:
@@ -63,7 +63,7 @@ def _ask_url(url: str, body: Any, headers: dict[str, str], timeout: float) -> An
             return _answer(error.code, error.read(_LIMIT), error.headers.get("Date"))
 
 
-def _ask_embedded(address: Address, path: str, body: Any, headers: dict[str, str], timeout: float) -> Answer:
+def _ask_embedded(address: LocalAddress, path: str, body: Any, headers: dict[str, str], timeout: float) -> PageAnswer:
     """The backend proves itself before it is shown a key."""
     from zorivest_rpc.embedded.link import BackendConnection
 
@@ -71,7 +71,7 @@ def _ask_embedded(address: Address, path: str, body: Any, headers: dict[str, str
         return _answer(*connection.ask("GET" if body is None else "POST", path, body, headers))
 
 
-def _answer(status: int, data: bytes, date: str | None) -> Answer:
+def _answer(status: int, data: bytes, date: str | None) -> PageAnswer:
     try:
         body = json.loads(data)
     except ValueError:
@@ -80,7 +80,7 @@ def _answer(status: int, data: bytes, date: str | None) -> Answer:
         moment = parsedate_to_datetime(date).timestamp() if date else None
     except ValueError:
         moment = None
-    return Answer(status, body, moment)
+    return PageAnswer(status, body, moment)
 
 
 def shown(url: str) -> str:

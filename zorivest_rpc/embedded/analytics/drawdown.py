@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zorivest_rpc.embedded.analytics.expectancy import LOW_SAMPLE, NO_ROUND_TRIPS, kelly_fraction
 from zorivest_rpc.embedded.analytics.moments import moments_of
-from zorivest_rpc.embedded.analytics.r_multiples import Result, RUnit, r_multiples
+from zorivest_rpc.embedded.analytics.r_multiples import RUnit, TripResult, r_multiples
 from zorivest_rpc.embedded.values.answers import Hint
 
 __all__ = [
@@ -84,7 +84,7 @@ class Drawdown(msgspec.Struct, frozen=True):
 
 
 def drawdown(
-    results: Sequence[Result],
+    results: Sequence[TripResult],
     *,
     simulations: int = 10_000,
     risk_pct: float = 1.0,

@@ -15,10 +15,10 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.excursion import Bar
 from zorivest_rpc.embedded.analytics.positions import Execution
+from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.money import ZERO, exactly, price, rounded
-from zorivest_rpc.embedded.values.symbols import AssetClass
 
-__all__ = ["ExecutionQuality", "Quote", "grade_of", "in_regular_hours", "score_execution"]
+__all__ = ["BidAsk", "ExecutionQuality", "grade_of", "in_regular_hours", "score_execution"]
 
 Letter = Literal["A", "B", "C", "D", "F", "N/A"]
 
@@ -27,7 +27,7 @@ _HUNDREDTH = Decimal("0.01")
 _OPEN, _CLOSE = time(9, 30), time(16, 0)
 
 
-class Quote(msgspec.Struct, frozen=True):
+class BidAsk(msgspec.Struct, frozen=True):
     """The best bid and offer at the moment of a fill."""
 
     bid: Decimal
@@ -78,7 +78,7 @@ def in_regular_hours(moment: datetime, asset_class: AssetClass) -> bool:
 
 @exactly
 def score_execution(
-    fills: Sequence[Execution], asset_class: AssetClass, *, quote: Quote | None = None, bar: Bar | None = None
+    fills: Sequence[Execution], asset_class: AssetClass, *, quote: BidAsk | None = None, bar: Bar | None = None
 ) -> ExecutionQuality:
     """The mark of one order: its fills at their average price against the quote, or the bar, at the first of them."""
     if not fills or len({(fill.side, fill.symbol, fill.account_id) for fill in fills}) > 1:
@@ -100,7 +100,7 @@ def score_execution(
     return _without_score(first.exec_id, paid, "no_benchmark", None, warnings)
 
 
-def _against_quote(first: Execution, paid: Decimal, asset_class: AssetClass, quote: Quote) -> ExecutionQuality:
+def _against_quote(first: Execution, paid: Decimal, asset_class: AssetClass, quote: BidAsk) -> ExecutionQuality:
     if asset_class == "OPTION":
         return _score(first, paid, quote.mid, "midpoint", quote=quote)
     return _score(first, paid, quote.ask if first.side == 1 else quote.bid, "nbbo", quote=quote)
@@ -112,7 +112,7 @@ def _score(
     against: Decimal,
     benchmark: Literal["nbbo", "midpoint", "bar"],
     *,
-    quote: Quote | None = None,
+    quote: BidAsk | None = None,
     warnings: tuple[str, ...] = (),
 ) -> ExecutionQuality:
     improvement = first.side * (against - paid)
@@ -137,7 +137,7 @@ def _score(
 
 
 def _without_score(
-    exec_id: str, paid: Decimal, reason: str, quote: Quote | None, warnings: tuple[str, ...]
+    exec_id: str, paid: Decimal, reason: str, quote: BidAsk | None, warnings: tuple[str, ...]
 ) -> ExecutionQuality:
     return ExecutionQuality(
         trade_exec_id=exec_id,

@@ -16,7 +16,7 @@ __all__ = ["Settlement", "settle_expired"]
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """How an open option stands after its last day: a closing execution at zero, or a flag that nobody knows."""
+    """How an open option stands after its last day: a closing execution at zero, or a flag "unknown"."""
 
     execution: Execution | None = None
     flag: Literal["expired_unresolved"] | None = None

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.analytics.positions import Sign
 from zorivest_rpc.embedded.values.answers import Hint
 from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, percent
 
@@ -163,7 +163,7 @@ _CENT = Decimal("0.01")
 
 
 @exactly
-def estimate_regulatory(side: Side, shares: Decimal, price: Decimal, day: date) -> RegulatoryEstimate:
+def estimate_regulatory(side: Sign, shares: Decimal, price: Decimal, day: date) -> RegulatoryEstimate:
     """The SEC fee and the FINRA activity fee of selling shares on a day, each up to the next cent; buying is free."""
     if side == 1:
         return RegulatoryEstimate(ZERO, ZERO)

@@ -13,7 +13,7 @@ from zorivest_rpc.embedded.values.money import ZERO, divide, exactly, root
 
 __all__ = ["NO_RESULTS", "Moments", "Streaks", "moments_of", "streaks_of"]
 
-# A deviation below a millionth of the results' own size is the rounding of whoever summed them, not a difference.
+# A deviation below a millionth of the results' own size is rounding in the sums, not a difference.
 _NOISE = Decimal("1e-12")
 
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from zorivest_rpc.embedded.analytics.payoff import PayoffLeg, payoff
-from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.analytics.positions import Sign
 from zorivest_rpc.embedded.analytics.structures import Label, Net, OptionLeg, StrategyType, name_structure
 from zorivest_rpc.embedded.values.money import ZERO, cents, exactly, price
 from zorivest_rpc.embedded.values.symbols import parse_contract
@@ -26,7 +26,7 @@ class OptionFill(msgspec.Struct, frozen=True):
 
     exec_id: str
     symbol: str
-    side: Side
+    side: Sign
     quantity: Decimal
     price: Decimal
     multiplier: Decimal
@@ -95,7 +95,7 @@ def detect(fills: Iterable[OptionFill]) -> OptionsStrategy:
 
 
 def _legs(fills: Sequence[OptionFill]) -> tuple[StrategyLeg, ...]:
-    groups: dict[tuple[str, Side], list[OptionFill]] = {}
+    groups: dict[tuple[str, Sign], list[OptionFill]] = {}
     for fill in fills:
         groups.setdefault((fill.symbol, fill.side), []).append(fill)
     legs = []

@@ -10,9 +10,9 @@ import msgspec
 
 from zorivest_rpc.embedded.values.money import ZERO
 
-__all__ = ["Episode", "Execution", "Fill", "Key", "Lot", "LotUse", "Side", "Split", "Status"]
+__all__ = ["Episode", "Execution", "Fill", "Key", "LotUse", "OpenPart", "Sign", "SplitRatio", "Status"]
 
-Side = Literal[1, -1]
+Sign = Literal[1, -1]
 """+1 buys, -1 sells."""
 Key = tuple[datetime, str]
 Status = Literal["open", "partial", "closed"]
@@ -26,7 +26,7 @@ class Execution(msgspec.Struct, frozen=True):
     account_id: str
     symbol: str
     time: datetime
-    side: Side
+    side: Sign
     quantity: Decimal
     price: Decimal
     multiplier: Decimal = Decimal(1)
@@ -40,7 +40,7 @@ class Execution(msgspec.Struct, frozen=True):
         return (self.time, self.exec_id)
 
 
-class Split(msgspec.Struct, frozen=True):
+class SplitRatio(msgspec.Struct, frozen=True):
     """From `effective` on, `of` old shares are `to` new ones: 4 of 1 in a four-for-one, 1 of 10 in a reverse split."""
 
     effective: datetime
@@ -48,7 +48,7 @@ class Split(msgspec.Struct, frozen=True):
     of: Decimal
 
 
-class Lot(msgspec.Struct, frozen=True):
+class OpenPart(msgspec.Struct, frozen=True):
     """What is still open of one entry: the quantity and the part of the fee that no exit has carried yet."""
 
     exec_id: str
@@ -90,7 +90,7 @@ class Episode(msgspec.Struct, frozen=True):
     id: str
     account_id: str
     symbol: str
-    direction: Side
+    direction: Sign
     multiplier: Decimal
     opened_at: datetime
     opened_by: str

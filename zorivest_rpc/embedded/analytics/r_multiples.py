@@ -11,12 +11,12 @@ import msgspec
 from zorivest_rpc.embedded.analytics.moments import Moments, moments_of
 from zorivest_rpc.embedded.values.money import exactly
 
-__all__ = ["RMultiples", "RUnit", "Result", "r_moments", "r_multiples", "unit_of"]
+__all__ = ["RMultiples", "RUnit", "TripResult", "r_moments", "r_multiples", "unit_of"]
 
 RUnit = Literal["planned_risk", "mixed", "avg_loss", "avg_win", "none"]
 
 
-class Result(msgspec.Struct, frozen=True):
+class TripResult(msgspec.Struct, frozen=True):
     """Net result of a closed round trip, and the money its linked plan put at risk, if it had a plan with a stop."""
 
     pnl: Decimal
@@ -40,7 +40,7 @@ def unit_of(pnl: Moments) -> tuple[Decimal, RUnit]:
 
 
 @exactly
-def r_multiples(results: Iterable[Result]) -> RMultiples:
+def r_multiples(results: Iterable[TripResult]) -> RMultiples:
     """Every result in its R."""
     given = list(results)
     unit, basis = unit_of(moments_of(result.pnl for result in given))

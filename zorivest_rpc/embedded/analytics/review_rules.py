@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.analytics.positions import Sign
 from zorivest_rpc.embedded.values.money import cents, divide
 
 __all__ = ["ADVICE", "Gap", "Mark", "PlanFacts", "ReviewFacts"]
@@ -31,7 +31,7 @@ class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     trade_exec_id: str
     round_trip_id: str
-    direction: Side
+    direction: Sign
     entry_price: Decimal
     quantity: Decimal
     multiplier: Decimal = Decimal(1)

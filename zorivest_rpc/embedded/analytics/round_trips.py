@@ -22,13 +22,22 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from zorivest_rpc.embedded.analytics.positions import Episode, Execution, Fill, Key, Lot, LotUse, Split, Status
+from zorivest_rpc.embedded.analytics.positions import (
+    Episode,
+    Execution,
+    Fill,
+    Key,
+    LotUse,
+    OpenPart,
+    SplitRatio,
+    Status,
+)
 from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, price
 
 __all__ = [
     "Change",
     "Matching",
-    "ResumePoint",
+    "ReplayPoint",
     "RoundTrip",
     "advance",
     "match",
@@ -40,7 +49,7 @@ __all__ = [
 
 _FEE_STEP = Decimal("0.000001")
 _QUANTITY_STEP = Decimal("0.00000001")
-Splits = Sequence[Split]
+Splits = Sequence[SplitRatio]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -49,10 +58,10 @@ class Change(msgspec.Struct, frozen=True):
     episodes: tuple[Episode, ...]
     fills: tuple[Fill, ...]
     used: tuple[LotUse, ...] = ()
-    added: Lot | None = None
+    added: OpenPart | None = None
 
 
-class ResumePoint(msgspec.Struct, frozen=True):
+class ReplayPoint(msgspec.Struct, frozen=True):
     """Where to start again: replay the executions from `key` on, without the first `skip` of the one at `key`."""
 
     key: Key
@@ -63,7 +72,7 @@ class Matching(NamedTuple):
     """A whole history matched: round trips in the order they opened, the open lots, the fills."""
 
     episodes: tuple[Episode, ...]
-    lots: dict[str, tuple[Lot, ...]]
+    lots: dict[str, tuple[OpenPart, ...]]
     fills: tuple[Fill, ...]
 
 
@@ -91,7 +100,7 @@ class RoundTrip(msgspec.Struct, frozen=True):
 
 
 @exactly
-def advance(episode: Episode | None, lots: Iterable[Lot], execution: Execution) -> Change:
+def advance(episode: Episode | None, lots: Iterable[OpenPart], execution: Execution) -> Change:
     """The changes that one more execution makes to a position.
 
     `episode` is the open one (None when flat) and `lots` its open lots, oldest first; they are read lazily."""
@@ -135,14 +144,14 @@ def _enter(episode: Episode, execution: Execution) -> Change:
         fees=episode.fees + execution.fee,
         slippage=_slippage(episode, execution, execution.quantity),
     )
-    lot = Lot(
+    lot = OpenPart(
         execution.exec_id, execution.time, execution.quantity, execution.price, execution.multiplier, execution.fee
     )
     fill = _fill(after, execution, "entry", quantity=execution.quantity, fee=execution.fee)
     return Change(episodes=(after,), fills=(fill,), added=lot)
 
 
-def _exit(episode: Episode, lots: Iterator[Lot], execution: Execution) -> Change:
+def _exit(episode: Episode, lots: Iterator[OpenPart], execution: Execution) -> Change:
     closing = min(execution.quantity, episode.open_quantity)
     exit_fee = _fee_part(execution.fee, closing, execution.quantity)
     used: list[LotUse] = []
@@ -211,7 +220,7 @@ def remainder(execution: Execution, skip: Decimal) -> Execution:
     )
 
 
-def _split_lot(lot: Lot, split: Split) -> Lot:
+def _split_lot(lot: OpenPart, split: SplitRatio) -> OpenPart:
     """The lot in new shares; their number is rounded, so their price is whatever keeps the money."""
     shares = max((lot.quantity * split.to / split.of).quantize(_QUANTITY_STEP), _QUANTITY_STEP)
     return msgspec.structs.replace(lot, quantity=shares, price=lot.price * lot.quantity / shares)
@@ -223,7 +232,7 @@ class _Book:
     def __init__(self, splits: Splits = ()) -> None:
         self._splits = deque(sorted(splits, key=lambda split: split.effective))
         self.open: Episode | None = None
-        self.lots: deque[Lot] = deque()
+        self.lots: deque[OpenPart] = deque()
         self.done: list[Episode] = []
         self.fills: list[Fill] = []
 
@@ -253,7 +262,7 @@ class _Book:
             self._split(self._splits.popleft())
         return self
 
-    def _split(self, split: Split) -> None:
+    def _split(self, split: SplitRatio) -> None:
         if self.open is None:
             return
         self.lots = deque(_split_lot(lot, split) for lot in self.lots)
@@ -303,7 +312,7 @@ def _matching(books: Iterable[_Book]) -> Matching:
     return Matching(tuple(episodes), lots, tuple(fills))
 
 
-def resume_point(episodes: Sequence[Episode], key: Key) -> ResumePoint | None:
+def resume_point(episodes: Sequence[Episode], key: Key) -> ReplayPoint | None:
     """Where a position must be replayed from when the execution at `key` is added, changed or removed.
 
     `episodes` are the position's, oldest first; enough are those whose `last_key` is not before `key`. None means
@@ -313,8 +322,8 @@ def resume_point(episodes: Sequence[Episode], key: Key) -> ResumePoint | None:
     if touched is None:
         return None
     if key < touched.opened_key:
-        return ResumePoint(key)
-    return ResumePoint(touched.opened_key, touched.opened_skip)
+        return ReplayPoint(key)
+    return ReplayPoint(touched.opened_key, touched.opened_skip)
 
 
 def round_trip(

@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from zorivest_rpc.embedded.analytics.positions import Side
+from zorivest_rpc.embedded.analytics.positions import Sign
 from zorivest_rpc.embedded.values.money import ZERO
 from zorivest_rpc.embedded.values.symbols import Contract
 
@@ -23,7 +23,7 @@ class Net(NamedTuple):
     """What is held of one contract after all fills; `contract` is None for shares."""
 
     contract: Contract | None
-    side: Side
+    side: Sign
     quantity: Decimal
     multiplier: Decimal
 
@@ -34,7 +34,7 @@ class OptionLeg(NamedTuple):
     expiry: date
     strike: Decimal
     right: Literal["C", "P"]
-    side: Side
+    side: Sign
     quantity: Decimal
     multiplier: Decimal
 
@@ -90,7 +90,7 @@ def _two_legs(low: OptionLeg, high: OptionLeg) -> Label:
 
 
 def _vertical(low: OptionLeg, high: OptionLeg) -> Label:
-    """Whoever owns the lower strike of the two gains when the price rises, with calls and with puts."""
+    """The owner of the lower strike of the two gains when the price rises, with calls and with puts."""
     return Label("vertical", f"{'bull' if low.side == 1 else 'bear'} {_word(low)} spread")
 
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ..imports.drafts import AssetClass, Side, TradeDraft
+from ..imports.drafts import TradeDraft
 from ..imports.rows import RowRefused
 from ..market.failures import Failure, Kind
 from ..market.shapes import mapped, moment, number, plain
-from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
+from ..values.kinds import AssetClass, Side
+from .pulled import BrokerLink, Position, Pulled, PullWindow, Source, collect, symbol_of
 
 __all__ = ["positions", "pull"]
 
@@ -23,7 +24,7 @@ _SIDES = {"buy": Side.BOT, "sell": Side.SLD, "sell_short": Side.SLD, "buy_to_cov
 _QUOTED_IN = ("USDT", "USDC", "USD", "BTC")
 
 
-async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
+async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
     account = mapped(await link.get("/v2/account"))
     stated = plain(account.get("account_number"), 64)
     if stated is None:
@@ -51,12 +52,12 @@ async def positions(link: BrokerLink) -> list[Position]:
         if symbol is None or quantity is None:
             raise link.odd("positions")
         signed = -abs(quantity) if row.get("side") == "short" else quantity
-        name = symbol_of(symbol, link.outbound.now()).text
+        name = symbol_of(symbol, link.outbound.now()).symbol
         found.append(Position(name, signed, number(row.get("avg_entry_price")), number(row.get("market_value"))))
     return found
 
 
-async def _fills(link: BrokerLink, wanted: Wanted) -> list[dict[str, Any]]:
+async def _fills(link: BrokerLink, wanted: PullWindow) -> list[dict[str, Any]]:
     params = {"direction": "asc", "page_size": str(PAGE)}
     if wanted.start is not None:
         params["after"] = wanted.start.isoformat()
@@ -79,7 +80,7 @@ async def _fills(link: BrokerLink, wanted: Wanted) -> list[dict[str, Any]]:
     )
 
 
-def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraft | None:
+def _draft(row: Mapping[str, Any], account_id: str, wanted: PullWindow) -> TradeDraft | None:
     if row.get("activity_type", "FILL") != "FILL":
         return None
     when, side = moment(row.get("transaction_time")), _SIDES.get(str(row.get("side")).lower())
@@ -100,7 +101,7 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         account_id=account_id,
         exec_time=when,
         instrument=text[:80],
-        symbol=pair or symbol.text,
+        symbol=pair or symbol.symbol,
         asset_class=AssetClass.CRYPTO if pair else symbol.asset_class,
         side=side,
         quantity=quantity,

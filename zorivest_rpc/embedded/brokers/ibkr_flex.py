@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 from ..imports.broker import import_broker_file
 from ..imports.drafts import ImportRefused
 from ..market.failures import Failure, Kind
-from .pulled import SECONDS, BrokerLink, Pulled, Source, Wanted, within
+from .pulled import SECONDS, BrokerLink, Pulled, PullWindow, Source, within
 
 __all__ = ["pull"]
 
@@ -26,7 +26,7 @@ _BAD_TOKEN = frozenset({"1012", "1015"})  # expired, invalid; the others say in 
 _TOO_MANY = frozenset({"1018"})
 
 
-async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
+async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
     assert link.account_id is not None  # a broker is configured only with one
     reference = await _request(link, wanted)
     data = await _statement(link, reference)
@@ -38,7 +38,7 @@ async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
     return Pulled((Source(found),), link.account_id, cursor=found.date_to)
 
 
-async def _request(link: BrokerLink, wanted: Wanted) -> str:
+async def _request(link: BrokerLink, wanted: PullWindow) -> str:
     params = {"q": link.options["query_id"], "v": "3"}
     if wanted.start is not None and wanted.last_day is not None:
         params |= {"fd": wanted.start.strftime("%Y%m%d"), "td": wanted.last_day.strftime("%Y%m%d")}

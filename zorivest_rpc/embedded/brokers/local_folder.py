@@ -12,9 +12,9 @@ from pathlib import Path
 from ..imports.bank import import_bank_file
 from ..imports.broker import import_broker_file
 from ..imports.broker_pdf import import_broker_pdf
-from ..imports.drafts import BankHints, BankImport, BrokerImport, ImportRefused, Limits
+from ..imports.drafts import BankHints, BankImport, BrokerImport, ImportLimits, ImportRefused
 from ..imports.source import read_source
-from .pulled import SECONDS, Pulled, Source, Wanted, within
+from .pulled import SECONDS, Pulled, PullWindow, Source, within
 
 __all__ = ["pull"]
 
@@ -22,13 +22,13 @@ MOST_FILES = 500
 _BANK = frozenset({".ofx", ".qfx", ".qif"})
 
 
-def pull(folder: Path, wanted: Wanted, known: Callable[[str, str], bool]) -> Pulled:
+def pull(folder: Path, wanted: PullWindow, known: Callable[[str, str], bool]) -> Pulled:
     """Read what is new; `known(sha256, account_id)` says what is not. Reads files, so it belongs on a thread.
 
     A file that cannot be read is told every time until it is gone or can be read."""
     sources: list[Source] = []
     problems: list[str] = []
-    limits = Limits()
+    limits = ImportLimits()
     rows = 0
     for account_id, path in _files(folder):
         name = path.relative_to(folder).as_posix()
@@ -47,7 +47,9 @@ def pull(folder: Path, wanted: Wanted, known: Callable[[str, str], bool]) -> Pul
     return Pulled(tuple(sources), problems=tuple(problems))
 
 
-def _read(data: bytes, account_id: str, path: Path, wanted: Wanted, limits: Limits) -> BrokerImport | BankImport:
+def _read(
+    data: bytes, account_id: str, path: Path, wanted: PullWindow, limits: ImportLimits
+) -> BrokerImport | BankImport:
     expired = within(SECONDS)
     trades = wanted.hints(account_id, file_name=path.name)
     lines = BankHints(account_id=account_id, file_name=path.name, currency=wanted.currency)

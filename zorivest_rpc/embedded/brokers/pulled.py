@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
-from ..imports.collect import Found, TradeCollector
-from ..imports.drafts import BankImport, BrokerHints, BrokerImport, Limits, TradeDraft
+from ..imports.collect import FileLayout, TradeCollector
+from ..imports.drafts import BankImport, BrokerHints, BrokerImport, ImportLimits, TradeDraft
 from ..imports.rows import RowRefused
-from ..imports.symbols import Symbol, multiplier_of, parse_symbol
+from ..imports.symbols import multiplier_of, parse_symbol
 from ..imports.values import BadValue
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
+from ..values.symbols import Instrument
 
-__all__ = ["SECONDS", "BrokerLink", "Position", "Pulled", "Source", "Wanted", "collect", "symbol_of", "within"]
+__all__ = ["SECONDS", "BrokerLink", "Position", "PullWindow", "Pulled", "Source", "collect", "symbol_of", "within"]
 
 
 SECONDS = 120.0
@@ -32,7 +33,7 @@ def within(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > ends
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PullWindow(msgspec.Struct, frozen=True):
     """Which fills: from `start` on and before `end`; None is everything."""
 
     start: datetime | None
@@ -52,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True):
             multipliers=self.multipliers,
         )
 
-    def multiplier(self, symbol: Symbol) -> Decimal:
+    def multiplier(self, symbol: Instrument) -> Decimal:
         """Money per point of one unit of a symbol."""
         try:
             return multiplier_of(symbol, None, self.multipliers)
@@ -142,12 +143,12 @@ def collect(
     broker: str,
     layout: str,
     account_id: str,
-    wanted: Wanted,
+    wanted: PullWindow,
     rows: Iterable[Mapping[str, Any]],
     read: Callable[[Mapping[str, Any]], TradeDraft | None],
 ) -> BrokerImport:
     """Read rows one by one: a row that is no trade is skipped, one that cannot be read is told, the rest are drafts."""
-    into = TradeCollector(wanted.hints(account_id, broker=broker), Limits())
+    into = TradeCollector(wanted.hints(account_id, broker=broker), ImportLimits())
     digest, size = hashlib.sha256(), 0
     for row in rows:
         data = msgspec.json.encode(row)
@@ -162,11 +163,11 @@ def collect(
             into.skip()
         else:
             into.add(draft)
-    found = Found(broker=broker, layout=layout, detected_by="api")
+    found = FileLayout(broker=broker, layout=layout, detected_by="api")
     return into.finish(found, data_sha256=digest.hexdigest(), size=size, encoding="utf-8")
 
 
-def symbol_of(text: Any, moment: datetime) -> Symbol:
+def symbol_of(text: Any, moment: datetime) -> Instrument:
     """A broker's symbol in normal form."""
     if not isinstance(text, str):
         raise RowRefused("symbol", "is missing")

@@ -23,13 +23,13 @@ from ..imports.stored import trades as import_store
 from ..journal import accounts as account_store
 from ..market.failures import Failure, Kind
 from ..market.outbound import Outbound, Reach
-from ..settings import Settings
+from ..settings import JournalSettings
 from ..values.futures import SETTING as FUTURE_MULTIPLIERS
 from ..values.futures import parse_multipliers
 from ..vault.crypto import FieldCipher
 from . import alpaca, ibkr_flex, local_folder, tradier
 from .configs import Config, listed, read_one, write
-from .pulled import BrokerLink, Position, Pulled, Wanted
+from .pulled import BrokerLink, Position, Pulled, PullWindow
 from .registry import LOCAL_FOLDER, Broker, find_broker
 
 __all__ = ["ADDRESSES", "Brokers", "known_broker"]
@@ -52,7 +52,7 @@ ADDRESSES = {
 }
 
 
-class Written(msgspec.Struct, frozen=True):
+class BatchResult(msgspec.Struct, frozen=True):
     """What one batch did to the journal."""
 
     batch_id: str = ""
@@ -65,7 +65,9 @@ class Written(msgspec.Struct, frozen=True):
 class Brokers:
     """The broker connections of one open database; made per request."""
 
-    def __init__(self, db: Database, settings: Settings, cipher: FieldCipher, outbound: Outbound, folder: Path) -> None:
+    def __init__(
+        self, db: Database, settings: JournalSettings, cipher: FieldCipher, outbound: Outbound, folder: Path
+    ) -> None:
         self._db = db
         self._settings = settings
         self._cipher = cipher
@@ -131,7 +133,7 @@ class Brokers:
         if since is None and config.cursor is not None:
             since = datetime.fromisoformat(config.cursor) - OVERLAP
         given = parse_multipliers(await self._settings.value(FUTURE_MULTIPLIERS))
-        wanted = Wanted(since, end, await self._settings.value("import.timezone"), multipliers=given)
+        wanted = PullWindow(since, end, await self._settings.value("import.timezone"), multipliers=given)
         try:
             pulled = (await self._pull(broker, config, wanted)).within(start, end)
         except Failure as failure:
@@ -146,7 +148,9 @@ class Brokers:
         )
         return await self._told(broker, pulled, written, started)
 
-    async def _told(self, broker: Broker, pulled: Pulled, written: list[Written], started: datetime) -> dict[str, Any]:
+    async def _told(
+        self, broker: Broker, pulled: Pulled, written: list[BatchResult], started: datetime
+    ) -> dict[str, Any]:
         now = self._outbound.now()
         errors = [*pulled.problems, *(error for batch in written for error in batch.errors)]
         imported, repeated = sum(one.imported for one in written), sum(one.duplicates for one in written)
@@ -220,7 +224,7 @@ class Brokers:
         base = self._outbound.address(address, default)
         return BrokerLink(self._outbound, reach, base, config.account_id, config.options)
 
-    async def _pull(self, broker: Broker, config: Config, wanted: Wanted) -> Pulled:
+    async def _pull(self, broker: Broker, config: Config, wanted: PullWindow) -> Pulled:
         if broker is LOCAL_FOLDER:
             return await self._pull_files(wanted)
         link = await self._link(broker, config)
@@ -232,7 +236,7 @@ class Brokers:
             case _:
                 return await ibkr_flex.pull(link, wanted)
 
-    async def _pull_files(self, wanted: Wanted) -> Pulled:
+    async def _pull_files(self, wanted: PullWindow) -> Pulled:
         loop = asyncio.get_running_loop()
 
         def known(sha256: str, account_id: str) -> bool:
@@ -265,7 +269,7 @@ def _credentials(broker: Broker, key: str, secret: str) -> tuple[dict[str, str],
 
 
 def _refusal(failure: Failure) -> Refusal:
-    """429 for a rate limit, 503 when nobody was reached, 502 for an answer that cannot be used."""
+    """429 for a rate limit, 503 when the broker was not reached, 502 for an answer that cannot be used."""
     text = f"{failure.provider}: {failure.detail}."
     extra: dict[str, Any] = {"reason": failure.kind.value}
     if failure.kind is Kind.RATE_LIMITED:
@@ -279,7 +283,7 @@ def _refusal(failure: Failure) -> Refusal:
 
 def _keep(
     conn: Connection, broker: Broker, pulled: Pulled, *, actor: str, now: datetime, auto_create: bool, zone: str
-) -> list[Written]:
+) -> list[BatchResult]:
     """Every batch whole or not at all."""
     owner = None if broker is LOCAL_FOLDER else broker.broker_id
     written = []
@@ -295,7 +299,7 @@ def _keep(
                         conn, source.found, kind="sync", source="sync", broker=owner, zone=zone, **who
                     )
         except Refusal as refusal:  # an account that cannot be written to
-            written.append(Written(errors=(f"{name}: {refusal}",)))
+            written.append(BatchResult(errors=(f"{name}: {refusal}",)))
         else:
             written.append(_written(answer))
     if owner is not None and pulled.account_id is not None:
@@ -308,13 +312,13 @@ def _keep(
     if account is not None and pulled.account_id is not None and pulled.balance is not None:
         if pulled.currency not in (None, account["currency"]):
             text = f"The balance is in {pulled.currency} and the account in {account['currency']}; it was not taken."
-            written.append(Written(warnings=(text,)))
+            written.append(BatchResult(warnings=(text,)))
             return written
         account_store.record_balance(conn, pulled.account_id, money(pulled.balance), now, actor, "sync")
     return written
 
 
-def _written(answer: Mapping[str, Any]) -> Written:
+def _written(answer: Mapping[str, Any]) -> BatchResult:
     """The importer's answer in the words of a sync."""
     errors = [
         (f"row {error['row_number']}, " if error["row_number"] is not None else "")
@@ -324,7 +328,7 @@ def _written(answer: Mapping[str, Any]) -> Written:
     # the same fills come again with every sync that overlaps the last one
     warnings = [warning["message"] for warning in answer["warnings"] if warning["code"] != "same_file"]
     repeated = answer["duplicates"] if "duplicates" in answer else answer["duplicates_skipped"]
-    return Written(answer["batch_id"], answer["imported"], repeated, tuple(errors), tuple(warnings))
+    return BatchResult(answer["batch_id"], answer["imported"], repeated, tuple(errors), tuple(warnings))
 
 
 def _held_positions(conn: Connection) -> list[dict[str, Any]]:

@@ -11,13 +11,14 @@ from typing import Any
 from urllib.parse import quote
 
 from ..imports.collect import costs
-from ..imports.drafts import Side, TradeDraft
+from ..imports.drafts import TradeDraft
 from ..imports.rows import RowRefused
 from ..imports.values import BadValue, parse_moment, zone
 from ..market.failures import Failure, Kind
 from ..market.providers.tradier import rows_of
 from ..market.shapes import at, mapped, number, plain
-from .pulled import BrokerLink, Position, Pulled, Source, Wanted, collect, symbol_of
+from ..values.kinds import Side
+from .pulled import BrokerLink, Position, Pulled, PullWindow, Source, collect, symbol_of
 
 __all__ = ["positions", "pull"]
 
@@ -25,7 +26,7 @@ PAGE = 1000
 MOST_PAGES = 100
 
 
-async def pull(link: BrokerLink, wanted: Wanted) -> Pulled:
+async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
     number_at_broker = await _account(link)
     account_id = link.account_id or number_at_broker
     balances = mapped(await link.get(f"/v1/accounts/{number_at_broker}/balances"), "balances")
@@ -71,11 +72,11 @@ async def _positions(link: BrokerLink, account: str) -> list[Position]:
             raise link.odd("positions")
         name = symbol_of(symbol, link.outbound.now())
         average = None if cost is None else number(abs(cost / quantity / name.multiplier))
-        found.append(Position(name.text, quantity, average))
+        found.append(Position(name.symbol, quantity, average))
     return found
 
 
-async def _trades(link: BrokerLink, account: str, wanted: Wanted) -> list[dict[str, Any]]:
+async def _trades(link: BrokerLink, account: str, wanted: PullWindow) -> list[dict[str, Any]]:
     params = {"type": "trade", "limit": str(PAGE)}
     if wanted.start is not None:
         params["start"] = wanted.start.date().isoformat()
@@ -95,7 +96,7 @@ async def _trades(link: BrokerLink, account: str, wanted: Wanted) -> list[dict[s
     )
 
 
-def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraft | None:
+def _draft(row: Mapping[str, Any], account_id: str, wanted: PullWindow) -> TradeDraft | None:
     trade = mapped(row, "trade") if isinstance(row, dict) else {}
     if row.get("type") != "trade" or not trade:
         return None
@@ -113,8 +114,8 @@ def _draft(row: Mapping[str, Any], account_id: str, wanted: Wanted) -> TradeDraf
         account_id=account_id,
         exec_time=when,
         time_known=known,
-        instrument=plain(trade.get("symbol"), 80) or symbol.text,
-        symbol=symbol.text,
+        instrument=plain(trade.get("symbol"), 80) or symbol.symbol,
+        symbol=symbol.symbol,
         asset_class=symbol.asset_class,
         side=Side.BOT if quantity > 0 else Side.SLD,
         quantity=abs(quantity),

@@ -20,10 +20,10 @@ from ..disk.paths import DataDir
 from ..errors import Corrupt
 from .schema.journal import audit_log, journal_identity
 
-__all__ = ["Standing", "check_database", "give_id", "last_entry", "new_journal_id", "read_id", "read_standing"]
+__all__ = ["FileState", "check_database", "give_id", "last_entry", "new_journal_id", "read_id", "read_standing"]
 
 
-class Standing(NamedTuple):
+class FileState(NamedTuple):
     """What a database file says of itself; `schema_version` 0 means that there is nothing in it."""
 
     schema_version: int
@@ -59,7 +59,7 @@ def check_database(
         raise _refusal(directory, "database_older", "is an older state of this journal than the one used last")
 
 
-def _open_and_read(path: Path, key: bytes | None, module: Any) -> Standing:
+def _open_and_read(path: Path, key: bytes | None, module: Any) -> FileState:
     """Change nothing, not even the journal mode; the module's DatabaseError if the file cannot be read."""
     conn = module.connect(str(path), isolation_level=None, timeout=10.0)
     try:
@@ -70,7 +70,7 @@ def _open_and_read(path: Path, key: bytes | None, module: Any) -> Standing:
         conn.close()
 
 
-def read_standing(conn: Any) -> Standing:
+def read_standing(conn: Any) -> FileState:
     """What an open connection of the driver shows."""
     names = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     version = entry = 0
@@ -82,7 +82,7 @@ def read_standing(conn: Any) -> Standing:
     if journal_identity.name in names:
         row = conn.execute(f"SELECT journal_id FROM {journal_identity.name} WHERE id = 1").fetchone()
         found = row[0] if row is not None else None
-    return Standing(version, found, entry)
+    return FileState(version, found, entry)
 
 
 def read_id(conn: Connection) -> str | None:

@@ -19,7 +19,7 @@ from ..imports.stored.trades import record_batch
 from ..scheduling.document import content_hash, normal_form
 from .story import BALANCES, BANK, SOURCE
 
-__all__ = ["POLICY_IDS", "RESULTS", "Line", "bank_lines", "load_bank", "load_policies", "remove_books"]
+__all__ = ["POLICY_IDS", "RESULTS", "StatementLine", "bank_lines", "load_bank", "load_policies", "remove_books"]
 
 BATCH = "demo-bank-statement"
 LINES = 40
@@ -30,7 +30,7 @@ MISTAKES = str(uuid.uuid5(_SPACE, "mistakes"))
 POLICY_IDS = (RESULTS, MISTAKES)
 
 
-class Line(NamedTuple):
+class StatementLine(NamedTuple):
     """One line of the statement; money in is positive."""
 
     day: date
@@ -49,7 +49,7 @@ _MONTHLY = (
 )
 
 
-def bank_lines(days: tuple[date, ...]) -> tuple[Line, ...]:
+def bank_lines(days: tuple[date, ...]) -> tuple[StatementLine, ...]:
     """Forty lines that lead from the account's first balance to its last, the newest eight months of them."""
     chance = Random("demo bank")
     first, last = (Decimal(amount) for amount in BALANCES[BANK])
@@ -64,7 +64,7 @@ def bank_lines(days: tuple[date, ...]) -> tuple[Line, ...]:
     lines, balance = [], first
     for day, text, value, category in found:
         balance += value
-        lines.append(Line(day, text, value, category, balance))
+        lines.append(StatementLine(day, text, value, category, balance))
     return tuple(lines)
 
 

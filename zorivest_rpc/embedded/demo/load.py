@@ -217,7 +217,7 @@ def remove(conn: Connection) -> dict[str, Any]:
 
 
 def _settle_taxes(conn: Connection) -> None:
-    """Tax lots are made of trades when somebody asks; those of the demo's go now, and so does the note to make them."""
+    """Remove the demo's tax lots, and the note by which the next tax question would make them again."""
     now = datetime.now(UTC)
     if conn.execute(select(tax_state.c.id)).first() is not None:
         tax_store.sync(conn, tax_store.rules_of(conn, tax_profiles.load(conn, now)), now)

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from ..analytics.excursion import Bar
-from ..journal.trades import Charge, Draft
+from ..journal.trades import Draft, TradeFee
 from ..values.symbols import Contract, parse_instrument
 
 __all__ = ["ACCOUNTS", "SOURCE", "SYNTHETIC", "Story", "tell"]
@@ -221,7 +221,7 @@ def _share_fill(day: date, row: Row, bar: Bar) -> Draft:
     regulatory = Decimal("0.02") if action == _S else Decimal(0)
     exchange = Decimal(0) if account == ZERO_FEE else Decimal("0.03")
     quoted = account == BROKER
-    charges = [Charge("commission", commission), Charge("exchange", exchange), Charge("regulatory", regulatory)]
+    charges = [TradeFee("commission", commission), TradeFee("exchange", exchange), TradeFee("regulatory", regulatory)]
     return Draft(
         exec_id="",
         time=datetime.combine(day, time.fromisoformat(clock), UTC),

@@ -1,7 +1,7 @@
 """The backups of a journal: one directory each, whole or not there, with everything that a key needs to open it.
 
 `backups/<time>-<reason>/` holds the database, the `bootstrap.json` of that moment and a manifest with their digests. It
-is put together under a name that nobody lists and renamed when all of it is on the disk, so a crash or a full disk
+is put together under a name that no listing shows and renamed when all of it is on the disk, so a crash or a full disk
 leaves no half backup. The database in it is as encrypted as the journal.
 
 Standard library only: a list of backups must be had while everything else is broken."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from zorivest_rpc.embedded.imports import ibkr_activity, ibkr_flex, ninjatrader, thinkorswim, tradovate
-from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
+from zorivest_rpc.embedded.imports.collect import FileLayout, TradeCollector
 from zorivest_rpc.embedded.imports.detect import Detection, broker_of, detect_broker, is_xml
-from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportLimits, ImportRefused
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, read_rows, split_line
 from zorivest_rpc.embedded.imports.sides import Signs
@@ -50,12 +50,12 @@ def import_broker_file(
     source: bytes | os.PathLike[str],
     hints: BrokerHints,
     *,
-    limits: Limits | None = None,
+    limits: ImportLimits | None = None,
     expired: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> BrokerImport:
     """Read a broker's CSV or Flex XML. Raises `ImportRefused` when nothing of the file can be used."""
-    limits = limits or Limits()
+    limits = limits or ImportLimits()
     budget = Budget(limits, expired, progress)
     into = TradeCollector(hints, limits)
     data, text = open_text(source, hints, budget, into, instead_of_pdf="Use import_broker_pdf for it.")
@@ -64,7 +64,7 @@ def import_broker_file(
     return into.finish(found, data_sha256=sha256(data), size=len(data), encoding=text.encoding)
 
 
-def _read(data: bytes, text: Text, hints: BrokerHints, budget: Budget, into: TradeCollector) -> Found:
+def _read(data: bytes, text: Text, hints: BrokerHints, budget: Budget, into: TradeCollector) -> FileLayout:
     reading = base_reading(hints)
     if is_xml(text.value):
         wanted = broker_of(hints.broker)
@@ -72,7 +72,7 @@ def _read(data: bytes, text: Text, hints: BrokerHints, budget: Budget, into: Tra
             into.warn("hint_ignored", f"The file is XML, which only ibkr exports; the hint {wanted} was not followed.")
         ibkr_flex.read_flex(data, reading, budget, into)
         by = "hint" if wanted == "ibkr" else "header"
-        return Found(broker="ibkr", layout="ibkr_flex_xml", detected_by=by)
+        return FileLayout(broker="ibkr", layout="ibkr_flex_xml", detected_by=by)
     lines = lines_of(text.value)
     if lines[-1].strip():
         into.warn("no_final_newline", "The last line has no line end; check it if the file may have been cut short.")
@@ -83,7 +83,7 @@ def _read(data: bytes, text: Text, hints: BrokerHints, budget: Budget, into: Tra
         thinkorswim.read_thinkorswim(lines, detection.header, detection.delimiter, reading, budget=budget, into=into)
     else:
         _read_table(lines, detection, hints, budget, into)
-    return Found(broker=detection.broker, layout=detection.name, detected_by=detection.detected_by)
+    return FileLayout(broker=detection.broker, layout=detection.name, detected_by=detection.detected_by)
 
 
 def base_reading(hints: BrokerHints) -> Reading:

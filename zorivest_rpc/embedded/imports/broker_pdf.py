@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable
 
 from zorivest_rpc.embedded.imports.broker import base_reading, settle, settle_times
-from zorivest_rpc.embedded.imports.collect import Found, TradeCollector
+from zorivest_rpc.embedded.imports.collect import FileLayout, TradeCollector
 from zorivest_rpc.embedded.imports.detect import NEEDED, broker_of
-from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportRefused, Limits
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportLimits, ImportRefused
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.layouts import GENERIC
-from zorivest_rpc.embedded.imports.pdf_pages import Page, encrypted, extract_pages
+from zorivest_rpc.embedded.imports.pdf_pages import PdfPage, encrypted, extract_pages
 from zorivest_rpc.embedded.imports.pdf_safety import check_streams, is_encrypted
 from zorivest_rpc.embedded.imports.rows import Columns, Row
 from zorivest_rpc.embedded.imports.sides import Signs
@@ -47,12 +47,12 @@ def import_broker_pdf(
     source: bytes | os.PathLike[str],
     hints: BrokerHints,
     *,
-    limits: Limits | None = None,
+    limits: ImportLimits | None = None,
     expired: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> BrokerImport:
     """Read the trades of a text PDF. Raises `ImportRefused` when nothing of the file can be used."""
-    limits = limits or Limits()
+    limits = limits or ImportLimits()
     budget = Budget(limits, expired, progress)
     broker = broker_of(hints.broker) or "generic"
     check_dialect(None, hints.decimal)
@@ -85,7 +85,7 @@ def import_broker_pdf(
     share = into.parsed / (into.parsed + into.refused)
     by = "hint" if broker != "generic" else "generic"
     return into.finish(
-        Found(broker=broker, layout=layout, detected_by=by),
+        FileLayout(broker=broker, layout=layout, detected_by=by),
         data_sha256=sha256(data),
         size=len(data),
         encoding="pdf",
@@ -93,7 +93,7 @@ def import_broker_pdf(
     )
 
 
-def _read_tables(pages: list[Page], broker: str, budget: Budget, into: TradeCollector) -> bool:
+def _read_tables(pages: list[PdfPage], broker: str, budget: Budget, into: TradeCollector) -> bool:
     """Rows under a header that names symbol, quantity, price and day; a table going on without one keeps the last."""
     columns: Columns | None = None
     number = 0
@@ -128,7 +128,7 @@ def _header(cells: list[str]) -> Columns | None:
     return columns if enough else None
 
 
-def _read_lines(pages: list[Page], broker: str, budget: Budget, into: TradeCollector) -> None:
+def _read_lines(pages: list[PdfPage], broker: str, budget: Budget, into: TradeCollector) -> None:
     rows: list[Row] = []
     number = 0
     for page in pages:

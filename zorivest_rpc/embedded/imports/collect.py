@@ -11,34 +11,34 @@ import msgspec
 
 from zorivest_rpc.embedded.imports.dedup import exec_id, fingerprint
 from zorivest_rpc.embedded.imports.drafts import (
-    AssetClass,
     BrokerHints,
     BrokerImport,
     Effect,
     Fee,
     FeeType,
-    Limits,
+    ImportLimits,
     Note,
     PositionEvent,
     RateDraft,
     RowError,
-    Side,
     Status,
     TradeDraft,
 )
 from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, shown
-from zorivest_rpc.embedded.imports.symbols import Symbol, multiplier_of, plain
+from zorivest_rpc.embedded.imports.symbols import multiplier_of, plain
 from zorivest_rpc.embedded.imports.values import BadValue
 from zorivest_rpc.embedded.values.futures import SETTING as _FUTURES_SETTING
 from zorivest_rpc.embedded.values.futures import contract_of
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
-__all__ = ["Found", "TradeCollector", "costs", "outcome"]
+__all__ = ["FileLayout", "TradeCollector", "costs", "outcome"]
 
 
 _CENT = Decimal("0.015")  # files round a half cent to either side
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FileLayout(msgspec.Struct, frozen=True, kw_only=True):
     """What was recognised: whose file, which layout, and by what."""
 
     broker: str
@@ -66,7 +66,7 @@ def costs(
 class TradeCollector:
     """Rows in file order go in; `finish` numbers, orders and counts them."""
 
-    def __init__(self, hints: BrokerHints, limits: Limits) -> None:
+    def __init__(self, hints: BrokerHints, limits: ImportLimits) -> None:
         self.hints = hints
         self._limits = limits
         self._trades: list[TradeDraft] = []
@@ -122,14 +122,14 @@ class TradeCollector:
             text = f"The file names account {stated[:40]!r}; the rows go to {self.hints.account_id!r} as asked."
             self.warn("account_mismatch", text, row_number)
 
-    def multiplier(self, symbol: Symbol, stated: Decimal | None = None) -> Decimal:
+    def multiplier(self, symbol: Instrument, stated: Decimal | None = None) -> Decimal:
         """Money per point of one unit; a row whose future has no known one is refused."""
         try:
             return multiplier_of(symbol, stated, self.hints.multipliers)
         except BadValue as exc:
             raise RowRefused("multiplier", str(exc)) from None
 
-    def check_tick(self, symbol: Symbol, price: Decimal, multiplier: Decimal, row_number: int | None) -> None:
+    def check_tick(self, symbol: Instrument, price: Decimal, multiplier: Decimal, row_number: int | None) -> None:
         """Tell a price that is no multiple of its future's tick: the file may quote in another unit, as cents."""
         contract = contract_of(symbol.underlying) if symbol.asset_class is AssetClass.FUTURE else None
         if contract is None or multiplier != contract.multiplier or not price % contract.tick:
@@ -137,12 +137,13 @@ class TradeCollector:
         self._tallies["off_tick"] += 1
         self.warn(
             "off_tick",
-            f"{plain(price)} is no price of {symbol.text}, which moves by {plain(contract.tick)} in {contract.quote}; "
-            f"check the unit of the file's prices (each whole one counts {plain(multiplier)} {contract.currency}).",
+            f"{plain(price)} is no price of {symbol.symbol}, which moves by {plain(contract.tick)} in "
+            f"{contract.quote}; check the unit of the file's prices (each whole one counts "
+            f"{plain(multiplier)} {contract.currency}).",
             row_number,
         )
 
-    def take_hidden(self, cost: Decimal, value: Decimal, quantity: Decimal, symbol: Symbol) -> bool:
+    def take_hidden(self, cost: Decimal, value: Decimal, quantity: Decimal, symbol: Instrument) -> bool:
         """Whether what an amount is short of the trade's value can be its fees; counted and told either way."""
         per_unit = Decimal(5) * quantity if symbol.asset_class is AssetClass.OPTION else Decimal(0)
         is_fee = 0 < cost <= abs(value) / 100 + per_unit + 25
@@ -150,7 +151,7 @@ class TradeCollector:
             self._tallies["fees_in_amount" if is_fee else "amount_differs"] += 1
         return is_fee
 
-    def check_profit(self, record: Record, role: str, gross: Decimal, costs: Decimal, symbol: Symbol) -> None:
+    def check_profit(self, record: Record, role: str, gross: Decimal, costs: Decimal, symbol: Instrument) -> None:
         """Tell a row whose own profit is neither the one computed from its prices nor that less its costs."""
         stated = record.decimal(role)
         if stated is None or min(abs(stated - gross), abs(stated - (gross - costs))) <= _CENT:
@@ -158,13 +159,13 @@ class TradeCollector:
         self._tallies["profit_contradicts"] += 1
         self.warn(
             "profit_contradicts",
-            f"The file states a profit of {plain(stated)} for {symbol.text}, but its prices give {plain(gross)}; check "
-            f"the multiplier ({_FUTURES_SETTING} corrects one) and the prices.",
+            f"The file states a profit of {plain(stated)} for {symbol.symbol}, but its prices give {plain(gross)}; "
+            f"check the multiplier ({_FUTURES_SETTING} corrects one) and the prices.",
             record.row.number,
         )
 
     def finish(
-        self, found: Found, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
+        self, found: FileLayout, *, data_sha256: str, size: int, encoding: str, confidence: float | None = None
     ) -> BrokerImport:
         trades = self._number(self._in_order())
         total = self.parsed + self.skipped + self.refused

@@ -15,8 +15,9 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import BankDraft, Note, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import BankDraft, Note, TradeDraft
 from zorivest_rpc.embedded.imports.symbols import plain
+from zorivest_rpc.embedded.values.kinds import Side
 
 __all__ = [
     "HeldTrade",

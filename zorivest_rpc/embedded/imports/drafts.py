@@ -13,10 +13,10 @@ from decimal import Decimal
 
 import msgspec
 
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = [
-    "AssetClass",
     "BankCategory",
     "BankDraft",
     "BankHints",
@@ -26,13 +26,12 @@ __all__ = [
     "Effect",
     "Fee",
     "FeeType",
+    "ImportLimits",
     "ImportRefused",
-    "Limits",
     "Note",
     "PositionEvent",
     "RateDraft",
     "RowError",
-    "Side",
     "Status",
     "TradeDraft",
 ]
@@ -55,34 +54,11 @@ class ImportRefused(ZorivestError):
         self.status = status
 
 
-class Side(enum.StrEnum):
-    """Bought or sold; opening and closing follow from the position."""
-
-    BOT = "BOT"
-    SLD = "SLD"
-
-    @property
-    def opposite(self) -> Side:
-        return Side.SLD if self is Side.BOT else Side.BOT
-
-
 class Effect(enum.StrEnum):
     """What a row says a fill did to its position, where it says so."""
 
     OPEN = "OPEN"
     CLOSE = "CLOSE"
-
-
-class AssetClass(enum.StrEnum):
-    """What was traded."""
-
-    EQUITY = "EQUITY"
-    OPTION = "OPTION"
-    FUTURE = "FUTURE"
-    FOREX = "FOREX"
-    CRYPTO = "CRYPTO"
-    BOND = "BOND"
-    MUTUAL_FUND = "MUTUAL_FUND"
 
 
 class FeeType(enum.StrEnum):
@@ -126,7 +102,7 @@ class Status(enum.StrEnum):
     FAILED = "FAILED"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ImportLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one file may ask of us. A full page of a PDF takes about half a second of processor time."""
 
     max_bytes: int = 50 * 1024 * 1024

@@ -8,10 +8,12 @@ import datetime as dt
 import re
 from decimal import Decimal
 
-from zorivest_rpc.embedded.imports.drafts import AssetClass, PositionEvent
+from zorivest_rpc.embedded.imports.drafts import PositionEvent
 from zorivest_rpc.embedded.imports.rows import BLANKS, Record, RowRefused
-from zorivest_rpc.embedded.imports.symbols import Symbol, parse_symbol
+from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue
+from zorivest_rpc.embedded.values.kinds import AssetClass
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["SWEEPS", "is_sweep", "kind_of", "read_event"]
 
@@ -54,11 +56,11 @@ _RATIO = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*(?:-?\s*for\s*-?|:)\s*(\d{1,4}(?
 _COUNT = re.compile(r"[\d,]+(?:\.\d+)?")
 
 
-def is_sweep(symbol: Symbol, price: Decimal | None) -> bool:
+def is_sweep(symbol: Instrument, price: Decimal | None) -> bool:
     """Whether a row moves cash into or out of a money-market fund; such funds end in XX and stand at one."""
     if symbol.asset_class not in (AssetClass.EQUITY, AssetClass.MUTUAL_FUND):
         return False
-    return symbol.text in SWEEPS or (len(symbol.text) == 5 and symbol.text.endswith("XX") and price == 1)
+    return symbol.symbol in SWEEPS or (len(symbol.symbol) == 5 and symbol.symbol.endswith("XX") and price == 1)
 
 
 def kind_of(record: Record) -> str:
@@ -99,7 +101,7 @@ def read_event(record: Record) -> PositionEvent | None:
     return PositionEvent(
         row_number=record.row.number,
         kind=kind,
-        symbol=symbol.text,
+        symbol=symbol.symbol,
         day=moment.astimezone(record.reading.zone).date(),
         quantity=quantity,
         numerator=None if ratio is None else Decimal(ratio[1]),
@@ -113,7 +115,7 @@ def _count(record: Record) -> Decimal | None:
     return Decimal(match[0].replace(",", "")) if match else None
 
 
-def _contract(record: Record, day: dt.date) -> Symbol | None:
+def _contract(record: Record, day: dt.date) -> Instrument | None:
     """The option that a row names, in its symbol or within its description."""
     texts = [record.text("symbol")]
     notes = record.text("notes")
@@ -125,14 +127,14 @@ def _contract(record: Record, day: dt.date) -> Symbol | None:
             symbol = parse_symbol(text.strip("()").lstrip("-").strip(), None, day)
         except BadValue:
             continue
-        if symbol.strike is not None:
+        if symbol.contract is not None:
             return symbol
     return None
 
 
-def _share(record: Record, day: dt.date) -> Symbol | None:
+def _share(record: Record, day: dt.date) -> Instrument | None:
     try:
         symbol = parse_symbol(record.needed("symbol"), None, day)
     except BadValue:
         return None
-    return symbol if symbol.strike is None else None
+    return symbol if symbol.contract is None else None

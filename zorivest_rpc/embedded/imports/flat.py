@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, FeeType, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import Effect, FeeType, TradeDraft
 from zorivest_rpc.embedded.imports.events import is_sweep, kind_of, read_event
 from zorivest_rpc.embedded.imports.layouts import ASSETS, Layout
 from zorivest_rpc.embedded.imports.rows import (
@@ -29,9 +29,11 @@ from zorivest_rpc.embedded.imports.sides import (
     hidden_cost,
     read_words,
 )
-from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
+from zorivest_rpc.embedded.imports.symbols import option, parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, currency_code, plain_text
 from zorivest_rpc.embedded.values.identifiers import classify, normalise
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["read_flat", "read_record"]
 
@@ -109,7 +111,7 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
         exec_time=moment,
         time_known=time_known,
         instrument=plain_text(record.text("symbol"), 80),
-        symbol=symbol.text,
+        symbol=symbol.symbol,
         asset_class=symbol.asset_class,
         side=side,
         quantity=abs(quantity),
@@ -164,15 +166,15 @@ def _has_no_fill(record: Record) -> bool:
     return not (record.decimal("quantity") and record.decimal("price") is not None)
 
 
-def _symbol(record: Record, layout: Layout, near: dt.date) -> Symbol:
+def _symbol(record: Record, layout: Layout, near: dt.date) -> Instrument:
     asset = _asset(record)
     text = record.needed("symbol")
     try:
         if squash(record.text("side")) in layout.option_sides:
-            contract = parse_symbol(record.text(layout.contract), AssetClass.OPTION, near)
-            if contract.strike is None:
+            stated = parse_symbol(record.text(layout.contract), AssetClass.OPTION, near)
+            if stated.contract is None:
                 raise BadValue("is an option, but the row does not say which")
-            return contract
+            return stated
         strike, expiry, right = record.decimal("strike"), record.date("expiry"), record.text("right")
         if strike is not None and expiry and right.lower() not in BLANKS:
             return option(text, expiry, right, strike)
@@ -185,7 +187,7 @@ def _asset(record: Record) -> AssetClass | None:
     return ASSETS.get(" ".join(record.text("asset").lower().split()))
 
 
-def _price(record: Record, layout: Layout, symbol: Symbol, multiplier: Decimal) -> Decimal:
+def _price(record: Record, layout: Layout, symbol: Instrument, multiplier: Decimal) -> Decimal:
     if layout.price_times_multiplier and record.text("price").lower() in BLANKS and record.text("average"):
         average = record.needed_decimal("average")  # money per contract, signed by the cash flow
         if not average and (stated := _PRICE.search(record.text("notes"))):  # no money flows for a future

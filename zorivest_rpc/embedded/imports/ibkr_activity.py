@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, RateDraft, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import Effect, RateDraft, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import (
     Columns,
@@ -32,6 +32,7 @@ from zorivest_rpc.embedded.imports.values import (
     parse_effect,
     plain_text,
 )
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 __all__ = ["is_activity", "read_activity"]
 
@@ -201,7 +202,7 @@ def _fill(record: Record, multipliers: dict[str, Decimal], into: TradeCollector)
         exec_time=moment,
         time_known=known,
         instrument=plain_text(text, 80),
-        symbol=symbol.text,
+        symbol=symbol.symbol,
         asset_class=symbol.asset_class,
         side=Side.BOT if quantity > 0 else Side.SLD,
         quantity=abs(quantity),

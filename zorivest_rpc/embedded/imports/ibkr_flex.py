@@ -12,14 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import (
-    AssetClass,
-    FeeType,
-    ImportRefused,
-    RateDraft,
-    Side,
-    TradeDraft,
-)
+from zorivest_rpc.embedded.imports.drafts import FeeType, ImportRefused, RateDraft, TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import BLANKS, Reading, Row, RowRefused
 from zorivest_rpc.embedded.imports.source import Budget
@@ -35,6 +28,7 @@ from zorivest_rpc.embedded.imports.values import (
     plain_text,
 )
 from zorivest_rpc.embedded.imports.xml_feed import feed_safely
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 __all__ = ["read_flex"]
 
@@ -139,7 +133,7 @@ class _Flex:
             exec_time=moment,
             time_known=known,
             instrument=plain_text(text, 80),
-            symbol=symbol.text,
+            symbol=symbol.symbol,
             asset_class=symbol.asset_class,
             side=side,
             quantity=abs(quantity),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import AssetClass, FeeType
+from zorivest_rpc.embedded.imports.drafts import FeeType
+from zorivest_rpc.embedded.values.kinds import AssetClass
 
 __all__ = ["ASSETS", "BROKERS", "GENERIC", "LAYOUTS", "Layout"]
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import FeeType, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import FeeType, TradeDraft
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, usable
-from zorivest_rpc.embedded.imports.symbols import Symbol, parse_symbol
+from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_side, plain_text
+from zorivest_rpc.embedded.values.kinds import Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["COLUMNS", "FINGERPRINT", "read_ninjatrader"]
 
@@ -92,7 +94,7 @@ def _round_trip(record: Record, into: TradeCollector) -> tuple[TradeDraft, Trade
 def _fill(
     record: Record,
     into: TradeCollector,
-    symbol: Symbol,
+    symbol: Instrument,
     *,
     side: Side,
     moment: dt.datetime,
@@ -113,7 +115,7 @@ def _fill(
         account_id=into.hints.account_id,
         exec_time=moment,
         instrument=plain_text(record.text("instrument"), 80),
-        symbol=symbol.text,
+        symbol=symbol.symbol,
         asset_class=symbol.asset_class,
         side=side,
         quantity=quantity,
@@ -131,7 +133,7 @@ def _fill(
     )
 
 
-def _symbol(record: Record, day: dt.date) -> Symbol:
+def _symbol(record: Record, day: dt.date) -> Instrument:
     try:
         return parse_symbol(record.needed("instrument"), None, day)
     except BadValue as exc:

@@ -23,7 +23,7 @@ from zorivest_rpc.embedded.imports.drafts import ImportRefused
 from zorivest_rpc.embedded.imports.pdf_safety import CONTENT
 from zorivest_rpc.embedded.imports.source import Budget
 
-__all__ = ["Page", "encrypted", "extract_pages"]
+__all__ = ["PdfPage", "encrypted", "extract_pages"]
 
 _CHILD: Final = Path(__file__).with_name("pdf_child.py")
 _PASSED: Final = ("SYSTEMROOT", "LANG")
@@ -33,7 +33,7 @@ _TOO_MUCH_MEMORY: Final = "The PDF takes far more memory to read than a statemen
 _ELSEWHERE: Final = "Print the statement to a new PDF, or export it as CSV."
 
 
-class Page(msgspec.Struct, frozen=True):
+class PdfPage(msgspec.Struct, frozen=True):
     number: int
     text: str
     tables: list[list[list[str]]]
@@ -45,7 +45,7 @@ def encrypted() -> ImportRefused:
     )
 
 
-def extract_pages(data: bytes, budget: Budget) -> list[Page]:
+def extract_pages(data: bytes, budget: Budget) -> list[PdfPage]:
     """Every page of a PDF, or ImportRefused. It waits for a process, so it belongs on a thread."""
     child = subprocess.Popen(
         [sys.executable, "-I", str(_CHILD)],
@@ -65,7 +65,7 @@ def extract_pages(data: bytes, budget: Budget) -> list[Page]:
                 pipe.close()
 
 
-def _collect(child: subprocess.Popen[bytes], data: bytes, budget: Budget) -> list[Page]:
+def _collect(child: subprocess.Popen[bytes], data: bytes, budget: Budget) -> list[PdfPage]:
     limits = budget.limits
     request = {
         "bytes": len(data),
@@ -74,7 +74,7 @@ def _collect(child: subprocess.Popen[bytes], data: bytes, budget: Budget) -> lis
         "content": CONTENT,
         "page_seconds": limits.max_page_seconds,
     }
-    pages: list[Page] = []
+    pages: list[PdfPage] = []
     total = size = 0
     for line in _lines(child, json.dumps(request).encode() + b"\n" + data, budget):
         size += len(line)
@@ -88,7 +88,7 @@ def _collect(child: subprocess.Popen[bytes], data: bytes, budget: Budget) -> lis
             _check_count(total, limits.max_pages)
         else:
             tables = [[[_flatten(cell) for cell in row] for row in table] for table in answer["tables"]]
-            pages.append(Page(answer["number"], answer["text"], tables))
+            pages.append(PdfPage(answer["number"], answer["text"], tables))
             budget.tell(answer["number"], total)
         if size > _MOST_TEXT:
             raise _unsafe("The PDF holds far more text than a statement does.")

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import ImportRefused, Limits, RateDraft, RowError
+from zorivest_rpc.embedded.imports.drafts import ImportLimits, ImportRefused, RateDraft, RowError
 from zorivest_rpc.embedded.imports.rows import split_line
 from zorivest_rpc.embedded.imports.source import decode, lines_of, read_source
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal
@@ -63,9 +63,9 @@ def _is_code(name: str) -> bool:
     return len(name) == 3 and name.isascii() and name.isalpha() and name.isupper()
 
 
-def read_rates(data: bytes, limits: Limits | None = None) -> RatesImport:
+def read_rates(data: bytes, limits: ImportLimits | None = None) -> RatesImport:
     """All rates of a file; a cell or row that is none is refused beside the others."""
-    limits = limits or Limits()
+    limits = limits or ImportLimits()
     lines = [line for line in lines_of(decode(read_source(data, limits)).value) if line.strip()]
     header = _cells(lines[0]) if lines else []
     layout = _layout(header)

@@ -13,11 +13,11 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.source import Budget
-from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_decimal, parse_moment, plain_text
 from zorivest_rpc.embedded.values.futures import contract_of, parse_fraction
+from zorivest_rpc.embedded.values.kinds import AssetClass
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = [
     "Columns",
@@ -219,7 +219,7 @@ class Record:
         assert value is not None
         return value
 
-    def price(self, role: str, symbol: Symbol) -> Decimal:
+    def price(self, role: str, symbol: Instrument) -> Decimal:
         """What one unit of a symbol traded at, never below zero but for a future."""
         value = self._fraction(role, symbol)
         if value is None:
@@ -228,7 +228,7 @@ class Record:
             raise RowRefused(role, "is negative, which only a future's can be")
         return value
 
-    def _fraction(self, role: str, symbol: Symbol) -> Decimal | None:
+    def _fraction(self, role: str, symbol: Instrument) -> Decimal | None:
         """Bonds and grains quoted as 110'165 or 450'2; the apostrophe would otherwise pass for a thousands mark."""
         contract = contract_of(symbol.underlying) if symbol.asset_class is AssetClass.FUTURE else None
         if contract is None:

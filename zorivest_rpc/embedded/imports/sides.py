@@ -11,10 +11,11 @@ from decimal import Decimal
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Effect, Side
+from zorivest_rpc.embedded.imports.drafts import Effect
 from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Record, RowRefused
-from zorivest_rpc.embedded.imports.symbols import Symbol
 from zorivest_rpc.embedded.imports.values import BadValue, parse_decimal, parse_effect, parse_side, plain_text
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["Signs", "Stated", "check_amount", "decide_side", "hidden_cost", "read_words"]
 
@@ -113,7 +114,7 @@ def check_amount(record: Record, stated: Stated, side: Side, value: Decimal, ass
         raise RowRefused("side", f"{_quote(stated.word)} contradicts the amount {amount:f}: a purchase costs money")
 
 
-def hidden_cost(record: Record, side: Side, symbol: Symbol, value: Decimal, signs: Signs) -> Decimal | None:
+def hidden_cost(record: Record, side: Side, symbol: Instrument, value: Decimal, signs: Signs) -> Decimal | None:
     """What a row's amount is short of its value, all costs of it; None where the amount cannot tell.
 
     Prices are rounded to so many places that a difference of their half, times the quantity, and half a cent mean

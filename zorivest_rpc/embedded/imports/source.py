@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportRefused, Limits
+from zorivest_rpc.embedded.imports.drafts import BankHints, BrokerHints, ImportLimits, ImportRefused
 
 __all__ = ["Budget", "Text", "check_dialect", "decode", "lines_of", "open_text", "read_source", "sha256"]
 
@@ -55,7 +55,7 @@ class Budget:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ImportLimits,
         expired: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
@@ -145,7 +145,7 @@ def check_dialect(delimiter: str | None, decimal: str | None) -> None:
         raise ImportRefused("unknown_decimal", f"{decimal[:20]!r} is no decimal mark.", next="Use a dot or a comma.")
 
 
-def read_source(source: bytes | os.PathLike[str], limits: Limits) -> bytes:
+def read_source(source: bytes | os.PathLike[str], limits: ImportLimits) -> bytes:
     """The bytes of a file, refused before reading when there are too many or it is no regular file."""
     if isinstance(source, bytes):
         _check_size(len(source), limits)
@@ -169,7 +169,7 @@ def read_source(source: bytes | os.PathLike[str], limits: Limits) -> bytes:
     return data
 
 
-def _check_size(size: int, limits: Limits) -> None:
+def _check_size(size: int, limits: ImportLimits) -> None:
     if size > limits.max_bytes:
         raise ImportRefused(
             "file_too_large",

@@ -17,7 +17,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     BankDraft,
     BankHints,
     BankImport,
-    Limits,
+    ImportLimits,
     Note,
     RowError,
 )
@@ -76,7 +76,7 @@ def category_of(text: str, amount: Decimal) -> BankCategory:
 class StatementCollector:
     """Lines in file order go in; `finish` numbers equal ones, checks balances and counts."""
 
-    def __init__(self, hints: BankHints, limits: Limits) -> None:
+    def __init__(self, hints: BankHints, limits: ImportLimits) -> None:
         self.hints = hints
         self._limits = limits
         self._lines: list[BankDraft] = []

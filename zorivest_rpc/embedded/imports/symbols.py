@@ -7,31 +7,16 @@ import functools
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import cast
 
-import msgspec
-
-from zorivest_rpc.embedded.imports.drafts import AssetClass
 from zorivest_rpc.embedded.imports.values import BadValue, plain_text
 from zorivest_rpc.embedded.values import symbols
 from zorivest_rpc.embedded.values.futures import unknown_root
+from zorivest_rpc.embedded.values.kinds import AssetClass
+from zorivest_rpc.embedded.values.symbols import Instrument
 
-__all__ = ["Symbol", "multiplier_of", "option", "parse_symbol", "plain"]
+__all__ = ["multiplier_of", "option", "parse_symbol", "plain"]
 
 _SHAPE = re.compile(r"[A-Z0-9][A-Z0-9 ./:$&^_*+-]{0,39}")
-
-
-class Symbol(msgspec.Struct, frozen=True):
-    """A normalised symbol and what follows from it."""
-
-    text: str
-    asset_class: AssetClass
-    multiplier: Decimal
-    underlying: str
-    expiry: dt.date | None = None
-    right: str | None = None
-    strike: Decimal | None = None
-    is_multiplier_known: bool = True
 
 
 def plain(value: Decimal) -> str:
@@ -40,18 +25,18 @@ def plain(value: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
 
 
-def option(underlying: str, expiry: dt.date, right: str, strike: Decimal) -> Symbol:
+def option(underlying: str, expiry: dt.date, right: str, strike: Decimal) -> Instrument:
     """The option of that underlying, day, right (any word beginning with C or P) and strike."""
     if not _SHAPE.fullmatch(symbols.stripped(underlying)):
         raise BadValue(f"{plain_text(underlying, 40)!r} is not a symbol")
     try:
-        return _symbol(symbols.option(underlying, expiry, right, strike))
+        return symbols.option(underlying, expiry, right, strike)
     except ValueError as exc:
         raise BadValue(plain_text(str(exc), 80)) from None
 
 
 @functools.lru_cache(maxsize=4096)
-def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | None = None) -> Symbol:
+def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | None = None) -> Instrument:
     """The symbol in normal form. `asset` is the class the file states; `near` (the trade's day) decides the decade of a
     future whose year has one digit."""
     if len(cell) > 80:
@@ -59,15 +44,15 @@ def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | Non
     if not symbols.stripped(cell):
         raise BadValue("is missing")
     try:
-        found = symbols.parse_instrument(cell, cast("symbols.AssetClass | None", asset and asset.value), near)
+        found = symbols.parse_instrument(cell, asset, near)
     except ValueError as exc:
         raise BadValue(plain_text(str(exc), 80)) from None
     if found.contract is None and not _SHAPE.fullmatch(found.symbol):
         raise BadValue(f"{plain_text(cell, 40)!r} is not a symbol")
-    return _symbol(found)
+    return found
 
 
-def multiplier_of(symbol: Symbol, stated: Decimal | None, given: Mapping[str, Decimal]) -> Decimal:
+def multiplier_of(symbol: Instrument, stated: Decimal | None, given: Mapping[str, Decimal]) -> Decimal:
     """Money per point of one unit: what a row states, else what the user gave for a future's root, else the table's.
 
     A future of which none of them knows is a `BadValue`: a guess would state its profit wrongly by that factor."""
@@ -78,17 +63,3 @@ def multiplier_of(symbol: Symbol, stated: Decimal | None, given: Mapping[str, De
     if symbol.underlying not in given and not symbol.is_multiplier_known:
         raise BadValue(unknown_root(symbol.underlying))
     return given.get(symbol.underlying, symbol.multiplier)
-
-
-def _symbol(found: symbols.Instrument) -> Symbol:
-    terms = found.contract
-    return Symbol(
-        found.symbol,
-        AssetClass(found.asset_class),
-        found.multiplier,
-        found.underlying,
-        terms and terms.expiry,
-        terms and terms.right,
-        terms and terms.strike,
-        found.is_multiplier_known,
-    )

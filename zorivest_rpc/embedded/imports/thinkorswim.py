@@ -13,7 +13,7 @@ from decimal import Decimal
 import msgspec
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector, costs
-from zorivest_rpc.embedded.imports.drafts import Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import TradeDraft
 from zorivest_rpc.embedded.imports.layouts import ASSETS
 from zorivest_rpc.embedded.imports.rows import (
     BLANKS,
@@ -28,9 +28,11 @@ from zorivest_rpc.embedded.imports.rows import (
     usable,
 )
 from zorivest_rpc.embedded.imports.source import Budget
-from zorivest_rpc.embedded.imports.symbols import Symbol, option, parse_symbol
+from zorivest_rpc.embedded.imports.symbols import option, parse_symbol
 from zorivest_rpc.embedded.imports.thinkorswim_cash import charge, read_charges
 from zorivest_rpc.embedded.imports.values import BadValue, parse_date, parse_effect, parse_side, plain_text
+from zorivest_rpc.embedded.values.kinds import Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["FINGERPRINT", "find_header", "read_thinkorswim"]
 
@@ -126,7 +128,7 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
         exec_time=moment,
         time_known=known,
         instrument=plain_text(record.text("symbol"), 80),
-        symbol=symbol.text,
+        symbol=symbol.symbol,
         asset_class=symbol.asset_class,
         side=side,
         quantity=abs(quantity),
@@ -142,13 +144,13 @@ def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
     )
 
 
-def _net(record: Record, symbol: Symbol) -> Decimal | None:
+def _net(record: Record, symbol: Instrument) -> Decimal | None:
     """The net price; later legs of a spread say DEBIT or CREDIT there."""
     text = record.text("net")
     return None if re.search(r"[A-Za-z]", text) or text.lower() in BLANKS else record.price("net", symbol)
 
 
-def _symbol(record: Record, day: dt.date) -> Symbol:
+def _symbol(record: Record, day: dt.date) -> Instrument:
     text, kind = record.needed("symbol"), record.text("type").lower()
     try:
         if kind in ("call", "put") and not text.startswith("."):

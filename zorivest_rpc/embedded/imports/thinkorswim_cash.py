@@ -18,7 +18,7 @@ from zorivest_rpc.embedded.imports.drafts import FeeType, TradeDraft
 from zorivest_rpc.embedded.imports.rows import Columns, Reading, Record, Row, RowRefused, split_line, squash
 from zorivest_rpc.embedded.imports.symbols import plain
 
-__all__ = ["Charge", "charge", "read_charges"]
+__all__ = ["CashCharge", "charge", "read_charges"]
 
 _HEADER = frozenset({"type", "description", "miscfees", "commissions&fees", "amount", "balance"})
 _COLUMNS = {
@@ -32,7 +32,7 @@ _COLUMNS = {
 _MICRO = Decimal("0.000001")
 
 
-class Charge(msgspec.Struct, frozen=True):
+class CashCharge(msgspec.Struct, frozen=True):
     """What one line of the cash section took for a trade."""
 
     words: frozenset[str]
@@ -40,9 +40,9 @@ class Charge(msgspec.Struct, frozen=True):
     misc: Decimal
 
 
-def read_charges(lines: Sequence[str], delimiter: str, reading: Reading) -> dict[datetime, list[Charge]]:
+def read_charges(lines: Sequence[str], delimiter: str, reading: Reading) -> dict[datetime, list[CashCharge]]:
     """The fees of every trade line of the cash and futures sections, by their second."""
-    found: defaultdict[datetime, list[Charge]] = defaultdict(list)
+    found: defaultdict[datetime, list[CashCharge]] = defaultdict(list)
     columns: Columns | None = None
     for at, line in enumerate(lines):
         if delimiter not in line:
@@ -59,14 +59,14 @@ def read_charges(lines: Sequence[str], delimiter: str, reading: Reading) -> dict
                 paid, misc = (-(record.decimal(role) or Decimal(0)) for role in ("commission", "misc"))
                 if paid or misc:
                     words = frozenset(re.findall(r"[A-Z0-9]+", record.text("notes").upper()))
-                    found[record.moment()[0]].append(Charge(words, paid, misc))
+                    found[record.moment()[0]].append(CashCharge(words, paid, misc))
             except RowRefused:
                 continue
     return dict(found)
 
 
 def charge(
-    drafts: Sequence[TradeDraft], charges: dict[datetime, list[Charge]], into: TradeCollector
+    drafts: Sequence[TradeDraft], charges: dict[datetime, list[CashCharge]], into: TradeCollector
 ) -> list[TradeDraft]:
     """The fills with the fees of their second. Where the cash sections are there, they replace the net price's."""
     if not charges:
@@ -88,7 +88,9 @@ def charge(
     return [_with_costs(draft, *paid[place]) for place, draft in enumerate(drafts)]
 
 
-def _share(one: Charge, places: Sequence[int], drafts: Sequence[TradeDraft], paid: dict[int, list[Decimal]]) -> None:
+def _share(
+    one: CashCharge, places: Sequence[int], drafts: Sequence[TradeDraft], paid: dict[int, list[Decimal]]
+) -> None:
     """Divide by quantity in millionths; the last fill takes the rest, so that no cent is lost."""
     total = sum((drafts[place].quantity for place in places), Decimal(0))
     for kind, amount in enumerate((one.commission, one.misc)):

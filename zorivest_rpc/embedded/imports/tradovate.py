@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from zorivest_rpc.embedded.imports.collect import TradeCollector
-from zorivest_rpc.embedded.imports.drafts import AssetClass, Side, TradeDraft
+from zorivest_rpc.embedded.imports.drafts import TradeDraft
 from zorivest_rpc.embedded.imports.rows import BLANKS, Columns, Reading, Record, Row, RowRefused, usable
-from zorivest_rpc.embedded.imports.symbols import Symbol, parse_symbol
+from zorivest_rpc.embedded.imports.symbols import parse_symbol
 from zorivest_rpc.embedded.imports.values import BadValue, plain_text
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["COLUMNS", "FINGERPRINT", "read_tradovate"]
 
@@ -62,7 +64,7 @@ def _pair(record: Record, into: TradeCollector) -> list[TradeDraft]:
                 account_id=into.hints.account_id,
                 exec_time=moment,
                 instrument=plain_text(record.text("symbol"), 80),
-                symbol=symbol.text,
+                symbol=symbol.symbol,
                 asset_class=symbol.asset_class,
                 side=side,
                 quantity=quantity,
@@ -76,7 +78,7 @@ def _pair(record: Record, into: TradeCollector) -> list[TradeDraft]:
     return drafts
 
 
-def _symbol(record: Record, day: dt.date) -> Symbol:
+def _symbol(record: Record, day: dt.date) -> Instrument:
     try:
         return parse_symbol(record.needed("symbol"), AssetClass.FUTURE, day)
     except BadValue as exc:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
-from zorivest_rpc.embedded.imports.drafts import Effect, Side
+from zorivest_rpc.embedded.imports.drafts import Effect
+from zorivest_rpc.embedded.values.kinds import Side
 
 __all__ = [
     "BadValue",

@@ -25,7 +25,7 @@ from . import round_trips as round_trip_store
 from . import trades
 from .given_times import GivenTimes
 
-__all__ = ["KINDS", "Option", "Split", "delete", "listed", "moment_of", "record_option", "record_split", "shown"]
+__all__ = ["KINDS", "OptionEnd", "Split", "delete", "listed", "moment_of", "record_option", "record_split", "shown"]
 
 OptionKind = Literal["exercise", "assignment", "expiry"]
 KINDS = ("split", "exercise", "assignment", "expiry")
@@ -49,7 +49,7 @@ class Split(NamedTuple):
     account_id: str | None = None
 
 
-class Option(NamedTuple):
+class OptionEnd(NamedTuple):
     """The end of option contracts; without a quantity, of all that are open."""
 
     kind: OptionKind
@@ -91,7 +91,7 @@ def record_split(conn: Connection, split: Split, actor: str) -> dict[str, Any]:
     return shown(conn, added) | {"accounts_adjusted": touched}
 
 
-def record_option(conn: Connection, event: Option, actor: str) -> dict[str, Any]:
+def record_option(conn: Connection, event: OptionEnd, actor: str) -> dict[str, Any]:
     """Close contracts, move the shares that they deliver, and keep how they belong together."""
     contract = event.what.contract
     assert contract is not None  # the route took nothing else
@@ -182,7 +182,7 @@ class _Held(NamedTuple):
     currency: str
 
 
-def _open_contracts(conn: Connection, event: Option) -> _Held:
+def _open_contracts(conn: Connection, event: OptionEnd) -> _Held:
     trips = round_trips.c
     row = (
         conn.execute(
@@ -206,7 +206,7 @@ def _open_contracts(conn: Connection, event: Option) -> _Held:
     return _Held(quantity, row["direction"], row["multiplier"], source, row["currency"])
 
 
-def _closed_contracts(conn: Connection, event: Option, exec_id: str) -> _Held:
+def _closed_contracts(conn: Connection, event: OptionEnd, exec_id: str) -> _Held:
     """The same, told by the fill at zero that a broker's file brought."""
     fill = trades.require(conn, exec_id)
     if (fill["account_id"], fill["symbol"], fill["price"]) != (event.account_id, event.what.symbol, 0):
@@ -218,7 +218,7 @@ def _closed_contracts(conn: Connection, event: Option, exec_id: str) -> _Held:
     return _Held(fill["quantity"], direction, fill["multiplier"], fill["source"], fill["currency"])
 
 
-def _check_delivery(conn: Connection, event: Option, contract: Contract, held: _Held) -> None:
+def _check_delivery(conn: Connection, event: OptionEnd, contract: Contract, held: _Held) -> None:
     if event.kind == "expiry":
         raise Invalid({"related_trade_id": ["an option that expires delivers nothing"]})
     exec_id = event.related_trade_id or ""
@@ -236,7 +236,7 @@ def _free(conn: Connection, name: str, exec_id: str) -> None:
         raise Conflict("duplicate_corporate_action", f'{name} "{exec_id}" belongs to corporate action {taken} already.')
 
 
-def _close(conn: Connection, event: Option, held: _Held, exec_id: str, actor: str) -> str:
+def _close(conn: Connection, event: OptionEnd, held: _Held, exec_id: str, actor: str) -> str:
     draft = trades.Draft(
         exec_id=exec_id,
         time=event.effective_at,
@@ -255,7 +255,7 @@ def _close(conn: Connection, event: Option, held: _Held, exec_id: str, actor: st
     return exec_id
 
 
-def _deliver(conn: Connection, event: Option, contract: Contract, held: _Held, exec_id: str, actor: str) -> str:
+def _deliver(conn: Connection, event: OptionEnd, contract: Contract, held: _Held, exec_id: str, actor: str) -> str:
     draft = trades.Draft(
         exec_id=exec_id,
         time=event.effective_at,
@@ -283,7 +283,7 @@ def _word(direction: str) -> str:
     return "bought" if direction == "BOT" else "written"
 
 
-def _source(event: Option, held: _Held) -> str:
+def _source(event: OptionEnd, held: _Held) -> str:
     return "demo" if held.source == "demo" else event.kind
 
 

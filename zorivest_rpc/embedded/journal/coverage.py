@@ -19,7 +19,7 @@ __all__ = ["cover"]
 async def cover(
     db: Database, market: Market, exec_id: str, wanted: Resolution | None, now: datetime, missing: Unavailable
 ) -> None:
-    """Fetch bars for the round trip of an execution; `missing`, with the reason added, if nobody has them."""
+    """Fetch bars for the round trip of an execution; `missing`, with the reason added, if no provider has them."""
 
     def window(conn: Connection) -> tuple[str, datetime, datetime] | None:
         row = trip_of(conn, exec_id)

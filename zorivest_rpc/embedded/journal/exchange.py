@@ -29,9 +29,9 @@ __all__ = [
     "HOW_TO_GIVE",
     "LATEST",
     "Conversion",
-    "Exchange",
     "OwnRate",
     "Rate",
+    "RateBook",
     "add_rates",
     "differs",
     "list_rates",
@@ -147,7 +147,7 @@ def list_rates(conn: Connection, page: Page, *, currency: str | None, day: date 
     return page.envelope([dict(row) for row in rows], total)
 
 
-class Exchange:
+class RateBook:
     """The rates of one database; what was looked up once is kept."""
 
     def __init__(self, conn: Connection) -> None:
@@ -224,7 +224,7 @@ class Conversion:
 
     def __init__(self, conn: Connection, target: str) -> None:
         self.target = target
-        self._exchange = Exchange(conn)
+        self._exchange = RateBook(conn)
         self._converted: dict[tuple[str, str], int] = {}
         self._apart: dict[tuple[str, str], _Apart] = {}
         self._missing: set[tuple[date, str]] = set()

@@ -1,7 +1,7 @@
-"""Options that nobody closed: after their last day, worthless ones get a closing trade at zero.
+"""Options without a closing trade: after their last day, worthless ones get a closing trade at zero.
 
 An option ended worthless if the underlying's last stored price of its last days was out of the money. In the money it
-was exercised or assigned, which only the broker knows; without a stored price nobody knows. Those stay open and are
+was exercised or assigned, which only the broker knows; without a stored price it is unknown. Those stay open and are
 shown with a flag."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Round trips in the database, kept in step with the trades they are made of.
 
-Every function here runs inside the transaction that changes the trades, so nobody ever sees one without the other. An
+Every function here runs inside the transaction that changes the trades, so no reader sees one without the other. An
 execution later than everything in its position continues the open episode and reads only the lots it closes; one that
 lands in the past, or is changed or removed, drops the episodes from there on and matches them again. So does one that
 happened before a known share split, and a split itself.
@@ -16,8 +16,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, literal_column, or_, select
 
-from ..analytics.positions import Episode, Execution, Fill, Lot, Split
-from ..analytics.round_trips import Change, Matching, ResumePoint, advance, replay, resume_point, round_trip
+from ..analytics.positions import Episode, Execution, Fill, OpenPart, SplitRatio
+from ..analytics.round_trips import Change, Matching, ReplayPoint, advance, replay, resume_point, round_trip
 from ..database.columns import money
 from ..database.schema.journal import corporate_actions, excursion_metrics, round_trip_legs, round_trips, trades
 from ..values.money import ZERO
@@ -148,7 +148,7 @@ def added(conn: Connection, execution: Execution) -> None:
         return
     current = latest if latest is not None and latest.open_quantity else None
     if _is_split_after(_splits(conn, account, symbol), execution):
-        _replay(conn, position, ResumePoint(execution.key) if current is None else _beginning(current))
+        _replay(conn, position, ReplayPoint(execution.key) if current is None else _beginning(current))
         return
     change = advance(current, _lots(conn, current), execution)
     _apply(conn, current, change, execution)
@@ -220,29 +220,29 @@ def _latest(conn: Connection, account: str, symbol: str, currency: str) -> Episo
     return None if row is None else episode_of(row)
 
 
-def _splits(conn: Connection, account: str, symbol: str) -> list[Split]:
-    return [Split(*row) for row in conn.execute(_SPLITS, {"account": account, "symbol": symbol})]
+def _splits(conn: Connection, account: str, symbol: str) -> list[SplitRatio]:
+    return [SplitRatio(*row) for row in conn.execute(_SPLITS, {"account": account, "symbol": symbol})]
 
 
-def _is_split_after(splits: Iterable[Split], execution: Execution) -> bool:
+def _is_split_after(splits: Iterable[SplitRatio], execution: Execution) -> bool:
     return any(execution.time < known.effective for known in splits)
 
 
-def _beginning(episode: Episode) -> ResumePoint:
-    return ResumePoint(episode.opened_key, episode.opened_skip)
+def _beginning(episode: Episode) -> ReplayPoint:
+    return ReplayPoint(episode.opened_key, episode.opened_skip)
 
 
-def _lots(conn: Connection, episode: Episode | None) -> Iterator[Lot]:
+def _lots(conn: Connection, episode: Episode | None) -> Iterator[OpenPart]:
     """The open lots, oldest first, fetched as they are asked for."""
     if episode is None:
         return
     with conn.execute(_NEXT_LOTS, {"id": episode.id}) as found:
         for row in found.mappings():
             price = row["price"] if row["lot_price"] is None else row["lot_price"]
-            yield Lot(row["exec_id"], row["time"], row["open_quantity"], price, row["multiplier"], row["open_fee"])
+            yield OpenPart(row["exec_id"], row["time"], row["open_quantity"], price, row["multiplier"], row["open_fee"])
 
 
-def _point(conn: Connection, execution: Execution) -> ResumePoint | None:
+def _point(conn: Connection, execution: Execution) -> ReplayPoint | None:
     """Where the position of an execution must be matched again from."""
     trips = round_trips.c
     row = (
@@ -268,7 +268,7 @@ def _from(moment: ColumnElement[Any], name: ColumnElement[Any], key: tuple[datet
     return and_(moment >= key[0], or_(moment > key[0], name >= key[1]))
 
 
-def _replay(conn: Connection, position: Position, point: ResumePoint, without: str | None = None) -> None:
+def _replay(conn: Connection, position: Position, point: ReplayPoint, without: str | None = None) -> None:
     trips = round_trips.c
     account, symbol, currency = position
     conn.execute(
@@ -353,7 +353,7 @@ def _apply(conn: Connection, current: Episode | None, change: Change, execution:
     )
 
 
-def _leg(fill: Fill, multiplier: Decimal, lot: Lot | None) -> dict[str, Any]:
+def _leg(fill: Fill, multiplier: Decimal, lot: OpenPart | None) -> dict[str, Any]:
     return {
         "round_trip_id": fill.round_trip_id,
         "exec_id": fill.exec_id,

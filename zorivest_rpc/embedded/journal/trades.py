@@ -43,8 +43,8 @@ from .given_times import given_time
 __all__ = [
     "LARGEST_VALUE",
     "SORTS",
-    "Charge",
     "Draft",
+    "TradeFee",
     "action_of",
     "change",
     "delete",
@@ -108,7 +108,7 @@ _AT_AN_INSTANT = select(func.max(trades.c.time)).where(
 )
 
 
-class Charge(NamedTuple):
+class TradeFee(NamedTuple):
     """One line of what a trade cost."""
 
     fee_type: str
@@ -143,7 +143,7 @@ class Draft(NamedTuple):
     nbbo_ask: Decimal | None = None
     source: str = "manual"
     import_batch_id: str | None = None
-    charges: tuple[Charge, ...] = ()
+    charges: tuple[TradeFee, ...] = ()
     sequence: int = 0
     currency: str | None = None
     fx_rate: Decimal | None = None
@@ -236,7 +236,7 @@ def _insert_some(
     return [round_trip_store.execution_of(row) for row in rows]
 
 
-def itemise(conn: Connection, exec_id: str, charges: Iterable[Charge]) -> None:
+def itemise(conn: Connection, exec_id: str, charges: Iterable[TradeFee]) -> None:
     """Keep the fees of a trade line by line; they must add up to what it has in all, and replace earlier lines."""
     row = require(conn, exec_id)
     lines = _ledger(row, charges)
@@ -246,7 +246,7 @@ def itemise(conn: Connection, exec_id: str, charges: Iterable[Charge]) -> None:
     conn.execute(trades.update().where(trades.c.exec_id == exec_id).values(is_itemised=bool(lines)))
 
 
-def _ledger(row: Mapping[Any, Any], charges: Iterable[Charge]) -> list[dict[str, Any]]:
+def _ledger(row: Mapping[Any, Any], charges: Iterable[TradeFee]) -> list[dict[str, Any]]:
     of_trade = {name: row[name] for name in ("account_id", "time", "broker", "currency")}
     return [{"trade_exec_id": row["exec_id"], **of_trade, **charge._asdict()} for charge in charges]
 
@@ -467,7 +467,7 @@ def _plain(number: Decimal) -> str:
 
 
 def touch(conn: Connection, account_id: str) -> None:
-    """Tell whoever derives something from an account's trades that they changed."""
+    """Mark everything derived from an account's trades as stale."""
     conn.execute(_TOUCH, {"account": account_id})
 
 

@@ -29,7 +29,7 @@ def shown(value: msgspec.Struct, *, stale: bool, age: float) -> dict[str, Any]:
 
 
 def refusal(what: str, failures: Sequence[Failure], *, subject: str = "") -> Refusal:
-    """The status for a question that nobody answered, what was tried, and what would help.
+    """The status for a question without an answer, what was tried, and what would help.
 
     404 as soon as one provider says that there is no such symbol; 429 when only rate limits stood in the way; 502 when
     every provider that was asked answered badly; 503 for the rest."""

@@ -14,11 +14,10 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from ..analytics.excursion import Bar as PriceBar
-from ..analytics.excursion import Resolution
+from ..analytics.excursion import Bar, Resolution
 from ..database.schema.market import market_ohlcv
 from . import stored_bars as price_bars
-from .shapes import INTERVALS, Bar
+from .shapes import INTERVALS, ProviderBar
 
 __all__ = ["INTERVAL_OF", "beginning", "select_bars", "store_bars"]
 
@@ -33,7 +32,7 @@ _STEP = 500
 _VALUES = ("open", "high", "low", "close", "adj_close", "volume", "vwap", "trade_count")
 
 
-def store_bars(conn: Connection, ticker: str, interval: str, bars: Iterable[Bar]) -> int:
+def store_bars(conn: Connection, ticker: str, interval: str, bars: Iterable[ProviderBar]) -> int:
     """Insert bars; a provider's newer word about a bar replaces its older one. Returns how many there were."""
     if interval not in INTERVALS:
         raise ValueError(f"{interval!r} is not an interval")
@@ -74,7 +73,7 @@ def _hand_on(conn: Connection, ticker: str, interval: str, rows: Sequence[dict[s
         return
     for provider in dict.fromkeys(row["provider"] for row in rows):
         found = [
-            PriceBar(row["timestamp"], row["open"], row["high"], row["low"], row["close"], _volume(row), row["vwap"])
+            Bar(row["timestamp"], row["open"], row["high"], row["low"], row["close"], _volume(row), row["vwap"])
             for row in rows
             if row["provider"] == provider
         ]
@@ -92,7 +91,7 @@ def select_bars(
     interval: str,
     start: datetime | None = None,
     end: datetime | None = None,
-) -> list[Bar]:
+) -> list[ProviderBar]:
     """Bars that begin at or after `start` and before `end`, oldest first.
 
     All bars come from one provider, the one that knows most of the span: prices of two are not mixed."""
@@ -113,6 +112,6 @@ def select_bars(
         return []
     query = select(table).where(*wanted, table.c.provider == provider).order_by(table.c.timestamp)
     return [
-        Bar(timestamp=row.timestamp, provider=row.provider, **{name: getattr(row, name) for name in _VALUES})
+        ProviderBar(timestamp=row.timestamp, provider=row.provider, **{name: getattr(row, name) for name in _VALUES})
         for row in conn.execute(query)
     ]

@@ -21,7 +21,7 @@ from .market import Market
 from .providers import finnhub, openfigi
 from .shapes import plain
 
-__all__ = ["Asked", "Match", "known_here", "resolve"]
+__all__ = ["Asked", "IdentifierMatch", "known_here", "resolve"]
 
 KEPT = timedelta(days=90)
 MOST_FINNHUB = 20
@@ -36,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
     value: str
 
 
-class Match(msgspec.Struct, frozen=True):
+class IdentifierMatch(msgspec.Struct, frozen=True):
     """What an identifier stands for and how sure that is."""
 
     ticker: str
@@ -72,18 +72,20 @@ async def resolve(db: Database, market: Market, asked: Sequence[Asked], now: dat
     return {"results": results, "resolved": resolved, "unresolved": len(results) - resolved}
 
 
-def known_here(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Match]:
-    """What identifiers stand for without asking anybody: those asked for before, and those of the directory."""
+def known_here(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, IdentifierMatch]:
+    """What identifiers stand for without a request: those asked for before, and those of the directory."""
     found = _find_cached(conn, keys, now)
     _from_directory(keys, found)
     return found
 
 
-def _from_directory(keys: Sequence[Key], found: dict[Key, Match]) -> None:
+def _from_directory(keys: Sequence[Key], found: dict[Key, IdentifierMatch]) -> None:
     for key in keys:
         entry = by_identifier(*key)
         if key not in found and entry is not None:
-            found[key] = Match(entry.symbol, "directory", _CONFIDENCE["directory"], entry.name, entry.exchange)
+            found[key] = IdentifierMatch(
+                entry.symbol, "directory", _CONFIDENCE["directory"], entry.name, entry.exchange
+            )
 
 
 def _check_item(item: Asked) -> tuple[Key | None, str | None]:
@@ -104,7 +106,7 @@ def _twin(key: Key) -> Key | None:
     return None
 
 
-def _find_cached(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, Match]:
+def _find_cached(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[Key, IdentifierMatch]:
     """From the cache, directly or through the twin identifier."""
     twins = {key: twin for key in keys if (twin := _twin(key)) is not None}
     held = _read_cached(conn, {*keys, *twins.values()}, now)
@@ -115,22 +117,22 @@ def _find_cached(conn: Connection, keys: Sequence[Key], now: datetime) -> dict[K
     return found
 
 
-def _read_cached(conn: Connection, keys: Iterable[Key], now: datetime) -> dict[Key, Match]:
+def _read_cached(conn: Connection, keys: Iterable[Key], now: datetime) -> dict[Key, IdentifierMatch]:
     table, wanted = identifier_cache, sorted(keys)
-    found: dict[Key, Match] = {}
+    found: dict[Key, IdentifierMatch] = {}
     for start in range(0, len(wanted), _STEP):
         places = [
             and_(table.c.id_type == kind, table.c.id_value == value) for kind, value in wanted[start : start + _STEP]
         ]
         alive = or_(table.c.expires_at.is_(None), table.c.expires_at > now)
         for row in conn.execute(select(table).where(or_(*places), alive)):
-            found[(row.id_type, row.id_value)] = Match(
+            found[(row.id_type, row.id_value)] = IdentifierMatch(
                 row.ticker, row.source, row.confidence, row.name, row.exchange, row.security_type
             )
     return found
 
 
-def _keep(conn: Connection, found: dict[Key, Match], now: datetime) -> None:
+def _keep(conn: Connection, found: dict[Key, IdentifierMatch], now: datetime) -> None:
     table = identifier_cache
     for (kind, value), match in found.items():
         conn.execute(table.delete().where(table.c.id_type == kind, table.c.id_value == value))
@@ -141,14 +143,14 @@ def _keep(conn: Connection, found: dict[Key, Match], now: datetime) -> None:
         )
 
 
-async def _ask(market: Market, keys: Sequence[Key], reasons: list[str]) -> dict[Key, Match]:
+async def _ask(market: Market, keys: Sequence[Key], reasons: list[str]) -> dict[Key, IdentifierMatch]:
     """OpenFIGI for all, then Finnhub for what is left; failures become reasons."""
-    found: dict[Key, Match] = {}
+    found: dict[Key, IdentifierMatch] = {}
     try:
         link = await market.link(openfigi.PROVIDER)
         for key, row in zip(keys, await openfigi.lookup(link, keys), strict=True):
             if ticker := plain(row.get("ticker"), 64):
-                found[key] = Match(
+                found[key] = IdentifierMatch(
                     ticker.replace("/", "."),
                     "openfigi",
                     _CONFIDENCE["openfigi"],
@@ -167,13 +169,13 @@ async def _ask(market: Market, keys: Sequence[Key], reasons: list[str]) -> dict[
             row = await finnhub.lookup(link, key[1])
             if ticker := plain(row.get("symbol"), 64):
                 name, kind = plain(row.get("description"), 200), plain(row.get("type"), 64)
-                found[key] = Match(ticker, "finnhub", _CONFIDENCE["finnhub"], name, None, kind)
+                found[key] = IdentifierMatch(ticker, "finnhub", _CONFIDENCE["finnhub"], name, None, kind)
     except Failure as failure:
         reasons.append(str(failure))
     return found
 
 
-def _result(item: Asked, key: Key | None, wrong: str | None, match: Match | None, why: str) -> dict[str, Any]:
+def _result(item: Asked, key: Key | None, wrong: str | None, match: IdentifierMatch | None, why: str) -> dict[str, Any]:
     kind, value = key if key is not None else (item.kind.value if item.kind else None, item.value[:32])
     result: dict[str, Any] = {"id_type": kind, "id_value": value}
     if wrong is not None:

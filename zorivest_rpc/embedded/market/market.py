@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from ..analytics.excursion import SPANS, Resolution
 from ..database.engine import Database
 from ..errors import Invalid, NotFound, Refusal
-from ..settings import Settings
+from ..settings import JournalSettings
 from ..values.symbols import Instrument
 from ..vault.crypto import FieldCipher
 from . import cache, connections
@@ -28,7 +28,7 @@ from .outbound import Outbound
 from .provider import BarsAsk, Link, Provider
 from .providers import ORDER, PROVIDERS, find_provider
 from .providers.nasdaq import DIMENSIONS
-from .shapes import Bar, Filing, Fundamental, Hit, News, Quote, ticker_of
+from .shapes import Filing, Fundamental, Hit, News, ProviderBar, ProviderQuote, ticker_of
 
 __all__ = ["Market", "known_provider"]
 
@@ -58,7 +58,7 @@ class Told(msgspec.Struct, frozen=True):
 class Market:
     """Market data over one open database; made per request, all lasting state is in `outbound` and the database."""
 
-    def __init__(self, db: Database, settings: Settings, cipher: FieldCipher, outbound: Outbound) -> None:
+    def __init__(self, db: Database, settings: JournalSettings, cipher: FieldCipher, outbound: Outbound) -> None:
         self._db = db
         self._settings = settings
         self._cipher = cipher
@@ -66,7 +66,9 @@ class Market:
 
     async def quote(self, ticker: str, *, use_cache: bool = True) -> dict[str, Any]:
         instrument = _instrument(ticker)
-        told = await self._answer("quote", instrument.symbol, Quote, instrument.symbol, instrument, use_cache=use_cache)
+        told = await self._answer(
+            "quote", instrument.symbol, ProviderQuote, instrument.symbol, instrument, use_cache=use_cache
+        )
         return shown(told.value, stale=told.stale, age=told.age)
 
     async def news(self, ticker: str | None, count: int, *, use_cache: bool = True) -> list[dict[str, Any]]:
@@ -112,7 +114,7 @@ class Market:
         *,
         use_cache: bool = True,
     ) -> dict[str, Any]:
-        """Bars of a span, fetched and stored, or the stored ones when nobody can be asked; the last `limit` of them."""
+        """Bars of a span, fetched and stored, or the stored ones without a provider; the last `limit` of them."""
         instrument = _instrument(ticker)
         until = end or self._outbound.now()
         since = start or until - DEFAULT_SPANS[interval]
@@ -129,7 +131,7 @@ class Market:
         }
 
     async def fetch_bars(self, symbol: str, resolution: Resolution, start: datetime, end: datetime) -> int:
-        """Fetch and store bars that the analysis of a holding period needs; how many. A refusal if nobody has them."""
+        """Fetch and store bars that the analysis of a holding period needs; how many. Refused if none has them."""
         span = SPANS[resolution]
         since, until = start - span, end + span
         told = await self._bars(_instrument(symbol), INTERVAL_OF[resolution], since, until, until.isoformat())
@@ -210,7 +212,7 @@ class Market:
         symbol = instrument.symbol
         now = self._outbound.now()
 
-        def read(conn: Connection) -> list[Bar]:
+        def read(conn: Connection) -> list[ProviderBar]:
             return select_bars(conn, symbol, interval, start, end)
 
         known = await self._db.read(lambda conn: cache.recall(conn, "bars", key))
@@ -314,5 +316,5 @@ def _render_all(told: Told, limit: int) -> list[dict[str, Any]]:
     return [shown(item, stale=told.stale, age=told.age) for item in told.value[:limit]]
 
 
-def _render_bar(bar: Bar) -> dict[str, Any]:
+def _render_bar(bar: ProviderBar) -> dict[str, Any]:
     return msgspec.structs.asdict(bar)

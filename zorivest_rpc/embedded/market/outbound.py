@@ -26,7 +26,7 @@ from yarl import URL
 from .failures import Failure, Kind
 from .limits import Limiter
 
-__all__ = ["NO_SECRETS", "Answer", "Outbound", "Reach", "load_addresses", "safe_address"]
+__all__ = ["NO_SECRETS", "Outbound", "ProviderAnswer", "Reach", "load_addresses", "safe_address"]
 
 log = logging.getLogger("zorivest.marketdata")
 
@@ -59,7 +59,7 @@ class Reach(msgspec.Struct, frozen=True):
         return f"Reach({self.name})"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProviderAnswer(msgspec.Struct, frozen=True):
     """What came back with a status below 300, or with one that the caller asked to see."""
 
     status: int
@@ -117,7 +117,7 @@ class Outbound:
     def _finish_flight(self, question: Any, flight: asyncio.Future[Any]) -> None:
         self._flights.pop(question, None)
         if not flight.cancelled():
-            flight.exception()  # those who asked were told; nobody may be left to tell
+            flight.exception()  # the waiting callers have it already; without this line an unread one is logged
 
     async def kept(self, name: str, seconds: float, fetch: Callable[[], Awaitable[T]]) -> T:
         """Something large that changes seldom, fetched again when it is older than `seconds`."""
@@ -155,7 +155,7 @@ class Outbound:
         params: Mapping[str, str] = _NONE,
         body: Any = None,
         accept: Iterable[int] = (),
-    ) -> Answer:
+    ) -> ProviderAnswer:
         """One question, asked again on a timeout or a server error while the provider's time lasts."""
         accepted = frozenset(accept)
         ends = self.clock() + reach.timeout
@@ -175,7 +175,7 @@ class Outbound:
                 await self.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(self, reach: Reach, base: str, path: str, params: Mapping[str, str], body: Any) -> Answer:
+    async def _once(self, reach: Reach, base: str, path: str, params: Mapping[str, str], body: Any) -> ProviderAnswer:
         started = self.clock()
         status: int | str = "no answer"
         timeout = aiohttp.ClientTimeout(total=reach.timeout, sock_connect=min(CONNECT_SECONDS, reach.timeout))
@@ -191,7 +191,7 @@ class Outbound:
             ) as response:
                 status = response.status
                 data = await self._read(reach, response)
-                return Answer(response.status, dict(response.headers), data)
+                return ProviderAnswer(response.status, dict(response.headers), data)
         except TimeoutError:
             raise Failure(reach.name, Kind.TIMEOUT, f"it did not answer within {reach.timeout:g} seconds") from None
         except (aiohttp.ClientConnectionError, OSError):
@@ -211,7 +211,7 @@ class Outbound:
                 raise Failure(reach.name, Kind.BAD_ANSWER, detail)
         return bytes(data)
 
-    def _refusal(self, reach: Reach, answer: Answer) -> Failure:
+    def _refusal(self, reach: Reach, answer: ProviderAnswer) -> Failure:
         status = answer.status
         said = self._hush(_message(answer.body), reach)
         tail = f": {said}" if said else ""

@@ -13,7 +13,7 @@ from ..values.symbols import Instrument
 from ..vault.credentials import API_KEY, Credential
 from .failures import Failure, Kind
 from .outbound import Outbound, Reach
-from .shapes import Bar, Filing, Fundamental, Hit, News, Quote
+from .shapes import Filing, Fundamental, Hit, News, ProviderBar, ProviderQuote
 
 __all__ = ["BarsAsk", "Link", "Proof", "Provider"]
 
@@ -87,11 +87,11 @@ class Provider:
     params: Callable[[str], dict[str, str]] = lambda key: {}
     hosts: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
-    quote: Callable[[Link, Instrument], Awaitable[Quote]] | None = None
+    quote: Callable[[Link, Instrument], Awaitable[ProviderQuote]] | None = None
     news: Callable[[Link, Instrument | None, int], Awaitable[list[News]]] | None = None
     search: Callable[[Link, str], Awaitable[list[Hit]]] | None = None
     filings: Callable[[Link, str, frozenset[str], int], Awaitable[list[Filing]]] | None = None
-    bars: Callable[[Link, BarsAsk], Awaitable[list[Bar]]] | None = None
+    bars: Callable[[Link, BarsAsk], Awaitable[list[ProviderBar]]] | None = None
     fundamentals: Callable[[Link, str, str], Awaitable[list[Fundamental]]] | None = None
 
     @property

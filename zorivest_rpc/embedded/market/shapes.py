@@ -19,12 +19,12 @@ from ..values.symbols import Instrument, parse_instrument
 
 __all__ = [
     "INTERVALS",
-    "Bar",
     "Filing",
     "Fundamental",
     "Hit",
     "News",
-    "Quote",
+    "ProviderBar",
+    "ProviderQuote",
     "at",
     "day",
     "derived_change",
@@ -48,7 +48,7 @@ _VOLUME = Decimal(1).scaleb(-VOLUME_PLACES)
 _TICKER = re.compile(r"[A-Z0-9^][A-Z0-9.^=/-]{0,19}")
 
 
-class Quote(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderQuote(msgspec.Struct, frozen=True, kw_only=True):
     """The last price; `timestamp` is when it was made, not when it was fetched."""
 
     ticker: str
@@ -107,7 +107,7 @@ class Fundamental(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
 
 
-class Bar(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderBar(msgspec.Struct, frozen=True, kw_only=True):
     """One price bar; `timestamp` is its beginning."""
 
     timestamp: datetime
@@ -230,7 +230,7 @@ def make_bar(
     adj_close: Any = None,
     vwap: Any = None,
     trade_count: Any = None,
-) -> Bar | None:
+) -> ProviderBar | None:
     """A bar from open, high, low and close as sent, or None where one of them is missing or they contradict."""
     first, high, low, last = map(number, prices)
     if begins is None or first is None or high is None or low is None or last is None or high < low:
@@ -239,7 +239,7 @@ def make_bar(
         size = Decimal(str(volume)).quantize(_VOLUME)
     except (InvalidOperation, ValueError):
         size = Decimal(0)
-    return Bar(
+    return ProviderBar(
         timestamp=begins,
         open=first,
         high=high,

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ..errors import Forbidden, Invalid, Refusal, TooLarge
 from ..values.answers import number
-from ..vault.sessions import Session
+from ..vault.sessions import Login
 
 if TYPE_CHECKING:
     from ..backend import Embedded
@@ -31,9 +31,9 @@ __all__ = [
     "READ",
     "WRITE",
     "Access",
-    "Ask",
     "Form",
     "Handler",
+    "RestCall",
     "Route",
     "Upload",
     "bearer",
@@ -75,23 +75,23 @@ class Form(NamedTuple):
     files: dict[str, Upload]
 
 
-class Ask:
+class RestCall:
     """One request on its way to a handler."""
 
-    def __init__(self, request: web.Request, backend: Embedded, session: Session | None, max_body: int) -> None:
+    def __init__(self, request: web.Request, backend: Embedded, session: Login | None, max_body: int) -> None:
         self.request = request
         self.backend = backend
         self._session = session
         self._max_body = max_body
 
     @property
-    def session(self) -> Session:
+    def session(self) -> Login:
         """The caller's session; routes above OPEN always have one."""
         if self._session is None:
             raise Forbidden("no_session", "Unlock first: POST /auth/unlock, then send the token as a Bearer token.")
         return self._session
 
-    def optional_session(self) -> Session | None:
+    def optional_session(self) -> Login | None:
         """On an open route: the session of a caller that sent a valid token, else None."""
         token = bearer(self.request)
         if token is None or self.backend.locked:
@@ -179,7 +179,7 @@ async def _read_part(part: BodyPartReader, limit: int) -> bytes:
     return bytes(data)
 
 
-Handler = Callable[[Ask], Awaitable[web.StreamResponse]]
+Handler = Callable[[RestCall], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)

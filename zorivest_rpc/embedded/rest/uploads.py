@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from ..errors import Invalid, Refusal
-from ..imports.drafts import ImportRefused, Limits
-from .routing import Ask, Form, Upload
+from ..imports.drafts import ImportLimits, ImportRefused
+from .routing import Form, RestCall, Upload
 
 __all__ = ["BODY", "Importer", "Progress", "form_with_file", "preview", "read_file"]
 
 T_co = TypeVar("T_co", covariant=True)
 H_contra = TypeVar("H_contra", contravariant=True)
 
-LIMITS = Limits()
+LIMITS = ImportLimits()
 BODY = LIMITS.max_bytes + 1024 * 1024
 """The largest body of a route that takes a file: the file, and the form around it."""
 SECONDS = 120.0
@@ -28,18 +28,18 @@ class Importer(Protocol[H_contra, T_co]):
         source: bytes,
         hints: H_contra,
         *,
-        limits: Limits,
+        limits: ImportLimits,
         expired: Callable[[], bool],
         progress: Callable[[int, int], None],
     ) -> T_co: ...
 
 
 class Progress:
-    """How far one import has come, for whoever knows the idempotency key of its request; forgotten when it ends.
+    """How far one import has come, for a caller that knows the idempotency key of its request; forgotten when it ends.
 
     Reading is the first half and writing the second, both in the unit in which the file is read."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: RestCall) -> None:
         self._key = ask.request.headers.get("Idempotency-Key", "")[:64]
         self._shown = ask.backend.reading
         self._total = 1
@@ -62,7 +62,7 @@ class Progress:
             self._shown[self._key] = (min(done, 2 * self._total), 2 * self._total)
 
 
-async def form_with_file(ask: Ask) -> tuple[Form, Upload]:
+async def form_with_file(ask: RestCall) -> tuple[Form, Upload]:
     """The form and its field `file`; 422 without one, 413 above the limit."""
     form = await ask.form(LIMITS.max_bytes)
     if "file" not in form.files:
@@ -76,7 +76,7 @@ def preview(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 async def read_file(
-    ask: Ask, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra, progress: Progress
+    ask: RestCall, importer: Importer[H_contra, T_co], upload: Upload, hints: H_contra, progress: Progress
 ) -> T_co:
     """Run an importer on a worker thread; the time counts from when it begins, not while it waits for its turn."""
     ending = ask.backend.stop_requested

@@ -19,7 +19,7 @@ from ..disk import backups
 from ..disk.backups import Backup
 from ..disk.paths import DataDir
 from ..errors import Refusal, Unavailable
-from ..settings import Settings
+from ..settings import JournalSettings
 
 __all__ = ["Keeper", "before_migration"]
 
@@ -48,7 +48,7 @@ class Keeper:
         self,
         db: Database,
         directory: DataDir,
-        settings: Settings,
+        settings: JournalSettings,
         made: Callable[[], Awaitable[None]],
     ) -> None:
         """`made` is called after each backup."""

@@ -1,7 +1,7 @@
 """The one-time token that stands for a person's consent.
 
 It lies in a file that only the owner of the data directory can read, is good for one approval, and is replaced by
-the next one. No route gives it out: whoever approves has read the file, as `zorivest-rpc approve` does for the
+the next one. No route gives it out: the approver has read the file, as `zorivest-rpc approve` does for the
 person at the terminal."""
 
 from __future__ import annotations

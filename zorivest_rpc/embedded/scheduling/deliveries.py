@@ -70,7 +70,7 @@ def settle(conn: Connection, key: str, status: str, now: datetime, detail: str |
 
 
 def cut_off(conn: Connection, key: str, now: datetime) -> None:
-    """A delivery whose run was cancelled: before its content was sent it may be tried again, later nobody knows."""
+    """A delivery whose run was cancelled: it may be tried again only if its content was not sent."""
     status = conn.execute(select(report_deliveries.c.status).where(report_deliveries.c.dedup_key == key)).scalar()
     instead = {"claimed": "failed", "sending": "uncertain"}.get(status or "")
     if instead:

@@ -29,7 +29,7 @@ from ..database.schema.scheduling import policies as policies_table
 from ..disk.paths import DataDir
 from ..disk.redact import redact_text
 from ..errors import BadRequest, Conflict, Forbidden, NotFound
-from ..settings import Settings
+from ..settings import JournalSettings
 from ..vault.crypto import FieldCipher
 from . import deliveries, policies, runs
 from .approval import Approval, approval_file
@@ -60,7 +60,7 @@ class _Open:
 
     db: Database
     fields: FieldCipher
-    settings: Settings
+    settings: JournalSettings
     sandbox: Sandbox
     fetch: Fetcher
 
@@ -99,7 +99,7 @@ class Scheduling:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    async def start(self, db: Database, fields: FieldCipher, settings: Settings, fetch: Fetcher) -> None:
+    async def start(self, db: Database, fields: FieldCipher, settings: JournalSettings, fetch: Fetcher) -> None:
         """Mark what the last process left unfinished, and begin to watch the clock."""
         now = self.now()
 
@@ -268,7 +268,7 @@ class Scheduling:
                 await self.cancel(run_id, actor, "The policy was deleted.")
 
     async def approve(self, policy_id: str, token: str | None, seen_hash: str | None) -> dict[str, Any]:
-        """Let a policy run, for somebody who holds the one-time token; it is spent also when the approval fails."""
+        """Approve a policy for the holder of the one-time token; a failed approval spends the token too."""
         db = self._parts().db
         self._approval.check(token)
         await asyncio.to_thread(self._approval.renew)

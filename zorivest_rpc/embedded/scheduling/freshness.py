@@ -1,6 +1,6 @@
 """Before a report looks at the journal, what is worked out only on demand is worked out.
 
-Expired options are settled whenever somebody looks; tax lots follow the trades when somebody asks about taxes. A
+Expired options are settled with each read; tax lots follow the trades with each tax question. A
 statement of a report is such a question too."""
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class NotSent(Exception):
 
 
 class MailUncertain(Exception):
-    """The connection broke after the message was on its way: nobody knows whether it arrived."""
+    """The connection broke after the message was sent: it may or may not have arrived."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ async def deliver(
         timeout=_SECONDS,
         use_tls=server.security == "ssl",
         start_tls=server.security == "starttls",
-        local_hostname="localhost",  # the name of this machine is nobody's business
+        local_hostname="localhost",  # the name of this machine stays private
     )
     password = cipher.decrypt(server.encrypted_password)
     underway = False

@@ -35,7 +35,7 @@ BREAKS = frozenset(
 )
 
 
-class Refused(Exception):
+class PdfRefused(Exception):
     """Why there is no document."""
 
 
@@ -231,7 +231,7 @@ class Paper(FPDF):
         if self.get_y() + height <= self.h - FOOT:
             return False
         if self.page_no() >= MOST_PAGES:
-            raise Refused(f"the report has more than {MOST_PAGES} pages")
+            raise PdfRefused(f"the report has more than {MOST_PAGES} pages")
         self.add_page()
         self.set_y(MARGIN)
         return True
@@ -324,7 +324,7 @@ def draw_table(paper: Paper, rows: list[list[tuple[str, bool, bool]]]) -> None:
     """Row by row; the heading is repeated on every page."""
     widths = fitted(natural(paper, rows), paper.epw)
     if min(widths) < 5:
-        raise Refused("a table has more columns than a page can hold")
+        raise PdfRefused("a table has more columns than a page can hold")
     heading = None
     if rows[0] and all(cell[1] for cell in rows[0]):
         below = [cell[2] for cell in rows[1]] if len(rows) > 1 else []
@@ -410,7 +410,7 @@ def main() -> int:
     restrict()
     try:
         output = make(request)
-    except Refused as exc:
+    except PdfRefused as exc:
         output = json.dumps({"error": str(exc)}).encode()
     except (MemoryError, RecursionError):
         output = b'{"error": "it needs too much memory"}'

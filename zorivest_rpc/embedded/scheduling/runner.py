@@ -17,7 +17,7 @@ import jsonschema
 from ..disk.redact import redact_text
 from . import runs
 from .refs import resolve, skips
-from .step import Context, Outcome, Produced, StepFailed, StepType
+from .step import Context, Produced, StepFailed, StepResult, StepType
 from .steps import STEP_TYPES
 
 __all__ = ["RunFailed", "run_steps"]
@@ -79,7 +79,7 @@ async def _one(step: Mapping[str, Any], position: int, context: Context, pause: 
     return problem
 
 
-async def _attempt(step: Mapping[str, Any], context: Context) -> Outcome:
+async def _attempt(step: Mapping[str, Any], context: Context) -> StepResult:
     kind = STEP_TYPES[step["type"]]
     try:
         params = resolve(step["params"], context.outputs())
@@ -112,7 +112,7 @@ def _check(kind: StepType, params: Any) -> None:
 
 
 def _wait(retry: Mapping[str, Any], attempt: int) -> float:
-    """It grows with every attempt, and stops growing where nobody would wait any longer."""
+    """It grows with every attempt up to a limit."""
     spread = random.uniform(0.5, 1.5) if retry["jitter"] else 1.0
     return min(float(retry["backoff_factor"]) ** attempt * spread, _LONGEST_PAUSE)
 

@@ -1,4 +1,4 @@
-"""Runs SQL that somebody else wrote: it can read the journal's own numbers and nothing else.
+"""Runs untrusted SQL: it can read the journal's own numbers and nothing else.
 
 Rule 1: a statement sees temporary views, never the tables behind them. There is one view per table that holds no
 secret; amounts are plain numbers in it. What is not a view of ours cannot be named, so a table added later is hidden

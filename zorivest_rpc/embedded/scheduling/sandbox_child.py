@@ -38,7 +38,7 @@ OK, DENY = 0, 1
 READ, SELECT, FUNCTION = 20, 21, 31  # SQLite's numbers of the authorizer's actions
 
 
-class Refused(Exception):
+class SqlRefused(Exception):
     """Why a statement gives no rows."""
 
 
@@ -71,11 +71,11 @@ def connect(path: str, key: str | None, views: dict[str, str]) -> Any:
             conn.execute(views.get(name) or f'CREATE TEMP VIEW "{quoted}" AS SELECT * FROM main."{quoted}"')
     conn.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()  # known before the rules apply
     conn.execute("PRAGMA query_only=ON")
-    conn.set_authorizer(Rules(frozenset(views)))
+    conn.set_authorizer(SqlRules(frozenset(views)))
     return conn
 
 
-class Rules:
+class SqlRules:
     """SQLite's authorizer: asked about everything that a statement would do, while it is compiled."""
 
     def __init__(self, views: frozenset[str]) -> None:
@@ -113,7 +113,7 @@ def fetch(conn: Any, sql: str, binds: dict[str, Any], limit: int) -> dict[str, A
         values = [f"{len(value)} bytes" if isinstance(value, bytes) else value for value in row]
         size += sum(len(value) if isinstance(value, str) else 8 for value in values)
         if size > MOST_BYTES:
-            raise Refused(f"The result is larger than {MOST_BYTES} bytes; select fewer rows or columns.")
+            raise SqlRefused(f"The result is larger than {MOST_BYTES} bytes; select fewer rows or columns.")
         rows.append(values)
     return {"columns": columns, "rows": rows, "truncated": False}
 
@@ -130,7 +130,7 @@ def unique(names: list[str]) -> list[str]:
 
 def explain(exc: Exception, seconds: float) -> str:
     text = str(exc)
-    if isinstance(exc, Refused):
+    if isinstance(exc, SqlRefused):
         return text
     if isinstance(exc, MemoryError) or "too big" in text or "out of memory" in text:
         return "The statement needs too much memory."

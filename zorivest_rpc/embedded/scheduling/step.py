@@ -15,7 +15,17 @@ from ..database.engine import Database
 from ..vault.crypto import FieldCipher
 from .sandbox import Sandbox
 
-__all__ = ["Context", "FetchRequest", "Fetched", "Fetcher", "Outcome", "Produced", "Refresh", "StepFailed", "StepType"]
+__all__ = [
+    "Context",
+    "FetchRequest",
+    "Fetched",
+    "Fetcher",
+    "Produced",
+    "Refresh",
+    "StepFailed",
+    "StepResult",
+    "StepType",
+]
 
 Json = Any
 
@@ -28,7 +38,7 @@ class StepFailed(Exception):
         self.retry = retry
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """`output` is what later steps refer to; `summary` is small, holds no journal data, and is kept in the history."""
 
     output: dict[str, Json]
@@ -105,5 +115,5 @@ class StepType:
     name: str
     side_effects: bool
     params: Mapping[str, Json]
-    run: Callable[[dict[str, Json], Context], Awaitable[Outcome]]
+    run: Callable[[dict[str, Json], Context], Awaitable[StepResult]]
     description: str

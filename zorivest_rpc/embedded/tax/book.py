@@ -3,7 +3,7 @@
 Rule 1: a book built event by event and a book built from the whole history are the same book; `build` is the fold.
 Rule 2: everything the book needs to go on is in its lots, so a book is restored from stored lots (`LotBook.restore`).
 Rule 3: events about one underlying arrive in the order of (time, exec_id), over all accounts, because a wash sale looks
-across them. An event from the past is refused; whoever keeps the lots rebuilds that underlying."""
+across them. An event from the past is refused; the caller rebuilds that underlying."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ from zorivest_rpc.embedded.tax.model import (
     DOLLAR,
     Accounts,
     AcquisitionSource,
-    AssetClass,
     CostBasisMethod,
     Direction,
-    Execution,
     OptionDelivery,
-    Side,
     StockSplit,
     TaxError,
+    TaxFill,
     WashPolicy,
 )
 from zorivest_rpc.embedded.tax.money import apportion, exact, share_of
 from zorivest_rpc.embedded.tax.selection import Pick
 from zorivest_rpc.embedded.tax.symbols import option_terms, underlying
 from zorivest_rpc.embedded.tax.wash import WashMatch, WashRule
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Event", "LotBook", "Step", "build", "event_order"]
 
-Event = Execution | StockSplit | OptionDelivery
+Event = TaxFill | StockSplit | OptionDelivery
 
 _OPENS = {Side.BOT: Direction.LONG, Side.SLD: Direction.SHORT}
 _CLOSES = {Side.BOT: Direction.SHORT, Side.SLD: Direction.LONG}
@@ -154,7 +153,7 @@ class LotBook:
         group = underlying(symbol)
         self._last[group] = max(key, self._last.get(group, key))
 
-    def _trade(self, fill: Execution, moved: _Moved | None = None) -> Step:
+    def _trade(self, fill: TaxFill, moved: _Moved | None = None) -> Step:
         """A fill closes what stands against it and opens the rest; `moved` comes out of options into its shares."""
         is_below_zero = fill.price < 0 and fill.asset_class is not AssetClass.FUTURE  # CL on 20 April 2020
         if fill.quantity <= 0 or is_below_zero or fill.multiplier <= 0:
@@ -193,10 +192,10 @@ class LotBook:
         self._holdings.put(changed)
         return changed
 
-    def _method_of(self, fill: Execution) -> CostBasisMethod:
+    def _method_of(self, fill: TaxFill) -> CostBasisMethod:
         return fill.method or self._method
 
-    def _pick(self, fill: Execution, day: date, warnings: list[str]) -> tuple[list[Pick], Decimal]:
+    def _pick(self, fill: TaxFill, day: date, warnings: list[str]) -> tuple[list[Pick], Decimal]:
         """The lots a fill closes, by the account's method, and the quantity it opens."""
         where = (fill.account_id, fill.symbol, fill.currency)
         if self._holdings.direction(*where) is not _CLOSES[fill.side]:
@@ -221,7 +220,7 @@ class LotBook:
             ordered += [lot for lot in lots if lot.lot_id not in named]
         return selection.take(ordered, fill.quantity)
 
-    def _average(self, fill: Execution, warnings: list[str]) -> CostBasisMethod:
+    def _average(self, fill: TaxFill, warnings: list[str]) -> CostBasisMethod:
         lots = list(self._holdings.position(fill.account_id, fill.symbol, fill.currency))
         warning = selection.average_cost_warning(lots)
         if warning is not None:
@@ -230,7 +229,7 @@ class LotBook:
             self._holdings.rewrite(selection.average(lots))
         return CostBasisMethod.FIFO
 
-    def _open(self, fill: Execution, day: date, quantity: Decimal, amount: Decimal) -> Lot:
+    def _open(self, fill: TaxFill, day: date, quantity: Decimal, amount: Decimal) -> Lot:
         is_long = fill.side is Side.BOT
         return Lot(
             lot_id=self._holdings.free_id(f"lot-{fill.exec_id}"),
@@ -272,7 +271,7 @@ class LotBook:
         if terms is None or direction is None or missing > 0 or expected not in (None, direction):
             return self._handle_missing_contracts(event, missing)
         is_long = direction is Direction.LONG
-        buys = terms.is_call == is_long
+        buys = (terms.right == "C") == is_long
         premium, adjustment, shares = ZERO, ZERO, ZERO
         chain_ids: dict[str, None] = {}
         for pick in picks:
@@ -282,7 +281,7 @@ class LotBook:
             premium += (closed.cost if is_long else closed.received) or ZERO
             shares += closed.units
         source = AcquisitionSource.EXERCISE if is_long else AcquisitionSource.ASSIGNMENT
-        fill = event.shares or Execution(
+        fill = event.shares or TaxFill(
             exec_id=event.exec_id,
             time=event.time,
             account_id=event.account_id,

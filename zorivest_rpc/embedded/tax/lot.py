@@ -12,15 +12,9 @@ from decimal import Decimal
 import msgspec
 
 from zorivest_rpc.embedded.tax import dates
-from zorivest_rpc.embedded.tax.model import (
-    DOLLAR,
-    AcquisitionSource,
-    AssetClass,
-    CostBasisMethod,
-    Direction,
-    Execution,
-)
+from zorivest_rpc.embedded.tax.model import DOLLAR, AcquisitionSource, CostBasisMethod, Direction, TaxFill
 from zorivest_rpc.embedded.tax.money import per_unit
+from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Lot", "source_hash"]
@@ -134,7 +128,7 @@ class Lot(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
         return dates.days_to_long_term(self.holding_start, today)
 
 
-def source_hash(execution: Execution) -> str:
+def source_hash(execution: TaxFill) -> str:
     """The fingerprint of the fill a lot came from; a changed trade gives a changed fingerprint."""
     parts = (
         execution.exec_id,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 from zorivest_rpc.embedded.values.money import ZERO
 from zorivest_rpc.errors import ZorivestError
 
@@ -21,18 +22,16 @@ __all__ = [
     "AccountTraits",
     "Accounts",
     "AcquisitionSource",
-    "AssetClass",
     "CostBasisMethod",
     "Direction",
     "EstimationMethod",
-    "Execution",
     "FilingStatus",
     "OptionDelivery",
     "Price",
     "Quarter",
-    "Side",
     "StockSplit",
     "TaxError",
+    "TaxFill",
     "TaxProfile",
     "WashPolicy",
     "WashSaleMethod",
@@ -55,24 +54,9 @@ class TaxError(ZorivestError):
         self.text = text
 
 
-class Side(Enum):
-    BOT = "BOT"
-    SLD = "SLD"
-
-
 class Direction(Enum):
     LONG = "long"
     SHORT = "short"
-
-
-class AssetClass(Enum):
-    EQUITY = "EQUITY"
-    OPTION = "OPTION"
-    FUTURE = "FUTURE"
-    FOREX = "FOREX"
-    CRYPTO = "CRYPTO"
-    BOND = "BOND"
-    MUTUAL_FUND = "MUTUAL_FUND"
 
 
 class AcquisitionSource(Enum):
@@ -161,7 +145,7 @@ def parse(kind: type[E], text: str) -> E:
 DOLLAR = "USD"
 
 
-class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TaxFill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fill. `commission` holds commission and fees; `lot_ids` are the lots a sale identifies.
 
     Amounts are dollars; `currency` is what was paid in, which tells positions of one symbol apart."""
@@ -208,12 +192,12 @@ class OptionDelivery(msgspec.Struct, frozen=True, kw_only=True):
     symbol: str
     contracts: Decimal
     commission: Decimal = ZERO
-    closing: Execution | None = None
-    shares: Execution | None = None
+    closing: TaxFill | None = None
+    shares: TaxFill | None = None
 
 
 class AccountTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What tax law asks of an account; an account nobody described is a taxable one of the taxpayer's own."""
+    """What tax law asks of an account; an account without a description is a taxable one of the taxpayer's own."""
 
     tax_advantaged: bool = False
     spousal: bool = False
@@ -230,7 +214,7 @@ class WashPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaxProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The taxpayer in one year. `agi_estimate` leaves trading gains out; None as `prior_year_tax` means nobody said.
+    """The taxpayer in one year. `agi_estimate` leaves trading gains out; None as `prior_year_tax` means unknown.
 
     `stated` names the fields that the taxpayer gave; the others hold defaults."""
 

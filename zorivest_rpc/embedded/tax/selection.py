@@ -10,8 +10,9 @@ import msgspec
 
 from zorivest_rpc.embedded.tax.holdings import basis_per_unit
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import AcquisitionSource, AssetClass, CostBasisMethod, Direction, TaxError
+from zorivest_rpc.embedded.tax.model import AcquisitionSource, CostBasisMethod, Direction, TaxError
 from zorivest_rpc.embedded.tax.money import apportion
+from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Pick", "average", "average_cost_warning", "order", "select", "take"]

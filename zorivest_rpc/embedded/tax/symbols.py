@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
-from decimal import Decimal
 from functools import lru_cache
 
-import msgspec
-
 from zorivest_rpc.embedded.tax.law import section_1256_roots
-from zorivest_rpc.embedded.tax.model import AssetClass
+from zorivest_rpc.embedded.values.kinds import AssetClass
+from zorivest_rpc.embedded.values.symbols import Contract, parse_contract
 
-__all__ = ["OptionTerms", "is_expired", "is_section_1256", "option_terms", "underlying"]
-
-_OPTION = re.compile(r"(?P<root>\S+) (?P<yy>\d\d)(?P<mm>\d\d)(?P<dd>\d\d) (?P<right>[CP]) (?P<strike>\d+(?:\.\d+)?)")
-
-
-class OptionTerms(msgspec.Struct, frozen=True):
-    """The terms of one listed option."""
-
-    underlying: str
-    expiry: date
-    is_call: bool
-    strike: Decimal
+__all__ = ["is_expired", "is_section_1256", "option_terms", "underlying"]
 
 
 @lru_cache(maxsize=4096)
-def option_terms(symbol: str) -> OptionTerms | None:
+def option_terms(symbol: str) -> Contract | None:
     """The terms in `UNDERLYING YYMMDD C|P STRIKE`; None for anything else."""
-    found = _OPTION.fullmatch(symbol)
-    if found is None:
-        return None
-    try:
-        expiry = date(2000 + int(found["yy"]), int(found["mm"]), int(found["dd"]))
-    except ValueError:
-        return None
-    return OptionTerms(found["root"], expiry, found["right"] == "C", Decimal(found["strike"]))
+    contract = parse_contract(symbol)
+    return contract if contract is not None and contract.symbol == symbol else None
 
 
 def underlying(symbol: str) -> str:

@@ -15,16 +15,9 @@ import msgspec
 from zorivest_rpc.embedded.tax.book import LotBook
 from zorivest_rpc.embedded.tax.dates import exchange_time
 from zorivest_rpc.embedded.tax.lot import Lot
-from zorivest_rpc.embedded.tax.model import (
-    DOLLAR,
-    Accounts,
-    CostBasisMethod,
-    Direction,
-    Execution,
-    Side,
-    WashPolicy,
-)
+from zorivest_rpc.embedded.tax.model import DOLLAR, Accounts, CostBasisMethod, Direction, TaxFill, WashPolicy
 from zorivest_rpc.embedded.tax.wash import WINDOW
+from zorivest_rpc.embedded.values.kinds import Side
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["Replacement", "Sale", "SoldLot", "Trial", "try_sales"]
@@ -115,10 +108,10 @@ def _moment(lots: Iterable[Lot], today: date) -> datetime:
     return max(noon, max((lot.opened_at for lot in lots), default=noon) + _TICK)
 
 
-def _fill(sale: Sale, held: Iterable[Lot], moment: datetime, name: str) -> Execution:
+def _fill(sale: Sale, held: Iterable[Lot], moment: datetime, name: str) -> TaxFill:
     where = (sale.account_id, sale.ticker, sale.currency)
     own = next(lot for lot in held if (lot.account_id, lot.ticker, lot.currency) == where)
-    return Execution(
+    return TaxFill(
         exec_id=name,
         time=moment,
         account_id=sale.account_id,

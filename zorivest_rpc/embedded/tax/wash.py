@@ -24,7 +24,6 @@ from zorivest_rpc.embedded.tax.model import (
     OWN_TAXABLE,
     Accounts,
     AcquisitionSource,
-    AssetClass,
     Direction,
     StockSplit,
     WashPolicy,
@@ -33,6 +32,7 @@ from zorivest_rpc.embedded.tax.model import (
 from zorivest_rpc.embedded.tax.money import share_of
 from zorivest_rpc.embedded.tax.ordered import Ordered
 from zorivest_rpc.embedded.tax.symbols import is_section_1256, option_terms
+from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.money import ZERO
 
 __all__ = ["WINDOW", "WashMatch", "WashRule", "can_be_washed", "closing_order", "is_candidate", "replaceable_symbols"]
@@ -115,7 +115,7 @@ def replaceable_symbols(ticker: str, direction: Direction, policy: WashPolicy) -
     reaches_share = (
         policy.method is WashSaleMethod.CONSERVATIVE
         and terms is not None
-        and terms.is_call
+        and terms.right == "C"
         and direction is Direction.LONG
     )
     return (ticker, terms.underlying) if reaches_share and terms is not None else (ticker,)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import NotFound
 from .fields import MISSING, Fields
+from .kinds import AssetClass
 from .symbols import Instrument, parse_instrument
 
 __all__ = ["Page", "aliased", "currency", "identifier", "instrument", "page", "row_number"]
@@ -16,7 +17,7 @@ __all__ = ["Page", "aliased", "currency", "identifier", "instrument", "page", "r
 D = TypeVar("D")
 
 _LARGEST_ROW = 2**63 - 1
-_NOTHING = Instrument("", "EQUITY", "", Decimal(1))
+_NOTHING = Instrument("", AssetClass.EQUITY, "", Decimal(1))
 
 
 class Page(NamedTuple):

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from .futures import contract_of
+from .kinds import AssetClass
 
 __all__ = [
-    "AssetClass",
     "Contract",
     "Instrument",
     "option",
@@ -23,8 +23,6 @@ __all__ = [
     "parse_instrument",
     "stripped",
 ]
-
-AssetClass = Literal["EQUITY", "OPTION", "FUTURE", "FOREX", "CRYPTO", "BOND", "MUTUAL_FUND"]
 
 # fmt: off
 _CURRENCIES = frozenset({
@@ -102,20 +100,20 @@ def parse_instrument(text: str, asset: AssetClass | None = None, near: date | No
     name = stripped(text)
     if not name:
         raise ValueError(f'"{text}" names no instrument')
-    if asset in (None, "OPTION") and (found := _as_option(name)):
+    if asset in (None, AssetClass.OPTION) and (found := _as_option(name)):
         return found
-    if asset in (None, "FUTURE") and (found := _as_future(name, asset is not None, near)):
+    if asset in (None, AssetClass.FUTURE) and (found := _as_future(name, asset is not None, near)):
         return found
-    if asset in (None, "FOREX", "CRYPTO") and (found := _pair(name)):
+    if asset in (None, AssetClass.FOREX, AssetClass.CRYPTO) and (found := _pair(name)):
         return found
-    if asset in (None, "OPTION") and _HALF_OPTION.search(name):
+    if asset in (None, AssetClass.OPTION) and _HALF_OPTION.search(name):
         raise ValueError(f'"{text}" looks like an option but is not a complete one')
     if asset is None and name[:1] == "/" and contract_of(name[1:]):
         return _future(name, name[1:])  # without the slash the symbol would be read as a share's next time
-    if asset == "FUTURE":
+    if asset == AssetClass.FUTURE:
         name = name.removeprefix("/")
         return _future(name, name)
-    return Instrument(name, asset or "EQUITY", name, Decimal(100 if asset == "OPTION" else 1))
+    return Instrument(name, asset or AssetClass.EQUITY, name, Decimal(100 if asset == AssetClass.OPTION else 1))
 
 
 def stripped(text: str) -> str:
@@ -139,9 +137,9 @@ def _pair(name: str) -> Instrument | None:
         splits = [(name[:length], name[length:]) for length in (3, 4)]
     for base, quote in splits:
         if base in _CURRENCIES and quote in _CURRENCIES:
-            return Instrument(f"{base}/{quote}", "FOREX", base, Decimal(1))
+            return Instrument(f"{base}/{quote}", AssetClass.FOREX, base, Decimal(1))
         if base in _COINS and (quote in _CURRENCIES or quote in _COINS):
-            return Instrument(f"{base}-{quote}", "CRYPTO", base, Decimal(1))
+            return Instrument(f"{base}-{quote}", AssetClass.CRYPTO, base, Decimal(1))
     return None
 
 
@@ -154,7 +152,7 @@ def option(underlying: str, expiry: date, right: str, strike: Decimal) -> Instru
         raise ValueError("an option needs a strike above zero")
     name = stripped(underlying)
     contract = Contract(name, expiry, "C" if letter == "C" else "P", Decimal(f"{strike.normalize():f}"))
-    return Instrument(contract.symbol, "OPTION", name, Decimal(100), contract)
+    return Instrument(contract.symbol, AssetClass.OPTION, name, Decimal(100), contract)
 
 
 def _as_option(name: str) -> Instrument | None:
@@ -204,7 +202,7 @@ def _as_future(name: str, stated: bool, near: date | None) -> Instrument | None:
 def _future(symbol: str, root: str) -> Instrument:
     contract = contract_of(root)
     multiplier = Decimal(1) if contract is None else contract.multiplier
-    return Instrument(symbol, "FUTURE", root, multiplier, None, contract is not None)
+    return Instrument(symbol, AssetClass.FUTURE, root, multiplier, None, contract is not None)
 
 
 def _is_listed(root: str) -> bool:
@@ -213,7 +211,7 @@ def _is_listed(root: str) -> bool:
 
 
 def _year(digits: str, near: date | None) -> int | None:
-    """Of one digit the year that lies at most one year before the trade; None where nobody knows the trade."""
+    """Of one digit the year that lies at most one year before the trade; None without the day of the trade."""
     if len(digits) > 1:
         return int(digits)
     if near is None:

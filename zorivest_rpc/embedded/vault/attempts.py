@@ -1,4 +1,4 @@
-"""Slows down whoever guesses: one attempt at a time, and after a few wrong ones a pause that doubles."""
+"""Slows down guessing: one attempt at a time, and after a few wrong ones a pause that doubles."""
 
 from __future__ import annotations
 

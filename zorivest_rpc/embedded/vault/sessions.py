@@ -14,14 +14,14 @@ from ..errors import Forbidden, Unauthorized
 from .crypto import fingerprint
 from .vault import Role
 
-__all__ = ["SESSION_SECONDS", "Session", "Sessions"]
+__all__ = ["SESSION_SECONDS", "Login", "Logins"]
 
 SESSION_SECONDS = 3600
 _MOST = 1000
 
 
 @dataclass
-class Session:
+class Login:
     """One unlocked caller; `id` names it in the audit log and binds confirmation tokens, and is not the token."""
 
     id: str
@@ -35,28 +35,28 @@ class Session:
         return f"key:{self.key_id}"
 
 
-class Sessions:
+class Logins:
     """All sessions of one backend; `clock` is monotonic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, ttl: float = SESSION_SECONDS) -> None:
         self._clock = clock
         self._ttl = ttl
-        self._by_hash: dict[str, Session] = {}
+        self._by_hash: dict[str, Login] = {}
 
-    def issue(self, key_id: str, role: Role, at_most: float | None = None) -> tuple[str, Session, int]:
+    def issue(self, key_id: str, role: Role, at_most: float | None = None) -> tuple[str, Login, int]:
         """A new token, its session, and the seconds it lasts; `at_most` is the rest of the key's own life."""
         now = self._clock()
         for name in [name for name, session in self._by_hash.items() if session.ends <= now - self._ttl]:
-            del self._by_hash[name]  # long over: nobody needs to hear "expired" instead of "unknown" any more
+            del self._by_hash[name]  # long over: "unknown" is now as good an answer as "expired"
         while len(self._by_hash) >= _MOST:
             del self._by_hash[next(iter(self._by_hash))]
         lasts = self._ttl if at_most is None else min(self._ttl, at_most)
         token = "tok_" + secrets.token_hex(16)
-        session = Session(secrets.token_hex(8), key_id, role, now + lasts)
+        session = Login(secrets.token_hex(8), key_id, role, now + lasts)
         self._by_hash[fingerprint(token)] = session
         return token, session, int(lasts)
 
-    def find(self, token: str) -> Session:
+    def find(self, token: str) -> Login:
         """401 unknown or expired: unlock again; 403 if the key behind it was revoked."""
         session = self._by_hash.get(fingerprint(token))
         if session is None:

@@ -30,7 +30,7 @@ __all__ = ["PASSPHRASE", "SHORTEST", "KeyEntry", "Passphrase", "Role", "Vault"]
 
 PASSPHRASE = "passphrase"  # stands where a key's id would: in sessions and in the audit log
 _VERSION = 2
-SHORTEST = 12  # characters; whoever has the file can try as fast as Argon2id lets them
+SHORTEST = 12  # characters; with a stolen file, guesses are as fast as Argon2id allows
 
 
 class Role(IntEnum):
@@ -272,7 +272,7 @@ class Vault:
         return self._add(api_key, dek, label, role, expires), api_key
 
     def revoke(self, key_id: str) -> KeyEntry:
-        """Turn a key into a tombstone; 404 if there is none, 409 if nobody could administer the vault afterwards."""
+        """Turn a key into a tombstone; 404 if there is none, 409 if no administrator would be left."""
         with self._writing:
             entry = next((key for key in self._content.keys if key.key_id == key_id and not key.revoked), None)
             if entry is None:

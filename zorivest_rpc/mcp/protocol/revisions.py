@@ -1,6 +1,6 @@
 """One row per MCP revision: its era, its methods, and what its results may hold.
 
-Nobody compares revision names; later code asks a row for a fact. A method that a row does not name is
+Code never compares revision names; it asks a row for a fact. A method that a row does not name is
 "method not found" in that revision, whatever the server offers otherwise.
 """
 

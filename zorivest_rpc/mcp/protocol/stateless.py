@@ -67,7 +67,7 @@ def session_for(meta: Meta, principal: str, id: Id | None) -> Session:
 
 _MOST_REMEMBERED, _LONGEST_REMEMBERED = 256, 4096
 _seen: dict[tuple[str, bytes, bytes], tuple[Capabilities, Implementation | None]] = {}
-"""What equal bytes meant before: a reading, not a memory of anybody, so nothing is inferred from earlier requests."""
+"""What equal bytes meant before: a cache of readings, not of clients, so nothing is inferred from earlier requests."""
 
 
 def _read(

@@ -182,7 +182,7 @@ _MOST_WORDS: Final = 300  # of a decoder's message
 
 
 def decode_params(method: str, raw: msgspec.Raw | UnsetType, id: Id | None = None) -> Params:
-    """The method's params; a method that nobody knows still has its `_meta` read, because that decides the era.
+    """The method's params; an unknown method still has its `_meta` read, because that decides the era.
 
     Raises ProtocolError. `error.data` never repeats what was sent. Where the params are wrong but `_meta` is readable,
     the error carries it as `meta`, so that the checks that come first can be made first."""

@@ -137,7 +137,7 @@ class EventStream:
         return not self._closed.done()
 
     def when_closed(self, work: Callable[[], object]) -> None:
-        """For whoever keeps a list of streams; `on_close` is for who owns this one."""
+        """For keepers of a list of streams; `on_close` belongs to the owner of this one."""
         self._closed.add_done_callback(lambda _: work())
 
     def write(self, data: bytes) -> None:

@@ -30,7 +30,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
 )
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.answers import JSON, EventStream, Headers, Writer
-from zorivest_rpc.mcp.transports.session_journal import Journal
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore
 from zorivest_rpc.mcp.transports.sse import SsePair
 from zorivest_rpc.mcp.transports.streamable import Refused, Streamable, with_cors
@@ -40,7 +40,7 @@ __all__ = ["Authenticate", "HttpOptions", "HttpTransport", "bearer_keys", "nobod
 
 log: Final = logging.getLogger("zorivest_rpc")
 Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | None]
-"""The Authorization header to a principal, or None where it names nobody."""
+"""The Authorization header to a principal, or None where it names no principal."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEP_ALIVE: Final = 15.0
 _IDLE: Final = 75.0  # seconds that a connection may stay without a request
@@ -104,7 +104,7 @@ class HttpTransport:
         facts: Callable[[], Json] = dict,
         metrics: Callable[[], str] | None = None,
     ) -> None:
-        """`holding` is open while a request runs, for whoever needs its credentials that long and no longer."""
+        """`holding` is open while a request runs, for code that needs its credentials that long and no longer."""
         self._server = server
         self._options = options
         self._authenticate = authenticate
@@ -115,7 +115,7 @@ class HttpTransport:
             sessions = SessionStore(
                 server.seal,
                 server.announcer,
-                Journal(None, server.now),
+                SessionJournal(None, server.now),
                 server.now,
                 server.epoch,
                 life=options.session_life,

@@ -25,7 +25,7 @@ import msgspec
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.types import LEVELS
 
-__all__ = ["Journal", "State"]
+__all__ = ["SessionJournal", "SessionState"]
 
 log: Final = logging.getLogger("zorivest_rpc")
 _DEAD: Final = "dead"
@@ -37,7 +37,7 @@ _OVERHEAD: Final = 300  # bytes of memory for a state, beside its texts
 _MEMBERS: Final = ("uris", "toolsets")
 
 
-class State(msgspec.Struct, frozen=True):
+class SessionState(msgspec.Struct, frozen=True):
     """What a session changed since it was opened; the default is what its id alone gives."""
 
     level: str | None = "info"
@@ -49,7 +49,7 @@ class State(msgspec.Struct, frozen=True):
         return _OVERHEAD + sum(map(len, self.uris)) + sum(map(len, self.toolsets))
 
 
-class Journal:
+class SessionJournal:
     """By name of a session. Without a path it lives in memory alone."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Journal:
         self._most_ended = most_ended
         self._most_states = most_states
         self._most_bytes = most_bytes
-        self._states: dict[str, tuple[float, State]] = {}
+        self._states: dict[str, tuple[float, SessionState]] = {}
         self._bytes = 0
         self._ended: dict[str, float] = {}
         self._soonest: list[tuple[float, str]] = []  # a heap of what is in `_ended`
@@ -82,16 +82,16 @@ class Journal:
     def __len__(self) -> int:
         return len(self._states) + len(self._ended)
 
-    def get(self, name: str) -> State | None:
+    def get(self, name: str) -> SessionState | None:
         known = self._states.get(name)
         return None if known is None else known[1]
 
     def has_ended(self, name: str, expires: float) -> bool:
         return name in self._ended or (expires <= self._floor and name not in self._states)
 
-    def remember(self, name: str, expires: float, state: State) -> None:
+    def remember(self, name: str, expires: float, state: SessionState) -> None:
         """Write what is new about it; nothing where nothing is."""
-        changes = _changes(self.get(name) or State(), state)
+        changes = _changes(self.get(name) or SessionState(), state)
         if changes and name not in self._ended:
             self._keep(name, expires, state)
             self._append(name, expires, changes)
@@ -111,7 +111,7 @@ class Journal:
 
     # --- in memory
 
-    def _keep(self, name: str, expires: float, state: State) -> None:
+    def _keep(self, name: str, expires: float, state: SessionState) -> None:
         self._drop(name)
         self._states[name] = (expires, state)
         self._bytes += state.size
@@ -195,7 +195,7 @@ class Journal:
             elif change == _DEAD:
                 self._bury(name, expires)
             elif name not in self._ended:
-                self._keep(name, expires, _apply(self.get(name) or State(), change))
+                self._keep(name, expires, _apply(self.get(name) or SessionState(), change))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, float, Json]]:
@@ -232,7 +232,7 @@ def _good_line(row: bytes) -> tuple[int, str, float, Json] | None:
         return None  # what a crash cut short, or damage
 
 
-def _changes(old: State, new: State) -> dict[str, Json]:
+def _changes(old: SessionState, new: SessionState) -> dict[str, Json]:
     changes: dict[str, Json] = {} if old.level == new.level else {"level": new.level}
     for member in _MEMBERS:
         before, after = getattr(old, member), getattr(new, member)
@@ -241,24 +241,24 @@ def _changes(old: State, new: State) -> dict[str, Json]:
     return {key: change for key, change in changes.items() if change != []}
 
 
-def _apply(old: State, change: dict[str, Json]) -> State:
+def _apply(old: SessionState, change: dict[str, Json]) -> SessionState:
     """The state after a change; what is no state of ours in it is passed over."""
     if isinstance(whole := change.get("is"), dict):
         change = {"level": whole.get("level", "info"), **{f"+{key}": whole.get(key, []) for key in _MEMBERS}}
-        old = State()
+        old = SessionState()
     level = change.get("level", old.level)
     sets = {
         member: (getattr(old, member) | _texts(change.get(f"+{member}"))) - _texts(change.get(f"-{member}"))
         for member in _MEMBERS
     }
-    return State(level if level in LEVELS else old.level, **sets)
+    return SessionState(level if level in LEVELS else old.level, **sets)
 
 
 def _texts(value: Json) -> frozenset[str]:
     return frozenset(each for each in value if isinstance(each, str)) if isinstance(value, list) else frozenset()
 
 
-def _whole(state: State) -> dict[str, Json]:
+def _whole(state: SessionState) -> dict[str, Json]:
     return {"level": state.level, **{member: sorted(getattr(state, member)) for member in _MEMBERS}}
 
 

@@ -1,6 +1,6 @@
 """Session ids that rebuild their session, and the little that has to be remembered beside them.
 
-An id is a sealed capsule of what `initialize` settled, so a session that nobody holds in memory revives, after an idle
+An id is a sealed capsule of what `initialize` settled, so a session that is not in memory revives, after an idle
 hour as after `kill -9`. What changed since, and that a DELETE ended it, is in the session journal. A new key ends all
 sessions.
 """
@@ -24,7 +24,7 @@ from zorivest_rpc.mcp.protocol.revisions import BY_NAME
 from zorivest_rpc.mcp.protocol.seal import BadSeal, Seal
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 from zorivest_rpc.mcp.protocol.types import Implementation
-from zorivest_rpc.mcp.transports.session_journal import Journal, State
+from zorivest_rpc.mcp.transports.session_journal import SessionJournal, SessionState
 from zorivest_rpc.mcp.transports.streams import REPLAY_BYTES, Replay, SessionStreams
 
 __all__ = ["MOST_ASKED", "LiveSession", "SessionStore", "TooManySessions", "load_key"]
@@ -84,7 +84,7 @@ class SessionStore:
         self,
         seal: Seal,
         announcer: Announcer,
-        journal: Journal,
+        journal: SessionJournal,
         now: Callable[[], float],
         epoch: str,
         *,
@@ -131,7 +131,7 @@ class SessionStore:
         return self._seal.close("session", payload, bound_to=session.principal, expires=expires)
 
     def find(self, id: str, principal: str) -> LiveSession | None:
-        """The session of this id, revived where need be; None if it is over, foreign or somebody else's."""
+        """The session of this id, revived where need be; None if it ended, is foreign or another principal's."""
         live = self._live.get(id)
         now = self._now()
         if live is not None:
@@ -179,7 +179,7 @@ class SessionStore:
         """Something about it changed that should survive a restart. A session of another transport ends with it."""
         live = self._live.get(session.key)
         if live is not None:
-            state = State(session.log_level, session.subscriptions, session.toolsets)
+            state = SessionState(session.log_level, session.subscriptions, session.toolsets)
             self._journal.remember(_name(live.id), live.expires, state)
 
     def end(self, live: LiveSession) -> None:

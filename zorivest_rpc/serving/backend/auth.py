@@ -18,7 +18,7 @@ from zorivest_rpc.errors import BackendError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.coalesce import Coalesced
 
-__all__ = ["Grant", "Keyring", "Sessions", "principal_of"]
+__all__ = ["BackendLogins", "Grant", "Keyring", "principal_of"]
 
 _LIFE = 3600.0  # of a token whose answer does not say
 _NEXT = {
@@ -45,7 +45,7 @@ class Grant(msgspec.Struct, frozen=True):
         return f"Grant(role={self.role!r}, ends={self.ends!r}, inline_guard={self.inline_guard!r})"
 
 
-class Sessions:
+class BackendLogins:
     """The one current token of one principal."""
 
     def __init__(

@@ -38,7 +38,7 @@ class Breaker:
         left = self._opens_again - self._clock()
         if left > 0:
             return left
-        if self._looking:  # somebody is having a look: his answer decides for all
+        if self._looking:  # one caller is probing: its answer decides for all
             return self._pause
         self._looking = True
         return 0.0

@@ -1,4 +1,4 @@
-"""Many callers, one piece of work: whoever comes while it runs gets its result."""
+"""Many callers, one piece of work: a caller that comes while it runs gets its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Coalesced(Generic[T]):
-    """A caller that is cancelled takes nobody else with it: the work goes on and its result is kept by the maker."""
+    """Cancelling one caller does not cancel the others: the work goes on and its result is kept by the maker."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make

@@ -7,7 +7,7 @@ from os import urandom
 from urllib.parse import quote, urlencode
 
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
-from zorivest_rpc.serving.backend.interface import Form
+from zorivest_rpc.serving.backend.interface import MultipartBody
 
 __all__ = ["as_text", "encode_form", "encode_query"]
 
@@ -29,7 +29,7 @@ def as_text(value: Json) -> str:
     return value if isinstance(value, str) else dumps(value).decode()
 
 
-def encode_form(form: Form) -> tuple[bytes, str]:
+def encode_form(form: MultipartBody) -> tuple[bytes, str]:
     """The bytes of a multipart body and its media type."""
     boundary = "zorivest-" + urandom(16).hex()
     parts: list[bytes] = []

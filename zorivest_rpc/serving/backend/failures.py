@@ -20,7 +20,7 @@ _BY_ITSELF = "Call again: the embedded backend is started by itself."
 
 
 def unreachable(base: str, reason: str, *, found: bool = False) -> BackendUnreachable:
-    """`found`: it is the embedded backend, and nobody has to start it."""
+    """`found`: it is the embedded backend, which starts by itself."""
     if found:
         return BackendUnreachable(
             f"The embedded backend cannot be reached ({reason}); nothing was sent. {_BY_ITSELF}", next=_BY_ITSELF

@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
-from zorivest_rpc.serving.backend.auth import Grant, Sessions
+from zorivest_rpc.serving.backend.auth import BackendLogins, Grant
 from zorivest_rpc.serving.backend.breaker import Breaker
 from zorivest_rpc.serving.backend.coalesce import Coalesced
 from zorivest_rpc.serving.backend.encode import encode_form, encode_query
@@ -37,14 +37,14 @@ from zorivest_rpc.serving.backend.failures import (
     unreachable,
 )
 from zorivest_rpc.serving.backend.interface import Address, Auth, NotInline, Reply, Request
-from zorivest_rpc.serving.backend.limits import Limits
+from zorivest_rpc.serving.backend.limits import BackendLimits
 from zorivest_rpc.serving.backend.refusals import is_ours, redacted, refusal, session_is_gone
-from zorivest_rpc.serving.backend.wire import Answer, Lost, TooLarge, Unsent, Wire
+from zorivest_rpc.serving.backend.wire import Answer, AnswerTooLarge, HttpWire, Lost, Unsent
 
 if TYPE_CHECKING:
     from yarl import URL
 
-__all__ = ["DEFAULT_URL", "HttpBackend", "Limits", "Where", "normalise"]
+__all__ = ["DEFAULT_URL", "HttpBackend", "Where", "normalise"]
 
 DEFAULT_URL: Final = "http://localhost:8765"
 Where: TypeAlias = str | Address | Callable[[], Awaitable[str | Address]]
@@ -95,7 +95,7 @@ class HttpBackend:
         where: Where = DEFAULT_URL,
         key: Callable[[], str | None] | None = None,
         *,
-        limits: Limits | None = None,
+        limits: BackendLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -104,16 +104,16 @@ class HttpBackend:
     ) -> None:
         """Without `key` the backend is one that asks for no session; `plain` sends by aiohttp's own objects alone."""
         self._where = where
-        self._wire: Wire | None = None
+        self._wire: HttpWire | None = None
         self._address: Address | None = None
         self._base = "" if callable(where) else self._settle(where)
         self._place = 0  # counts the places where the backend was found
         self._find = Coalesced(self._locate)
-        self._limits = limits or Limits()
+        self._limits = limits or BackendLimits()
         self._rng = rng
         self._sleep = sleep
         self._breaker = breaker or Breaker(clock)
-        self._sessions = None if key is None else Sessions(self._unlock, key, clock=clock)
+        self._sessions = None if key is None else BackendLogins(self._unlock, key, clock=clock)
         self._plain = plain
         self._closed = False
         self._urls: dict[str, URL] = {}  # of the paths without values
@@ -134,7 +134,7 @@ class HttpBackend:
         """Get a session now, so that the first call need not; None where none is needed."""
         return await self._session_of(self._sessions) if self._sessions is not None else None
 
-    async def _session_of(self, sessions: Sessions) -> Grant:
+    async def _session_of(self, sessions: BackendLogins) -> Grant:
         """The backend is found first: one that is started for us makes its key in doing so."""
         if not self._base:
             await self._find.get()
@@ -304,7 +304,7 @@ class HttpBackend:
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float
     ) -> Answer:
-        """One answer, wherever on the same server it is. BackendUnreachable: nothing was sent; Lost: nobody knows."""
+        """One answer, following redirects on the same server. BackendUnreachable: nothing was sent; Lost: unknown."""
         wire = self._wire or self._open()
         redirects = _REDIRECTS.get(method, _SAME_METHOD)
         try:
@@ -315,15 +315,15 @@ class HttpBackend:
                 url = self._elsewhere(url, answer.headers["Location"], answer.status)
         except Unsent as unsent:
             raise unreachable(self.base_url, str(unsent), found=self._is_found) from None
-        except TooLarge as answered:
+        except AnswerTooLarge as answered:
             raise too_large(method, path, answered.status, self._limits.body) from None
         words = f"{self.base_url} redirects in circles. Check the API URL."
         raise BackendError(310, words, code="redirects", next="Check the API URL.")
 
-    def _open(self) -> Wire:
+    def _open(self) -> HttpWire:
         if self._closed:
             raise ended(self.base_url)
-        self._wire = Wire(self._limits, plain=self._plain, address=self._address)
+        self._wire = HttpWire(self._limits, plain=self._plain, address=self._address)
         return self._wire
 
     # --- where it is
@@ -370,7 +370,7 @@ class HttpBackend:
         return base
 
     def _elsewhere(self, url: URL, location: str, status: int) -> URL:
-        """Backends that insist on a slash redirect to it; nobody else gets our token."""
+        """Backends that insist on a slash redirect to it; no other host gets our token."""
         from yarl import URL
 
         try:

@@ -12,13 +12,13 @@ from msgspec import UNSET
 
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
-__all__ = ["Address", "Auth", "Backend", "Form", "NotInline", "Reply", "Request", "Upload"]
+__all__ = ["Address", "Auth", "Backend", "FilePart", "MultipartBody", "NotInline", "Reply", "Request"]
 
 Auth: TypeAlias = Literal["needed", "if_any", "none"]
 """Whether a request carries the session token: always, only if there happens to be one, or never."""
 
 
-class Upload(msgspec.Struct, frozen=True):
+class FilePart(msgspec.Struct, frozen=True):
     """The file part of a form."""
 
     field: str
@@ -27,11 +27,11 @@ class Upload(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Form(msgspec.Struct, frozen=True):
+class MultipartBody(msgspec.Struct, frozen=True):
     """A multipart body: text fields and one file."""
 
     fields: dict[str, str]
-    upload: Upload
+    upload: FilePart
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Request(msgspec.Struct, frozen=True):
     path: str
     query: Mapping[str, Json] | None = None
     body: Json = UNSET
-    form: Form | None = None
+    form: MultipartBody | None = None
     raw: bool = False
     auth: Auth = "needed"
     guard: bool = False

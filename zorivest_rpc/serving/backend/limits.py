@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Limits"]
+__all__ = ["BackendLimits"]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class BackendLimits(msgspec.Struct, frozen=True):
     """The seconds are for one question, all its attempts together."""
 
     locate: float = 90.0

@@ -1,6 +1,6 @@
 """A Zorivest that already listens on the usual port while this server uses its own journal: found, never used unasked.
 
-It is asked for its health and nothing else; no key goes to a program that nobody named."""
+It is asked for its health and nothing else; no key goes to a program that is not configured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNS: Final = ("database", "database_unlocked", "version", "scheduler")
 
 
 async def find_neighbour(own: str, usual: str = USUAL) -> str | None:
-    """The address of a Zorivest on the usual port, unless it is our own backend or nobody is there."""
+    """The address of a Zorivest on the usual port, unless it is our own backend or nothing listens there."""
     if is_own(own, usual):
         return None
     backend = HttpBackend(usual)

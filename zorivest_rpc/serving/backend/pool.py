@@ -1,4 +1,4 @@
-"""One backend per principal: nobody's connections, token or cookies serve anybody else."""
+"""One backend per principal: no principal's connections, token or cookies serve another."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Backends:
                 return
 
     def drop(self, principal: str) -> None:
-        """Somebody turned out to be nobody: no room is kept for him, unless a call of his still runs."""
+        """The principal turned out to be unknown: free its place, unless one of its calls still runs."""
         backend = self._known.get(principal)
         if backend is not None and not backend.in_flight:
             self._end(principal)

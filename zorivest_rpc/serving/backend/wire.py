@@ -19,14 +19,14 @@ import msgspec
 from zorivest_rpc.proof import PROOF_PATH, is_proof, new_challenge, place_of
 from zorivest_rpc.serving.backend.failures import why
 from zorivest_rpc.serving.backend.interface import Address
-from zorivest_rpc.serving.backend.limits import Limits
+from zorivest_rpc.serving.backend.limits import BackendLimits
 
 if TYPE_CHECKING:
     import aiohttp
     from aiohttp.client_proto import ResponseHandler
     from yarl import URL
 
-__all__ = ["Answer", "Lost", "TooLarge", "Unsent", "Wire"]
+__all__ = ["Answer", "AnswerTooLarge", "HttpWire", "Lost", "Unsent"]
 
 _DIRECT: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _API: Final = "/api/v1"
@@ -60,7 +60,7 @@ class Lost(Exception):
         self.late = late
 
 
-class TooLarge(Exception):
+class AnswerTooLarge(Exception):
     """An answer beyond the limit, of which nothing was kept."""
 
     def __init__(self, status: int) -> None:
@@ -85,7 +85,7 @@ def _connector_class() -> Any:
     from aiohttp.client_proto import ResponseHandler
 
     class Handler(ResponseHandler):
-        """Whoever waits for a body learns that nothing more will come; aiohttp tells those who wait for a head."""
+        """Propagate connection loss to body readers; aiohttp tells only header readers."""
 
         def set_exception(self, exc: BaseException, *cause: Any) -> None:
             # From Python 3.12 on aiohttp writes eagerly, so a write may fail because the answer was not HTTP: that
@@ -181,10 +181,10 @@ async def _check_proof(protocol: Any, url: URL, secret: str) -> None:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "another program answers there") from None
 
 
-class Wire:
+class HttpWire:
     """Made within a running loop; closed once, for good."""
 
-    def __init__(self, limits: Limits, *, plain: bool = False, address: Address | None = None) -> None:
+    def __init__(self, limits: BackendLimits, *, plain: bool = False, address: Address | None = None) -> None:
         import aiohttp
 
         self._limits = limits
@@ -214,7 +214,7 @@ class Wire:
         self._pool.address = address
 
     async def close(self) -> None:
-        """Whoever waits for an answer is told at once that there will be none."""
+        """Fail every waiting caller at once."""
         self._pool.let_go()
         await self._http.close()
 
@@ -304,7 +304,7 @@ class Wire:
         return Answer(message.code, message.headers, body)
 
     def _ring(self, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
-        """The time is over: whoever waits is told that the connection is gone, and why."""
+        """Time out: fail the waiting caller with the reason."""
         protocol.set_exception(TimeoutError())
         transport.abort()
 
@@ -314,14 +314,14 @@ class Wire:
         """Up to the limit: at once if it says its length and does not grow by unpacking, else piece by piece."""
         limit, length = self._limits.body, headers.get("Content-Length", "")
         if length.isdecimal() and int(length) > limit:
-            raise TooLarge(status)
+            raise AnswerTooLarge(status)
         if length and "Content-Encoding" not in headers:
             return content.read_nowait() if content.is_eof() else await content.read()
         size, pieces = 0, []
         async for piece in content.iter_any():
             size += len(piece)
             if size > limit:
-                raise TooLarge(status)
+                raise AnswerTooLarge(status)
             pieces.append(piece)
         return b"".join(pieces)
 

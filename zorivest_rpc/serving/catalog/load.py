@@ -1,4 +1,4 @@
-"""Reads the files below `schemas/`: quickly at start, thoroughly when something is wrong or somebody asks.
+"""Reads the files below `schemas/`: quickly at start, thoroughly when something is wrong or on request.
 
 `check` applies every rule to every file and returns all problems together, which takes the better part of a second.
 `load` decodes with msgspec alone and takes a few milliseconds; it relies on `checked.json`, the sum of the files that

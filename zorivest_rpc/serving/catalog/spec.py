@@ -23,8 +23,8 @@ __all__ = [
     "Mode",
     "ModeSpec",
     "RestSpec",
-    "Route",
     "RouteFile",
+    "ToolRoute",
     "ToolSpec",
     "ToolsetSpec",
     "Traits",
@@ -219,7 +219,7 @@ class Definitions(msgspec.Struct, frozen=True):
     clients: ClientTable
 
 
-class Route(msgspec.Struct, frozen=True):
+class ToolRoute(msgspec.Struct, frozen=True):
     """A route with nothing left implicit: where each input of the tool goes."""
 
     method: str
@@ -238,7 +238,7 @@ class Route(msgspec.Struct, frozen=True):
         return self.file is not None
 
 
-def routes(spec: ToolSpec) -> tuple[Route, ...]:
+def routes(spec: ToolSpec) -> tuple[ToolRoute, ...]:
     """The routes of a tool, the preferred one first; empty for a tool with logic of its own.
 
     An input named in a path goes there; what no map, file or body root names goes under its own name to the query of
@@ -253,7 +253,7 @@ def routes(spec: ToolSpec) -> tuple[Route, ...]:
     return tuple(_expand(rest, inputs, choosers) for rest in full)
 
 
-def _expand(rest: RestSpec, inputs: Iterable[str], choosers: set[str]) -> Route:
+def _expand(rest: RestSpec, inputs: Iterable[str], choosers: set[str]) -> ToolRoute:
     method, _, path = rest.route.partition(" ")
     path_params = {wire: rest.path_params.get(wire, wire) for wire in placeholders(path)}
     query, body = dict(rest.query_params), dict(rest.body_params)
@@ -266,7 +266,7 @@ def _expand(rest: RestSpec, inputs: Iterable[str], choosers: set[str]) -> Route:
         spoken_for |= {rest.file.param, rest.file.content_type_param or rest.file.param}
     target = query if method in ("GET", "DELETE") else body
     target.update({name: name for name in inputs if name not in spoken_for})
-    return Route(
+    return ToolRoute(
         method=method,
         path=path,
         path_params=path_params,
@@ -285,7 +285,7 @@ def placeholders(path: str) -> list[str]:
     return _PLACEHOLDER.findall(path)
 
 
-def pick(choices: Sequence[Route], arguments: Mapping[str, Json]) -> Route:
+def pick(choices: Sequence[ToolRoute], arguments: Mapping[str, Json]) -> ToolRoute:
     """The first route whose placeholders are all given and not empty; else the last, which needs the fewest."""
     for route in choices:
         if all(arguments.get(name) not in (None, "") for name in route.path_params.values()):
@@ -302,7 +302,7 @@ def defaults(spec: ToolSpec) -> dict[str, Json]:
 def spellings(spec: ToolSpec) -> dict[str, dict[str, str]]:
     """By input: the spellings of a backend that are no values of the tool's enumeration, and the values they stand for.
 
-    Other entries of `value_aliases` say how a value of the enumeration is spelt elsewhere; nobody sends those to us."""
+    Other entries of `value_aliases` say how a value of the enumeration is spelt elsewhere; clients never send those."""
     found: dict[str, dict[str, str]] = {}
     for rest in spec.rest if isinstance(spec.rest, tuple) else (spec.rest,):
         for name, known in rest.value_aliases.items() if isinstance(rest, RestSpec) else ():

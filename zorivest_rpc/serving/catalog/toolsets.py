@@ -48,7 +48,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked; if nobody did, some modes list everything."""
+        """Whether the user or operator chose toolsets; without a choice some modes list everything."""
         return self.source != "defaults"
 
 

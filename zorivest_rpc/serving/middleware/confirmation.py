@@ -1,4 +1,4 @@
-"""Confirmation: a call that moves money or data runs only if somebody said so, once, for exactly this call.
+"""Confirmation: a call that moves money or data runs only if the user or a token confirmed exactly this call, once.
 
 A client whose user can be asked is asked with a form. Any other has to fetch a token and repeat the call with it. A
 token is good for one minute and one call of one tool, in one session and for one tenant, and, where it was fetched with

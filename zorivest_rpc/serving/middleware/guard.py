@@ -24,14 +24,14 @@ from zorivest_rpc.serving.backend.interface import Backend, NotInline, Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.rounds import AS_TASK, CountedRounds
 
-__all__ = ["BackendFor", "Guard"]
+__all__ = ["BackendFor", "GuardLayer"]
 
 BackendFor: TypeAlias = Callable[[Call], Backend]
 _SECONDS = 10.0
 _KEY_REFUSED = ("auth_failed", "no_api_key")
 
 
-class Guard:
+class GuardLayer:
     def __init__(
         self,
         backend_for: BackendFor,

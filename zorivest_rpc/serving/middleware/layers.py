@@ -7,7 +7,7 @@ from __future__ import annotations
 from zorivest_rpc.mcp.call import Handler, Middleware, chain
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
-from zorivest_rpc.serving.middleware.guard import Guard
+from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.metrics import Metrics
 
 __all__ = ["around"]
@@ -18,7 +18,7 @@ def around(
     handler: Handler,
     *,
     metrics: Metrics | None,
-    guard: Guard,
+    guard: GuardLayer,
     confirmation: Confirmation,
     travelling: Handler | None = None,
 ) -> Handler:

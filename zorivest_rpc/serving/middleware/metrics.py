@@ -73,7 +73,7 @@ class Metrics:
         network_bound: Collection[str] = (),
         started: float | None = None,
     ) -> None:
-        """`network_bound` tools wait for others by nature, so that nobody is warned of their latency. `started` is when
+        """`network_bound` tools wait for others by nature, so their latency raises no warning. `started` is when
         the server did, by the same clock; the collector itself may be younger."""
         self._clock = clock
         self._network_bound = frozenset(network_bound)

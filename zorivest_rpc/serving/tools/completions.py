@@ -1,6 +1,6 @@
 """Values for the arguments of prompts and the variables of resource templates: toolsets, tickers, accounts, trades.
 
-They are a convenience while somebody types: a backend that is slow, away or locked by its guard just offers nothing."""
+They are a convenience while the user types: a backend that is slow, away or locked by its guard just offers nothing."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from zorivest_rpc.serving.tools.kit import entries
 from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 from zorivest_rpc.serving.tools.resources import IMAGES, TOOLSET
 
-__all__ = ["Completions"]
+__all__ = ["JournalCompletions"]
 
 _SECONDS: Final = 1.5
 _RECENT: Final = 500  # trades that are looked at
 _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {TOOLSET: ("toolset",), IMAGES: ("image_id",)}
 
 Choices: TypeAlias = Iterable[tuple[str, str]]
-"""(value, other words under which somebody may look for it)."""
+"""(value, other words to find it by)."""
 
 
-class Completions:
+class JournalCompletions:
     """`refusal` tells why a session may not call a tool; what the tool would not show is not offered either."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Completions:
         return await self._ask_unless_locked(self._backend_of(session), source[1])
 
     async def _ask_unless_locked(self, backend: Backend, ask: Callable[[Backend], Awaitable[Choices]]) -> Choices:
-        """The guard's state is read, not asked for permission: that would count every key somebody presses."""
+        """The guard's state is read, not asked for permission: that would count every key stroke."""
         try:
             async with asyncio.timeout(self._seconds):
                 guard, choices = await asyncio.gather(self._value(backend, "/mcp-guard/status"), ask(backend))

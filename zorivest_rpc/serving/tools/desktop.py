@@ -20,7 +20,17 @@ from zorivest_rpc.mcp.call import Call, Handler, Outcome
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.tools.kit import Kit, flagged
 
-__all__ = ["Command", "Desktop", "Found", "Machine", "Processes", "command_for", "command_to_open", "find", "machine"]
+__all__ = [
+    "Command",
+    "Desktop",
+    "DesktopProgram",
+    "Machine",
+    "Processes",
+    "command_for",
+    "command_to_open",
+    "find",
+    "machine",
+]
 
 System: TypeAlias = Literal["windows", "macos", "linux"]
 Method: TypeAlias = Literal["installed", "dev", "path", "env"]
@@ -28,7 +38,7 @@ Method: TypeAlias = Literal["installed", "dev", "path", "env"]
 _GUI_VARIABLE: Final = "ZORIVEST_GUI_PATH"
 _KEPT_BACK: Final = ("ZORIVEST_API_KEY",)  # the application has its own way to unlock
 _INSTALLED_BELOW: Final = frozenset(("site-packages", "dist-packages"))
-_RUNNABLE: Final = '[ -x "$0" ] || exit 126; '  # in the background nobody would hear of it
+_RUNNABLE: Final = '[ -x "$0" ] || exit 126; '  # in the background its failure would go unnoticed
 _NOT_RUNNABLE: Final = 126
 # In the background, and looked at once more after a second: a program that dies at once takes its exit code along.
 _QUIET: Final = ">/dev/null 2>&1 </dev/null & p=$!; sleep 1; kill -0 $p 2>/dev/null && exit 0; wait $p"
@@ -49,7 +59,7 @@ class Machine(msgspec.Struct, frozen=True):
     gui_path: str = ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class DesktopProgram(msgspec.Struct, frozen=True):
     """`path` is an executable, an application bundle, or for `dev` the directory of its sources."""
 
     path: str
@@ -84,18 +94,18 @@ def machine(
     )
 
 
-def find(on: Machine) -> Found | None:
+def find(on: Machine) -> DesktopProgram | None:
     """An installation, a checkout around this server, the search path, the variable: the first hit wins."""
     for path in _installed(on):
         if on.exists(path):
-            return Found(path, "installed")
+            return DesktopProgram(path, "installed")
     sources = _sources(on)
     if sources is not None:
-        return Found(sources, "dev")
+        return DesktopProgram(sources, "dev")
     found = on.which("zorivest")
     if found:
-        return Found(found, "path")
-    return Found(on.gui_path, "env") if on.gui_path and on.exists(on.gui_path) else None
+        return DesktopProgram(found, "path")
+    return DesktopProgram(on.gui_path, "env") if on.gui_path and on.exists(on.gui_path) else None
 
 
 def _installed(on: Machine) -> Sequence[str]:
@@ -113,7 +123,7 @@ def _installed(on: Machine) -> Sequence[str]:
 def _sources(on: Machine) -> str | None:
     """The `ui` directory of the repository that this server is run from.
 
-    An installed server has none: whatever project its environment lies in is somebody else's, and is not run."""
+    An installed server has none: whatever project its environment lies in is not ours, and is not run."""
     windows, directory = on.system == "windows", on.server_directory
     join, dirname = (ntpath.join, ntpath.dirname) if windows else (posixpath.join, posixpath.dirname)
     if not _INSTALLED_BELOW.isdisjoint(directory.replace("\\", "/").split("/")):
@@ -129,7 +139,7 @@ def _sources(on: Machine) -> str | None:
     return None
 
 
-def command_for(system: System, found: Found, *, wait: bool = False) -> Command:
+def command_for(system: System, found: DesktopProgram, *, wait: bool = False) -> Command:
     """The command that starts what was found: detached from this process and its client, or to be waited for."""
     path = found.path
     if found.method == "dev":
@@ -274,7 +284,7 @@ class Desktop:
         message = f"The Zorivest desktop application at {found.path} {done}{how}."
         return self._kit.give(call, {"gui_found": True, "method": found.method}, message=message)
 
-    def _explain_failure(self, found: Found, error: ToolError) -> Outcome:
+    def _explain_failure(self, found: DesktopProgram, error: ToolError) -> Outcome:
         return flagged({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
 
     async def _absent(self, call: Call) -> Outcome:

@@ -1,7 +1,7 @@
 """zorivest_diagnose: what is known of backend, database, guard, providers, this server and the client, in every state.
 
 Rule 1: it never fails. Each probe that throws, is refused, is late or answers nonsense counts as missing.
-Rule 2: nothing is passed on. Every value is picked by name and checked for its kind, so a field that nobody expected
+Rule 2: nothing is passed on. Every value is picked by name and checked for its kind, so an unexpected field
         cannot reach the report; a last look over the finished report removes what has the form of a credential."""
 
 from __future__ import annotations

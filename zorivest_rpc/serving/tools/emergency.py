@@ -14,7 +14,7 @@ from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
 from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.interface import Request
-from zorivest_rpc.serving.tools.kit import Kit, Written, bad_answer
+from zorivest_rpc.serving.tools.kit import Kit, WriteResult, bad_answer
 
 __all__ = ["Consent", "Emergency"]
 
@@ -166,7 +166,7 @@ def _agrees(content: Mapping[str, Json], persons: bool) -> bool:
     return isinstance(typed, str) and typed.strip().upper() == _WORD
 
 
-def _locked(written: Written, path: str) -> bool:
+def _locked(written: WriteResult, path: str) -> bool:
     answer = written.reply.value
     locked = answer.get("is_locked") if isinstance(answer, dict) else None
     if not isinstance(locked, bool):

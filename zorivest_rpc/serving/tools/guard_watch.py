@@ -1,6 +1,6 @@
-"""The guard, watched for those who subscribed to it: whoever locks or unlocks it, they hear of it.
+"""Watches the guard for its subscribers: every lock and unlock is announced, whatever its source.
 
-The backend is asked only while somebody subscribes. The embedded one holds the question until its guard changes, so the
+The backend is asked only for subscribers. The embedded one holds the question until its guard changes, so the
 news arrives at once and an idle watch costs one request in half a minute. A backend that does not know how to wait
 answers at once and is asked again after some seconds. Counting calls is no change; the lock, its reason, the switch
 and the limits are."""
@@ -57,7 +57,7 @@ class GuardWatch:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def note(self, state: Json) -> None:
-        """Somebody was shown this state: what differs from it is news to him, however soon it comes."""
+        """A client was shown this state: the next state that differs from it is announced."""
         if isinstance(state, dict) and not (self._is_watching and self._has_looked):
             self._known = _render_state(state)
 
@@ -114,7 +114,7 @@ class GuardWatch:
         known, before = self._known, self._version
         self._known, self._has_looked = _render_state(state), True
         self._version = version if isinstance(version, str) else None
-        # where nobody was shown anything yet, open is what is expected
+        # before any client was shown a state, open is the expected one
         differs = self._known != known if known else state["is_locked"]
         if differs or _has_moved(before, self._version):
             self._changed()

@@ -19,10 +19,10 @@ from zorivest_rpc.serving.catalog.spec import ToolSpec, defaults
 from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY, lost, receipt
 from zorivest_rpc.serving.tools.rest import BackendFor, Shape
 
-__all__ = ["Kit", "Written", "bad_answer", "entries", "flagged", "segment"]
+__all__ = ["Kit", "WriteResult", "bad_answer", "entries", "flagged", "segment"]
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """The answer to a write, and what accounts for it."""
 
     reply: Reply
@@ -31,7 +31,7 @@ class Written(NamedTuple):
 
 class Kit:
     """`specs` are the tools by name; without `shape` every client is shown all of a payload. `desktop` says whether the
-    backend is one that a desktop application belongs to, so that a text may send somebody there."""
+    backend is one that a desktop application belongs to, so that a text may point the user to it."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Kit:
         *,
         repeatable: bool = False,
         urgent: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         """One request that changes something."""
         spec, backend, key = self.spec(call), self.backend_for(call), uuid4().hex
         try:
@@ -76,7 +76,7 @@ class Kit:
         except OutcomeUnknown as error:
             raise lost(spec, error) from None
         tenant = "" if self._tenant is None else self._tenant(call)
-        return Written(reply, receipt(spec, method, path, reply, backend, tenant, key))
+        return WriteResult(reply, receipt(spec, method, path, reply, backend, tenant, key))
 
     def give(
         self,

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from zorivest_rpc.errors import BackendError, ToolError
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
-from zorivest_rpc.serving.backend.interface import Backend, Form, Request
+from zorivest_rpc.serving.backend.interface import Backend, MultipartBody, Request
 from zorivest_rpc.serving.backend.refusals import unknown_route
 from zorivest_rpc.serving.catalog.spec import DRY_RUN, RouteFile, ToolSpec
 from zorivest_rpc.serving.middleware.confirmation import ARGUMENT, CONTENT
@@ -35,7 +35,7 @@ class Confirms(Protocol):
 class Preview:
     """The preview of one request with a file."""
 
-    def __init__(self, spec: ToolSpec, file: RouteFile, backend: Backend, path: str, form: Form) -> None:
+    def __init__(self, spec: ToolSpec, file: RouteFile, backend: Backend, path: str, form: MultipartBody) -> None:
         self._spec = spec
         self._file = file
         self._backend = backend

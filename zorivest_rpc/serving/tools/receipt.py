@@ -1,4 +1,4 @@
-"""What a write leaves behind for whoever has to account for it, and what to do when its answer was lost."""
+"""The record of a write for a later audit, and what to do when its answer was lost."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ from zorivest_rpc.errors import (
 from zorivest_rpc.mcp.call import Call, Handler, Outcome, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.encode import as_text
-from zorivest_rpc.serving.backend.interface import Backend, Form, Reply, Request, Upload
+from zorivest_rpc.serving.backend.interface import Backend, FilePart, MultipartBody, Reply, Request
 from zorivest_rpc.serving.backend.refusals import unknown_route
-from zorivest_rpc.serving.catalog.spec import DRY_RUN, Route, RouteFile, ToolSpec, defaults, pick, routes
+from zorivest_rpc.serving.catalog.spec import DRY_RUN, RouteFile, ToolRoute, ToolSpec, defaults, pick, routes
 from zorivest_rpc.serving.modes.present import fill, structured
 from zorivest_rpc.serving.tools.files import ImportRoots
 from zorivest_rpc.serving.tools.preview import Confirms, Preview
@@ -71,7 +71,7 @@ def rest_handler(
     writes = not hints.read_only_hint
     waits = hints.open_world_hint or any(plan.route.file is not None for plan in plans)
     timeout = _PATIENT if waits else None
-    # A read that reaches nobody else may be asked twice whatever its method; others only if they are a GET.
+    # A read that leaves this machine alone may be asked twice whatever its method; others only if they are a GET.
     repeatable = True if hints.read_only_hint and not hints.open_world_hint else None
 
     async def handler(call: Call) -> Outcome:
@@ -165,7 +165,7 @@ async def _withdrawn(backend: Backend, where: str, asking: Coroutine[Any, Any, R
     try:
         return await asking
     except asyncio.CancelledError:
-        with suppress(ToolError):  # nobody is left to hear about it; the run's own history says how it ended
+        with suppress(ToolError):  # the caller is gone; the run's own history says how it ended
             await backend.ask(Request("POST", f"{where}/cancel", timeout=_LAST_WORD))
         raise
 
@@ -173,7 +173,7 @@ async def _withdrawn(backend: Backend, where: str, asking: Coroutine[Any, Any, R
 class _Plan:
     """A route with everything settled that does not depend on the arguments."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: ToolRoute) -> None:
         self.route = route
         self._pieces = _pieces(route)
         self._query = tuple(route.query_params.items())
@@ -208,7 +208,7 @@ class _Plan:
         return {**found, **self._fixed_body}
 
 
-def _pieces(route: Route) -> tuple[str, ...]:
+def _pieces(route: ToolRoute) -> tuple[str, ...]:
     """The path in turns: literal text, the input that fills a placeholder, literal text, …"""
     pieces, rest = [], route.path
     for wire, name in route.path_params.items():
@@ -237,13 +237,15 @@ def _chosen(plans: tuple[_Plan, ...], arguments: Mapping[str, Json]) -> _Plan:
     return next(plan for plan in plans if plan.route is route)
 
 
-async def _form(plan: _Plan, file: RouteFile, arguments: Mapping[str, Json], files: ImportRoots | None) -> Form:
+async def _form(
+    plan: _Plan, file: RouteFile, arguments: Mapping[str, Json], files: ImportRoots | None
+) -> MultipartBody:
     fields = {name: as_text(value) for name, value in plan.fields(arguments).items() if value is not None}
     given: str = arguments[file.param]
     if file.source == "base64":
         kind = str(arguments.get(file.content_type_param or "") or _OCTETS)
         data = _from_base64(file.param, given)
-        return Form(fields, Upload(file.field, f"{file.filename or 'upload'}.{_ending(kind)}", kind, data))
+        return MultipartBody(fields, FilePart(file.field, f"{file.filename or 'upload'}.{_ending(kind)}", kind, data))
     if files is None:
         raise FileRefused(
             "This server reads no files. Start it with --import-root and the directory that holds them.",
@@ -252,7 +254,7 @@ async def _form(plan: _Plan, file: RouteFile, arguments: Mapping[str, Json], fil
         )
     local = await asyncio.get_running_loop().run_in_executor(None, files.read, given)
     kind = _KINDS.get(local.name.rpartition(".")[2].lower(), _OCTETS)
-    return Form(fields, Upload(file.field, local.name, kind, local.data))
+    return MultipartBody(fields, FilePart(file.field, local.name, kind, local.data))
 
 
 def _ending(content_type: str) -> str:

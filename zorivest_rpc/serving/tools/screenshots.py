@@ -12,10 +12,10 @@ from zorivest_rpc.serving.backend.interface import Backend, Request
 from zorivest_rpc.serving.backend.refusals import unknown_route
 from zorivest_rpc.serving.tools.kit import Kit, bad_answer
 
-__all__ = ["Picture", "Screenshots", "fetch"]
+__all__ = ["Screenshot", "Screenshots", "fetch"]
 
 
-class Picture(msgspec.Struct, frozen=True):
+class Screenshot(msgspec.Struct, frozen=True):
     """An image as it is stored; `width` and `height` are None where the backend does not say."""
 
     caption: str
@@ -29,7 +29,7 @@ class Picture(msgspec.Struct, frozen=True):
         return words if self.width is None or self.height is None else f"{words}\n{self.width} x {self.height}"
 
 
-async def fetch(backend: Backend, image_id: int) -> Picture:
+async def fetch(backend: Backend, image_id: int) -> Screenshot:
     """The image with this id; BackendError 404 `not_found` if there is none, and then nothing more is asked."""
     try:
         about = await backend.ask(Request("GET", f"/images/{image_id}"))
@@ -54,7 +54,7 @@ async def fetch(backend: Backend, image_id: int) -> Picture:
     if not full.body:
         raise bad_answer(f"/images/{image_id}/full", full, "the bytes of the image")
     caption = found.get("caption")
-    return Picture(
+    return Screenshot(
         caption.strip() if isinstance(caption, str) else "",
         _pixels(found.get("width")),
         _pixels(found.get("height")),

@@ -1,4 +1,4 @@
-"""get_confirmation_token: whoever checks tokens also issues them, so this only hands over the call's backend."""
+"""get_confirmation_token: the checker of tokens also issues them, so this only hands over the call's backend."""
 
 from __future__ import annotations
 

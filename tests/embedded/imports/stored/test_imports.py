@@ -16,7 +16,7 @@ from tests.embedded.driver import Journal, form
 from tests.embedded.imports import writers
 from tests.embedded.imports.writers import NEW_YORK, Contract, Fill
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.imports.drafts import Limits
+from zorivest_rpc.embedded.imports.drafts import ImportLimits
 from zorivest_rpc.embedded.rest import uploads
 
 SPY = Contract("SPY")
@@ -364,10 +364,10 @@ async def test_importing_needs_a_key_that_may_write(with_role: Callable[[str], A
 async def test_a_file_above_the_limit_is_refused_before_it_is_read(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "LIMITS", Limits(max_bytes=2000))
+    monkeypatch.setattr(uploads, "LIMITS", ImportLimits(max_bytes=2000))
     refused = await journal.refused(413, "POST", "/import/csv", data=form(b"x" * 2001, account_id="A1"))
     assert refused["error"] == "too_large"
-    monkeypatch.setattr(uploads, "LIMITS", Limits(max_rows=2))
+    monkeypatch.setattr(uploads, "LIMITS", ImportLimits(max_rows=2))
     refused = await journal.refused(413, "POST", "/import/csv", data=form(writers.webull(FILLS), account_id="A1"))
     assert refused["error"] == "too_many_rows"
     assert await journal.get("/accounts") == []

@@ -14,7 +14,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.errors import Refusal
 from zorivest_rpc.embedded.market.cache import remember
 from zorivest_rpc.embedded.market.market import Market
-from zorivest_rpc.embedded.market.shapes import Quote
+from zorivest_rpc.embedded.market.shapes import ProviderQuote
 
 
 async def test_a_simulated_sale_changes_nothing_and_tells_everything(journal: Journal, satisfies: Satisfies) -> None:
@@ -135,13 +135,13 @@ async def test_a_stored_bar_prices_what_is_held(journal: Journal) -> None:
 async def test_a_quote_asked_for_before_prices_what_is_held(journal: Journal, backend: Embedded) -> None:
     await journal.buy(10, 100, ago(40))
     now = datetime.now(UTC)
-    quote = Quote(ticker="SPY", price=Decimal("80.5"), provider="x", timestamp=now)
+    quote = ProviderQuote(ticker="SPY", price=Decimal("80.5"), provider="x", timestamp=now)
     await backend.database().write(lambda conn: remember(conn, "quote", "SPY", "x", quote, now))
     (found,) = (await journal.get("/tax/harvest"))["opportunities"]
     # ten shares at a loss of 19.50 each
     assert (found["unrealized_loss"], found["price_source"], found["stale"]) == (195, "quote", False)
     old = now - timedelta(days=2)
-    quote = Quote(ticker="SPY", price=Decimal(81), provider="x", timestamp=old)
+    quote = ProviderQuote(ticker="SPY", price=Decimal(81), provider="x", timestamp=old)
     await backend.database().write(lambda conn: remember(conn, "quote", "SPY", "x", quote, old))
     (found,) = (await journal.get("/tax/harvest"))["opportunities"]
     assert (found["price"], found["price_source"], found["stale"]) == (81, "cached_quote", True)
@@ -182,7 +182,7 @@ async def test_positions_are_priced_anew_where_a_provider_has_a_key(
         if ticker == "QQQ":
             raise Refusal("market_unavailable", "Nobody answers.")
         now = datetime.now(UTC)
-        told = Quote(ticker=ticker, price=Decimal(80), provider="x", timestamp=now)
+        told = ProviderQuote(ticker=ticker, price=Decimal(80), provider="x", timestamp=now)
         await backend.database().write(lambda conn: remember(conn, "quote", ticker, "x", told, now))
         return {}
 

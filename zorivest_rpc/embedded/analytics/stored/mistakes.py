@@ -1,4 +1,4 @@
-"""The mistakes that somebody tagged, and what they cost."""
+"""Mistakes tagged by the user, and what they cost."""
 
 from __future__ import annotations
 

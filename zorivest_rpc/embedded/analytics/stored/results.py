@@ -33,7 +33,7 @@ from ...journal.foreign_trips import ForeignTrip, read_foreign
 from ...values.money import divide
 from ...values.period import Period
 from ..moments import Moments, Streaks, moments_of, streaks_of
-from ..r_multiples import Result, RUnit, r_moments
+from ..r_multiples import RUnit, TripResult, r_moments
 from ..strategies import UNTAGGED, TaggedResult, group, strategies_of
 
 __all__ = [
@@ -228,7 +228,7 @@ def risk_moments(conn: Connection, scope: Scope) -> tuple[Moments, RUnit]:
     return r_moments(everything, in_r, rest)
 
 
-def results(conn: Connection, scope: Scope) -> list[Result]:
+def results(conn: Connection, scope: Scope) -> list[TripResult]:
     """Every result in the order of closing, with its planned risk; a simulation draws from them."""
     planned = _read_planned_risks(conn, scope)
     columns = (_trips.closed_at, _trips.id, scaled(_trips.realized_pnl))
@@ -237,13 +237,13 @@ def results(conn: Connection, scope: Scope) -> list[Result]:
     converted = [(trip.closed_at, trip.id, trip.converted) for trip in foreign_trips(conn, scope)]
     if converted:
         known = sorted([*known, *converted])
-    return [Result(pnl, planned[trip][1] if trip in planned else None) for _, trip, pnl in known]
+    return [TripResult(pnl, planned[trip][1] if trip in planned else None) for _, trip, pnl in known]
 
 
 def _read_annotated(conn: Connection, scope: Scope) -> dict[str, TaggedResult]:
     """The round trips that have a report or a linked plan, by id and in the order of closing.
 
-    Each query starts from the few rows that somebody wrote, and none leaves the order to the planner."""
+    Each query starts from the few rows that a user wrote, and none leaves the order to the planner."""
     legs = round_trip_legs.c
     tags = {row.trade_id: row.tags for row in conn.execute(select(trade_reports.c.trade_id, trade_reports.c.tags))}
     linked = select(trade_plans.c.linked_trade_id, trade_plans.c.strategy_name).order_by(trade_plans.c.id.desc())

@@ -30,11 +30,11 @@ from ...journal.round_trips import episode_of, execution_of
 from ...market import stored_bars as bars
 from ...tax.dates import trade_date
 from ...values.inputs import Page
+from ...values.kinds import AssetClass
 from ...values.money import divide
 from ...values.period import Period
-from ...values.symbols import AssetClass
 from ..excursion import Excursion, Resolution, best_resolution, excursion, held_window, wanted_resolution
-from ..execution_quality import ExecutionQuality, Quote, score_execution
+from ..execution_quality import BidAsk, ExecutionQuality, score_execution
 from ..positions import Episode
 from ..review import week_before
 from ..review_rules import PlanFacts, ReviewFacts
@@ -119,7 +119,7 @@ def _score_row(conn: Connection, row: Mapping[Any, Any]) -> ExecutionQuality:
         together = sorted(rows, key=lambda fill: (fill["time"], fill["exec_id"]))
     first = together[0]
     bid, ask = first["nbbo_bid"], first["nbbo_ask"]
-    quote = None if bid is None or ask is None else Quote(bid, ask)
+    quote = None if bid is None or ask is None else BidAsk(bid, ask)
     bar = bars.covering(conn, row["symbol"], first["time"]) if quote is None or not quote.usable else None
     mark = score_execution(
         [execution_of(fill) for fill in together], cast(AssetClass, row["asset_class"]), quote=quote, bar=bar

@@ -1,7 +1,7 @@
 """The tables of what files bring in and of what is owed on it: import batches, the bank ledger, tax lots and payments.
 
-Tax lots follow from the trades and are brought in step when somebody asks. Which trades they have not seen is noted by
-triggers in the transaction that writes the trade, whoever writes it: a new one in `tax_pending`, and the underlying of
+Tax lots follow from the trades and are made with each tax question. Which trades they have not seen is noted by
+triggers in the transaction that writes the trade, from every writer: a new one in `tax_pending`, and the underlying of
 one that was changed or deleted in `tax_stale`."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A line is known again by the bank's own reference, or else by its day, text and amount. Two lines with different
 references of the bank are two lines, however equal. A line that equals one entered by hand, on a day no statement
-covered yet, is flagged and left out: whoever entered it knows whether it is the same."""
+covered yet, is flagged and left out: the user who entered it knows whether it is the same."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _apply(conn: Connection, account_id: str, event: PositionEvent, what: Instru
         split = actions.Split(what, effective, numerator, denominator, account_id)
         actions.record_split(conn, split, actor)
         return True
-    option = actions.Option(cast(OptionKind, event.kind), what, effective, account_id, event.quantity)
+    option = actions.OptionEnd(cast(OptionKind, event.kind), what, effective, account_id, event.quantity)
     delivered = None if event.kind == "expiry" else _delivery(conn, option)
     actions.record_option(conn, option._replace(related_trade_id=delivered), actor)
     return True
@@ -96,7 +96,7 @@ def _ratio(conn: Connection, account_id: str, event: PositionEvent, effective: d
     return (scale, Decimal(1)) if scale == round(scale, 6) else (whole, of)
 
 
-def _delivery(conn: Connection, option: actions.Option) -> str | None:
+def _delivery(conn: Connection, option: actions.OptionEnd) -> str | None:
     """The fill by which the file, or one before it, moved the shares of an exercise or assignment."""
     contract = option.what.contract
     if contract is None:

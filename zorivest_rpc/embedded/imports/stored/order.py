@@ -17,7 +17,8 @@ from sqlalchemy import BigInteger, Connection, case, func, select, type_coerce
 from ...database.columns import QUANTITY_PLACES
 from ...database.schema.journal import trades as table
 from ...journal import trades
-from ..drafts import Effect, Side, TradeDraft
+from ...values.kinds import Side
+from ..drafts import Effect, TradeDraft
 from .held import NEAR, Held
 
 __all__ = ["in_order", "order_instant"]

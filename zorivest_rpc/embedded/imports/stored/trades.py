@@ -22,18 +22,19 @@ from ...database.columns import money, quantity
 from ...database.schema.books import import_batches
 from ...journal import accounts as account_store
 from ...journal import trades
-from ...journal.exchange import HOW_TO_GIVE, Exchange, Rate, add_rates
+from ...journal.exchange import HOW_TO_GIVE, Rate, RateBook, add_rates
 from ...market.identifiers import known_here
 from ...tax.dates import trade_date
 from ...values.currencies import currency_of
 from ...values.inputs import Page
+from ...values.kinds import AssetClass
+from ...values.kinds import AssetClass as DraftAsset
 from ...values.money import divide
-from ...values.symbols import AssetClass, Instrument, parse_instrument
+from ...values.symbols import Instrument, parse_instrument
 from .. import dedup
 from ..collect import outcome
 from ..dedup import SortedTrades
-from ..drafts import DEFAULT_ZONE, BrokerImport, Limits, Note, RowError, TradeDraft
-from ..drafts import AssetClass as DraftAsset
+from ..drafts import DEFAULT_ZONE, BrokerImport, ImportLimits, Note, RowError, TradeDraft
 from .events import apply_events
 from .held import Held, find_held, sort_out
 from .order import in_order
@@ -57,7 +58,7 @@ _PREVIEW = 5
 _MANY = 2000
 _CACHE_KIB = 64 * 1024
 _STEP = 1000
-_MOST_ERRORS = Limits().max_errors
+_MOST_ERRORS = ImportLimits().max_errors
 
 
 def store(
@@ -224,7 +225,7 @@ def date_range(first: Any, last: Any) -> dict[str, Any] | None:
 
 
 def _with_tickers(conn: Connection, found: BrokerImport) -> BrokerImport:
-    """Securities that a file names by number under their tickers, where those are known without asking anybody."""
+    """Securities that a file names by number under their tickers, where those are known without a request."""
     keys = list({draft.identifier for draft in found.trades if draft.identifier is not None})
     if not keys:
         return found
@@ -318,7 +319,7 @@ def _settle_fees(conn: Connection, drafts: list[TradeDraft]) -> tuple[list[Trade
     """The drafts with their costs in the currency of the trade; those whose costs no known rate brings there."""
     good: list[TradeDraft] = []
     bad: list[RowError] = []
-    exchange = Exchange(conn)
+    exchange = RateBook(conn)
     for draft in drafts:
         paid_in, day = draft.fee_currency, trade_date(draft.exec_time)
         if not paid_in or paid_in == draft.currency or not (draft.commission or draft.fees):
@@ -357,7 +358,7 @@ def _drafts(
 
 def _draft(draft: TradeDraft, batch_id: str, source: str = "import", broker: str | None = None) -> trades.Draft:
     charges = tuple(
-        trades.Charge(fee.fee_type.value, money(fee.amount), fee.description) for fee in draft.ledger if fee.amount
+        trades.TradeFee(fee.fee_type.value, money(fee.amount), fee.description) for fee in draft.ledger if fee.amount
     )
     adds_up = sum((charge.amount for charge in charges), Decimal(0)) == draft.commission + draft.fees
     return trades.Draft(

@@ -8,7 +8,7 @@ from urllib.parse import quote as escaped
 from ...vault.credentials import Credential
 from ..failures import Failure, Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import Bar, listed, make_bar, mapped, moment
+from ..shapes import ProviderBar, listed, make_bar, mapped, moment
 
 __all__ = ["PROVIDER"]
 
@@ -25,7 +25,7 @@ _FRAMES = {
 _MOST_PAGES = 20
 
 
-async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
+async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
     if ask.instrument.asset_class != "EQUITY":
         raise link.failure(Kind.UNSUPPORTED, "it has bars of shares only")
     params = {
@@ -37,7 +37,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
         "feed": "iex",
     }
     path = f"/v2/stocks/{escaped(ask.instrument.symbol, safe='')}/bars"
-    found: list[Bar] = []
+    found: list[ProviderBar] = []
     for _ in range(_MOST_PAGES):
         answer = await link.get(path, params, host="data")
         if not isinstance(answer, dict) or "bars" not in answer:
@@ -50,7 +50,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
     return found
 
 
-def _bar(row: dict[str, Any], provider: str) -> Bar | None:
+def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:
     prices = (row.get(name) for name in "ohlc")
     begins = moment(row.get("t"))
     return make_bar(provider, begins, prices, row.get("v"), vwap=row.get("vw"), trade_count=row.get("n"))

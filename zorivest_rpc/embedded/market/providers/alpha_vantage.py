@@ -7,7 +7,7 @@ from typing import Any
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import Hit, Quote, listed, mapped, moment, number, plain, whole
+from ..shapes import Hit, ProviderQuote, listed, mapped, moment, number, plain, whole
 
 __all__ = ["PROVIDER"]
 
@@ -27,7 +27,7 @@ async def _ask(link: Link, **params: str) -> dict[str, Any]:
     return answer
 
 
-async def quote(link: Link, instrument: Instrument) -> Quote:
+async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     if instrument.asset_class != "EQUITY":
         raise link.failure(Kind.UNSUPPORTED, "it has quotes of shares only")
     answer = await _ask(link, function="GLOBAL_QUOTE", symbol=instrument.symbol)
@@ -37,7 +37,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     price = number(found.get("05. price"))
     if price is None:
         raise link.unknown(instrument.symbol)
-    return Quote(
+    return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
         provider=link.name,

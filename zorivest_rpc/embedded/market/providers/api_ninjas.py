@@ -5,12 +5,12 @@ from __future__ import annotations
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import Quote, mapped, moment, number, plain, whole
+from ..shapes import ProviderQuote, mapped, moment, number, plain, whole
 
 __all__ = ["PROVIDER"]
 
 
-async def quote(link: Link, instrument: Instrument) -> Quote:
+async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     if instrument.asset_class != "EQUITY":
         raise link.failure(Kind.UNSUPPORTED, "it has quotes of shares only")
     answer = await link.get("/stockprice", {"ticker": instrument.symbol})
@@ -19,7 +19,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     price = number(mapped(answer).get("price"))
     if price is None:
         raise link.odd()
-    return Quote(
+    return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
         provider=link.name,

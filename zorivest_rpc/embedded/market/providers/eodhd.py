@@ -8,7 +8,7 @@ from urllib.parse import quote as escaped
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import Bar, Quote, make_bar, mapped, moment, number, plain, whole
+from ..shapes import ProviderBar, ProviderQuote, make_bar, mapped, moment, number, plain, whole
 
 __all__ = ["PROVIDER"]
 
@@ -28,14 +28,14 @@ def _code(link: Link, instrument: Instrument) -> str:
             raise link.failure(Kind.UNSUPPORTED, "it has no such instruments")
 
 
-async def quote(link: Link, instrument: Instrument) -> Quote:
+async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     answer = await link.get(f"/real-time/{_code(link, instrument)}", {"fmt": "json"})
     if not isinstance(answer, dict) or "close" not in answer:
         raise link.odd()
     price = number(answer["close"])
     if price is None:
         raise link.unknown(instrument.symbol)  # "NA" everywhere
-    return Quote(
+    return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
         provider=link.name,
@@ -50,7 +50,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     )
 
 
-async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
+async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
     code = _code(link, ask.instrument)
     if period := _DAILY.get(ask.interval):
         span = {"from": ask.start.date().isoformat(), "to": ask.end.date().isoformat()}
@@ -65,7 +65,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
     return [bar for item in answer if (bar := _bar(mapped(item), link.name)) is not None]
 
 
-def _bar(row: dict[str, Any], provider: str) -> Bar | None:
+def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:
     begins = moment(row.get("timestamp") or plain(row.get("date"), 32))
     prices = (row.get(name) for name in ("open", "high", "low", "close"))
     return make_bar(provider, begins, prices, row.get("volume"), adj_close=row.get("adjusted_close"))

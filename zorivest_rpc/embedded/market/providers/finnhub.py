@@ -8,14 +8,14 @@ from typing import Any
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import News, Quote, listed, mapped, moment, number, plain
+from ..shapes import News, ProviderQuote, listed, mapped, moment, number, plain
 
 __all__ = ["PROVIDER", "lookup"]
 
 _NEWS_DAYS = 14
 
 
-async def quote(link: Link, instrument: Instrument) -> Quote:
+async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     if instrument.asset_class != "EQUITY":
         raise link.failure(Kind.UNSUPPORTED, "it has quotes of shares only")
     answer = await link.get("/quote", {"symbol": instrument.symbol})
@@ -24,7 +24,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     price = number(answer["c"])
     if not price:
         raise link.unknown(instrument.symbol)  # an unknown symbol is answered with zeros
-    return Quote(
+    return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
         provider=link.name,

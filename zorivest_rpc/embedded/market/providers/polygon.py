@@ -9,7 +9,7 @@ from urllib.parse import quote as escaped
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import Bar, Quote, listed, make_bar, mapped, moment, number, occ, whole
+from ..shapes import ProviderBar, ProviderQuote, listed, make_bar, mapped, moment, number, occ, whole
 
 __all__ = ["PROVIDER"]
 
@@ -40,7 +40,7 @@ def _symbol(link: Link, instrument: Instrument) -> str:
             return instrument.symbol
 
 
-async def quote(link: Link, instrument: Instrument) -> Quote:
+async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     symbol = _symbol(link, instrument)
     answer = await link.get(f"/v2/aggs/ticker/{escaped(symbol, safe=':')}/prev", {"adjusted": "true"})
     if not isinstance(answer, dict) or "status" not in answer:
@@ -49,7 +49,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     price = number(found.get("c"))
     if price is None:
         raise link.unknown(symbol)
-    return Quote(
+    return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
         provider=link.name,
@@ -61,12 +61,12 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     )
 
 
-async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
+async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
     span = f"{int(ask.start.timestamp() * 1000)}/{int(ask.end.timestamp() * 1000) - 1}"
     symbol = escaped(_symbol(link, ask.instrument), safe=":")
     path = f"/v2/aggs/ticker/{symbol}/range/{_SPANS[ask.interval]}/{span}"
     params = {"adjusted": "true", "sort": "asc", "limit": "50000"}
-    found: list[Bar] = []
+    found: list[ProviderBar] = []
     for _ in range(_MOST_PAGES):
         answer = await link.get(path, params)
         if not isinstance(answer, dict) or "status" not in answer:
@@ -83,7 +83,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
     return found
 
 
-def _bar(row: dict[str, Any], provider: str) -> Bar | None:
+def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:
     prices = (row.get(name) for name in "ohlc")
     begins = moment(row.get("t"))
     return make_bar(provider, begins, prices, row.get("v"), vwap=row.get("vw"), trade_count=row.get("n"))

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import Bar, at, make_bar, mapped, moment, occ, plain
+from ..shapes import ProviderBar, at, make_bar, mapped, moment, occ, plain
 
 __all__ = ["PROVIDER", "rows_of"]
 
@@ -24,7 +24,7 @@ def rows_of(value: Any) -> list[dict[str, Any]]:
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
+async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
     match ask.instrument.asset_class:
         case "EQUITY":
             symbol = ask.instrument.symbol.replace(".", "/")
@@ -52,7 +52,7 @@ def _local(value: datetime) -> str:
     return value.astimezone(_ZONE).strftime("%Y-%m-%d %H:%M")
 
 
-def _bar(row: dict[str, Any], provider: str) -> Bar | None:
+def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:
     begins = moment(row.get("timestamp")) or moment(plain(row.get("date"), 32))
     prices = (row.get(name) for name in ("open", "high", "low", "close"))
     return make_bar(provider, begins, prices, row.get("volume"), vwap=row.get("vwap"))

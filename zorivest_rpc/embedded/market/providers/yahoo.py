@@ -10,10 +10,10 @@ from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
 from ..shapes import (
-    Bar,
     Hit,
     News,
-    Quote,
+    ProviderBar,
+    ProviderQuote,
     derived_change,
     listed,
     make_bar,
@@ -58,7 +58,7 @@ async def _chart(link: Link, symbol: str, params: dict[str, str]) -> dict[str, A
     return result
 
 
-async def quote(link: Link, instrument: Instrument) -> Quote:
+async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     result = await _chart(link, _symbol(link, instrument), {"interval": "1d", "range": "1d"})
     meta, today = mapped(result, "meta"), mapped(result, "indicators", "quote", 0)
     price = number(meta.get("regularMarketPrice"))
@@ -67,7 +67,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     previous = number(meta.get("chartPreviousClose") or meta.get("previousClose"))
     change, percent = derived_change(price, previous)
     opens = listed(today, "open")
-    return Quote(
+    return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
         provider=link.name,
@@ -83,7 +83,7 @@ async def quote(link: Link, instrument: Instrument) -> Quote:
     )
 
 
-async def bars(link: Link, ask: BarsAsk) -> list[Bar]:
+async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
     params = {
         "interval": _INTERVALS[ask.interval],
         "period1": str(int(ask.start.timestamp())),

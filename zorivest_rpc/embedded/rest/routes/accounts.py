@@ -10,14 +10,14 @@ from aiohttp import web
 from ...journal import accounts
 from ...values.fields import Fields
 from ...values.inputs import currency, identifier, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
 _LARGEST_BALANCE = 10**12
 
 
-async def create(ask: Ask) -> web.StreamResponse:
+async def create(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(await ask.json())
     values: dict[str, Any] = {
@@ -30,19 +30,19 @@ async def create(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: accounts.create(conn, values, actor)), 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     archived, system = fields.flag("include_archived", False), fields.flag("include_system", False)
     fields.done()
     return reply(await ask.db.read(lambda conn: accounts.listed(conn, archived=archived, system=system)))
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     account_id = ask.path["account_id"]
     return reply(await ask.db.read(lambda conn: accounts.shown(conn, account_id)))
 
 
-async def change(ask: Ask) -> web.StreamResponse:
+async def change(ask: RestCall) -> web.StreamResponse:
     account_id, actor = ask.path["account_id"], ask.session.actor
     fields = Fields(await ask.json())
     wanted: dict[str, Any] = {
@@ -56,7 +56,7 @@ async def change(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: accounts.change(conn, account_id, changes, actor)))
 
 
-async def record_balance(ask: Ask) -> web.StreamResponse:
+async def record_balance(ask: RestCall) -> web.StreamResponse:
     account_id, actor = ask.path["account_id"], ask.session.actor
     fields = Fields(await ask.json())
     balance = fields.decimal("balance", most=_LARGEST_BALANCE)
@@ -68,7 +68,7 @@ async def record_balance(ask: Ask) -> web.StreamResponse:
     return reply({**snapshot, "changed": is_new}, 201)
 
 
-async def balances(ask: Ask) -> web.StreamResponse:
+async def balances(ask: RestCall) -> web.StreamResponse:
     account_id = ask.path["account_id"]
     fields = Fields(ask.query)
     wanted = page(fields, 100)

@@ -26,7 +26,7 @@ from ...journal.expiry import settle_due
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import aliased, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 from .market_data import market_of
 from .selection import scope_of, tell_period, zone_of
 
@@ -36,7 +36,7 @@ __all__ = ["ROUTES"]
 _APART = "have different currencies, which are not added; ask about the legs of one currency at a time"
 
 
-async def show_expectancy(ask: Ask) -> web.StreamResponse:
+async def show_expectancy(ask: RestCall) -> web.StreamResponse:
     scope = await scope_of(ask, "all")
     fields = Fields(ask.query)
     strategy = fields.text("strategy", None, least=1, most=200)
@@ -67,7 +67,7 @@ def _tell(conn: Connection, scope: results.Scope, found: msgspec.Struct) -> dict
     return {**to_json(found), **results.tell_currencies(conn, scope), **tell_period(scope.period)}
 
 
-async def show_drawdown(ask: Ask) -> web.StreamResponse:
+async def show_drawdown(ask: RestCall) -> web.StreamResponse:
     """The simulation runs on worker threads; other requests are answered meanwhile."""
     scope = await scope_of(ask, "all")
     fields = Fields(ask.query)
@@ -99,7 +99,7 @@ async def show_drawdown(ask: Ask) -> web.StreamResponse:
     return reply({**to_json(answer), **told, **tell_period(scope.period)})
 
 
-async def show_sqn(ask: Ask) -> web.StreamResponse:
+async def show_sqn(ask: RestCall) -> web.StreamResponse:
     scope = await scope_of(ask, "all")
     await settle_due(ask.db)
 
@@ -110,7 +110,7 @@ async def show_sqn(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def strategy_breakdown(ask: Ask) -> web.StreamResponse:
+async def strategy_breakdown(ask: RestCall) -> web.StreamResponse:
     scope = await scope_of(ask, "all")
     await settle_due(ask.db)
 
@@ -122,7 +122,7 @@ async def strategy_breakdown(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def execution_quality(ask: Ask) -> web.StreamResponse:
+async def execution_quality(ask: RestCall) -> web.StreamResponse:
     """Of one trade, or without `trade_id` a page of all."""
     fields = Fields(aliased(ask.query, {"trade_exec_id": "trade_id"}))
     exec_id = fields.text("trade_id", None, least=1, most=128)
@@ -138,7 +138,7 @@ async def execution_quality(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def excursion(ask: Ask) -> web.StreamResponse:
+async def excursion(ask: RestCall) -> web.StreamResponse:
     exec_id = ask.path["exec_id"]
     fields = Fields(await ask.json())
     wanted = fields.choice("resolution", SPANS, None)
@@ -154,7 +154,7 @@ async def excursion(ask: Ask) -> web.StreamResponse:
     return reply(to_json(found))
 
 
-async def options_strategy(ask: Ask) -> web.StreamResponse:
+async def options_strategy(ask: RestCall) -> web.StreamResponse:
     """Reads only; asking twice is asking once."""
     fields = Fields(await ask.json())
     ids = list(dict.fromkeys(fields.texts("leg_exec_ids", least=1, most=100)))
@@ -185,7 +185,7 @@ async def options_strategy(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def ai_review(ask: Ask) -> web.StreamResponse:
+async def ai_review(ask: RestCall) -> web.StreamResponse:
     """By rules: no network and no cost, so every cap is high enough; the answer repeats it."""
     fields = Fields(aliased(await ask.json(), {"trade_id": "trade_exec_id"}))
     exec_id = fields.text("trade_exec_id", least=1, most=128)

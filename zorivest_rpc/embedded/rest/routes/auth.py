@@ -9,14 +9,14 @@ from zorivest_rpc.proof import PROOF_PATH, is_challenge, prove
 from ...errors import Invalid, Unavailable
 from ...values.fields import Fields
 from ...vault.vault import SHORTEST, Role
-from ..routing import ADMIN, OPEN, Ask, Route, no_content, reply
+from ..routing import ADMIN, OPEN, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
 _SMALL = 16 * 1024
 
 
-async def unlock(ask: Ask) -> web.StreamResponse:
+async def unlock(ask: RestCall) -> web.StreamResponse:
     """Exchange an API key, or the owner's passphrase, for a session; works while the database is open, so that sessions
     can be renewed."""
     body = await ask.json()
@@ -38,7 +38,7 @@ async def unlock(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def show_proof(ask: Ask) -> web.StreamResponse:
+async def show_proof(ask: RestCall) -> web.StreamResponse:
     """The answer to a challenge, for a server that wants to know whether this is the backend of its directory."""
     challenge = ask.query.get("challenge", "")
     if not is_challenge(challenge):
@@ -49,12 +49,12 @@ async def show_proof(ask: Ask) -> web.StreamResponse:
     return reply({"proof": prove(backend.proof_secret, challenge, backend.proof_place)})
 
 
-async def lock(ask: Ask) -> web.StreamResponse:
+async def lock(ask: RestCall) -> web.StreamResponse:
     await ask.backend.lock(ask.session.actor)
     return reply({"status": "locked"})
 
 
-async def status(ask: Ask) -> web.StreamResponse:
+async def status(ask: RestCall) -> web.StreamResponse:
     """Open to everybody, so the role is the caller's own and only shown with a valid token."""
     session = ask.optional_session()
     return reply(
@@ -66,7 +66,7 @@ async def status(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def create_key(ask: Ask) -> web.StreamResponse:
+async def create_key(ask: RestCall) -> web.StreamResponse:
     """The answer is the only place where the new key is ever shown."""
     body = await ask.json()
     fields = Fields({**body, "label": body.get("label") or body.get("name")})
@@ -78,21 +78,21 @@ async def create_key(ask: Ask) -> web.StreamResponse:
     return reply({**entry.view(), "raw_key": raw}, 201)
 
 
-async def list_keys(ask: Ask) -> web.StreamResponse:
+async def list_keys(ask: RestCall) -> web.StreamResponse:
     return reply([entry.view() for entry in ask.backend.vault.active()])
 
 
-async def revoke_key(ask: Ask) -> web.StreamResponse:
+async def revoke_key(ask: RestCall) -> web.StreamResponse:
     await ask.backend.revoke_key(ask.session.actor, ask.path["key_id"])
     return no_content()
 
 
-async def show_passphrase(ask: Ask) -> web.StreamResponse:
+async def show_passphrase(ask: RestCall) -> web.StreamResponse:
     held = ask.backend.vault.passphrase
     return reply({"set": held is not None, **(held.view() if held is not None else {})})
 
 
-async def set_passphrase(ask: Ask) -> web.StreamResponse:
+async def set_passphrase(ask: RestCall) -> web.StreamResponse:
     """A second way to the same database, for the person who owns it; the answer never repeats it."""
     fields = Fields(await ask.json())
     passphrase = fields.text("passphrase", least=SHORTEST, most=512)
@@ -101,7 +101,7 @@ async def set_passphrase(ask: Ask) -> web.StreamResponse:
     return reply({"set": True, **held.view()})
 
 
-async def remove_passphrase(ask: Ask) -> web.StreamResponse:
+async def remove_passphrase(ask: RestCall) -> web.StreamResponse:
     await ask.backend.remove_passphrase(ask.session.actor)
     return no_content()
 

@@ -12,7 +12,7 @@ from ...imports.drafts import BankHints
 from ...imports.stored import bank as bank_store
 from ...values.fields import Fields
 from ...values.inputs import identifier, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 from ..uploads import BODY, Progress, form_with_file, preview, read_file
 from .selection import currency_for
 
@@ -21,15 +21,15 @@ __all__ = ["ROUTES"]
 _FORMATS = ("auto", "csv", "ofx", "qfx", "qif", "camt")
 
 
-async def import_statement(ask: Ask) -> web.StreamResponse:
+async def import_statement(ask: RestCall) -> web.StreamResponse:
     return reply(await _import(ask, rehearse=False))
 
 
-async def preview_statement(ask: Ask) -> web.StreamResponse:
+async def preview_statement(ask: RestCall) -> web.StreamResponse:
     return reply(preview(await _import(ask, rehearse=True)))
 
 
-async def _import(ask: Ask, *, rehearse: bool) -> dict[str, Any]:
+async def _import(ask: RestCall, *, rehearse: bool) -> dict[str, Any]:
     actor = ask.session.actor
     form, upload = await form_with_file(ask)
     fields = Fields(form.fields)
@@ -51,11 +51,11 @@ async def _import(ask: Ask, *, rehearse: bool) -> dict[str, Any]:
         )
 
 
-async def list_accounts(ask: Ask) -> web.StreamResponse:
+async def list_accounts(ask: RestCall) -> web.StreamResponse:
     return reply(await ask.db.read(bank_store.listed))
 
 
-async def show_ledger(ask: Ask) -> web.StreamResponse:
+async def show_ledger(ask: RestCall) -> web.StreamResponse:
     account_id = ask.path["account_id"]
     fields = Fields(ask.query)
     wanted = page(fields, 100)

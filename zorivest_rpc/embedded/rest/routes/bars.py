@@ -14,7 +14,7 @@ from ...errors import Invalid
 from ...market import stored_bars as bars
 from ...values.fields import Fields
 from ...values.symbols import parse_instrument
-from ..routing import WRITE, Ask, Route, reply
+from ..routing import WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
@@ -22,7 +22,7 @@ _MOST_BARS = 20_000
 _BODY = 8 * 1024 * 1024
 
 
-async def store(ask: Ask) -> web.StreamResponse:
+async def store(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     body = await ask.json()
     fields = Fields(body)

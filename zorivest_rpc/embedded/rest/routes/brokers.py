@@ -9,7 +9,7 @@ from aiohttp import web
 from ...brokers.sync import Brokers, known_broker
 from ...errors import Invalid
 from ...values.fields import Fields
-from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
+from ..routing import ADMIN, READ, WRITE, RestCall, Route, reply
 from .market_data import day_or_moment, secret
 
 __all__ = ["ROUTES"]
@@ -17,16 +17,16 @@ __all__ = ["ROUTES"]
 _SMALL = 64 * 1024
 
 
-def _brokers(ask: Ask) -> Brokers:
+def _brokers(ask: RestCall) -> Brokers:
     backend = ask.backend
     return Brokers(ask.db, backend.settings(), backend.fields(), backend.outbound, backend.directory.imports)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     return reply(await _brokers(ask).listed())
 
 
-async def sync(ask: Ask) -> web.StreamResponse:
+async def sync(ask: RestCall) -> web.StreamResponse:
     fields = Fields(await ask.json())
     start, end = day_or_moment(fields, "start"), day_or_moment(fields, "end", last=True)
     if start is not None and end is not None and start >= end:
@@ -35,11 +35,11 @@ async def sync(ask: Ask) -> web.StreamResponse:
     return reply(await _brokers(ask).sync(ask.path["broker_id"], start, end, ask.session.actor))
 
 
-async def positions(ask: Ask) -> web.StreamResponse:
+async def positions(ask: RestCall) -> web.StreamResponse:
     return reply({"items": await _brokers(ask).positions(ask.path["broker_id"])})
 
 
-async def configure(ask: Ask) -> web.StreamResponse:
+async def configure(ask: RestCall) -> web.StreamResponse:
     """Set what was sent and leave the rest."""
     broker = known_broker(ask.path["broker_id"])
     fields = Fields(await ask.json())
@@ -69,7 +69,7 @@ async def configure(ask: Ask) -> web.StreamResponse:
     return reply({"status": "configured"})
 
 
-async def disconnect(ask: Ask) -> web.StreamResponse:
+async def disconnect(ask: RestCall) -> web.StreamResponse:
     return reply(await _brokers(ask).disconnect(ask.path["broker_id"], ask.session.actor))
 
 

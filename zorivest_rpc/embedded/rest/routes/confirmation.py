@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from aiohttp import web
 
 from ...values.fields import Fields
-from ..routing import READ, Ask, Route, reply
+from ..routing import READ, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
@@ -16,7 +16,7 @@ _SECONDS = 60
 _SMALL = 64 * 1024
 
 
-async def issue(ask: Ask) -> web.StreamResponse:
+async def issue(ask: RestCall) -> web.StreamResponse:
     fields = Fields(await ask.json())
     action = fields.text("action", least=1, most=100)
     summary = fields.text("params_summary", "", most=2000)

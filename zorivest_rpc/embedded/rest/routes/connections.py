@@ -12,12 +12,12 @@ from ...brokers.registry import Broker
 from ...market import connections
 from ...market.providers import PROVIDERS
 from ...scheduling import mail
-from ..routing import READ, Ask, Route, reply
+from ..routing import READ, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     def job(conn: Connection) -> dict[str, Any]:
         return {
             "providers": [_provider(setup) for setup in connections.read_all(conn, PROVIDERS)],

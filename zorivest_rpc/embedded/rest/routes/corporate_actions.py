@@ -13,14 +13,14 @@ from ...journal.corporate_actions import KINDS, OptionKind
 from ...values.fields import Fields
 from ...values.inputs import aliased, identifier, instrument, page, row_number
 from ...values.symbols import Instrument
-from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
 _KIND = "corporate action"
 
 
-async def create(ask: Ask) -> web.StreamResponse:
+async def create(ask: RestCall) -> web.StreamResponse:
     body = aliased(await ask.json(), {"effective_date": "effective", "effective_at": "effective"})
     fields, actor = Fields(body), ask.session.actor
     kind = fields.choice("kind", KINDS)
@@ -35,7 +35,7 @@ async def create(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: corporate_actions.record_option(conn, option, actor)), 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields)
     account_id = fields.text("account_id", None, most=128)
@@ -48,12 +48,12 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     number = row_number(_KIND, ask.path["action_id"])
     return reply(await ask.db.read(lambda conn: corporate_actions.shown(conn, number)))
 
 
-async def delete(ask: Ask) -> web.StreamResponse:
+async def delete(ask: RestCall) -> web.StreamResponse:
     number, actor = row_number(_KIND, ask.path["action_id"]), ask.session.actor
     await ask.db.write(lambda conn: corporate_actions.delete(conn, number, actor))
     return no_content()
@@ -69,10 +69,10 @@ def _split(fields: Fields, what: Instrument, effective: datetime) -> corporate_a
     return corporate_actions.Split(what, effective, numerator, denominator, identifier(fields, "account_id", None))
 
 
-def _option(fields: Fields, kind: OptionKind, what: Instrument, effective: datetime) -> corporate_actions.Option:
+def _option(fields: Fields, kind: OptionKind, what: Instrument, effective: datetime) -> corporate_actions.OptionEnd:
     if what.symbol and what.contract is None:
         fields.wrong("symbol", "must be an option, such as AAPL 260320 C 200")
-    return corporate_actions.Option(
+    return corporate_actions.OptionEnd(
         kind=kind,
         what=what,
         effective_at=effective,

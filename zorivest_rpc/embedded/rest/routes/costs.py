@@ -15,7 +15,7 @@ from ...journal import accounts
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import currency, identifier, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 from .selection import scope_of, tell_period
 
 __all__ = ["ROUTES"]
@@ -23,7 +23,7 @@ __all__ = ["ROUTES"]
 _MONTH = re.compile(r"(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])")
 
 
-async def summary(ask: Ask) -> web.StreamResponse:
+async def summary(ask: RestCall) -> web.StreamResponse:
     scope = await scope_of(ask, "ytd")
     fields = Fields(ask.query)
     estimate = fields.flag("estimate_regulatory", False)
@@ -36,7 +36,7 @@ async def summary(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def pfof_report(ask: Ask) -> web.StreamResponse:
+async def pfof_report(ask: RestCall) -> web.StreamResponse:
     """Of one account; 404 if there is no such."""
     fields = Fields(ask.query)
     account_id = fields.text("account_id", least=1, most=128)
@@ -52,7 +52,7 @@ async def pfof_report(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def show_cost_of_free(ask: Ask) -> web.StreamResponse:
+async def show_cost_of_free(ask: RestCall) -> web.StreamResponse:
     scope = await scope_of(ask, "ytd")
     now = datetime.now(UTC)
 
@@ -64,7 +64,7 @@ async def show_cost_of_free(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def ledger(ask: Ask) -> web.StreamResponse:
+async def ledger(ask: RestCall) -> web.StreamResponse:
     """What one trade cost, line by line."""
     exec_id = ask.path["exec_id"]
     lines = await ask.db.read(lambda conn: costs.ledger_of(conn, exec_id))
@@ -77,7 +77,7 @@ async def ledger(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def record_periodic(ask: Ask) -> web.StreamResponse:
+async def record_periodic(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(await ask.json())
     account_id = identifier(fields, "account_id", None)
@@ -106,7 +106,7 @@ async def record_periodic(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def list_periodic(ask: Ask) -> web.StreamResponse:
+async def list_periodic(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields, 100)
     fields.done()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from aiohttp import web
 
 from ...demo import load as demo
-from ..routing import ADMIN, READ, Ask, Route, reply
+from ..routing import ADMIN, READ, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
 
-async def load(ask: Ask) -> web.StreamResponse:
+async def load(ask: RestCall) -> web.StreamResponse:
     return reply(await demo.load_into(ask.backend), 201)
 
 
-async def status(ask: Ask) -> web.StreamResponse:
+async def status(ask: RestCall) -> web.StreamResponse:
     count = await ask.db.read(demo.loaded)
     return reply({"loaded": count > 0, "trades": count})
 
 
-async def remove(ask: Ask) -> web.StreamResponse:
+async def remove(ask: RestCall) -> web.StreamResponse:
     return reply(await demo.remove_from(ask.backend))
 
 

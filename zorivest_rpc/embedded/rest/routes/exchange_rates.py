@@ -9,12 +9,12 @@ from aiohttp import web
 from ...journal import exchange
 from ...values.fields import Fields
 from ...values.inputs import currency, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted, code = page(fields, 100), currency(fields)
     day: date | None = fields.day("day", None)
@@ -25,7 +25,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def give(ask: Ask) -> web.StreamResponse:
+async def give(ask: RestCall) -> web.StreamResponse:
     """One rate: on `day` one unit of `base` cost `rate` units of `quote`."""
     actor = ask.session.actor
     fields = Fields(await ask.json())

@@ -6,18 +6,18 @@ from aiohttp import web
 
 from ...guard import LONGEST_WAIT, PERSON, TOOL
 from ...values.fields import Fields
-from ..routing import ADMIN, OPEN, READ, WRITE, Ask, Route, reply
+from ..routing import ADMIN, OPEN, READ, WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
 _PARTIES = (PERSON, TOOL)
 
 
-async def status(ask: Ask) -> web.StreamResponse:
+async def status(ask: RestCall) -> web.StreamResponse:
     return reply(ask.backend.guard.status())
 
 
-async def watch(ask: Ask) -> web.StreamResponse:
+async def watch(ask: RestCall) -> web.StreamResponse:
     """The state; with `after` and `wait`, not before the version is another than `after` or `wait` seconds are over."""
     after, seconds = ask.query.get("after"), ask.query.get("wait", "")
     if after and seconds.isascii() and seconds.isdigit():
@@ -26,7 +26,7 @@ async def watch(ask: Ask) -> web.StreamResponse:
     return await status(ask)
 
 
-async def configure(ask: Ask) -> web.StreamResponse:
+async def configure(ask: RestCall) -> web.StreamResponse:
     fields = Fields(await ask.json())
     wanted = {
         "is_enabled": fields.flag("is_enabled", None),
@@ -40,7 +40,7 @@ async def configure(ask: Ask) -> web.StreamResponse:
     return await status(ask)
 
 
-async def lock(ask: Ask) -> web.StreamResponse:
+async def lock(ask: RestCall) -> web.StreamResponse:
     fields = Fields(await ask.json())
     reason = fields.text("reason", "manual", least=1, most=100)
     by = fields.choice("by", _PARTIES, TOOL)
@@ -50,7 +50,7 @@ async def lock(ask: Ask) -> web.StreamResponse:
     return await status(ask)
 
 
-async def unlock(ask: Ask) -> web.StreamResponse:
+async def unlock(ask: RestCall) -> web.StreamResponse:
     """`locked_at` releases that lock alone: a person who agreed to one has not seen a newer one."""
     fields = Fields(await ask.json())
     by = fields.choice("by", _PARTIES, TOOL)
@@ -60,7 +60,7 @@ async def unlock(ask: Ask) -> web.StreamResponse:
     return await status(ask)
 
 
-async def check(ask: Ask) -> web.StreamResponse:
+async def check(ask: RestCall) -> web.StreamResponse:
     verdict = await ask.backend.guard.check(ask.db, ask.session.actor)
     refused = {} if verdict.allowed else {"locked_by": verdict.locked_by}
     return reply({"allowed": verdict.allowed, "reason": verdict.reason, **refused})

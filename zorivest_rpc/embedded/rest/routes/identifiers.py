@@ -9,7 +9,7 @@ from aiohttp import web
 from ...errors import Invalid
 from ...market.identifiers import Asked, resolve
 from ...values.identifiers import IdentifierType
-from ..routing import READ, Ask, Route, reply
+from ..routing import READ, RestCall, Route, reply
 from .market_data import market_of
 
 __all__ = ["ROUTES"]
@@ -18,7 +18,7 @@ _MOST = 1000
 _LONGEST = 64
 
 
-async def resolve_all(ask: Ask) -> web.StreamResponse:
+async def resolve_all(ask: RestCall) -> web.StreamResponse:
     """A bare list, or one under `identifiers`, of `{id_type, id_value}` or of codes whose shape tells their type."""
     body = await ask.any_json()
     items = body.get("identifiers") if isinstance(body, dict) else body

@@ -11,14 +11,14 @@ from ...errors import Invalid
 from ...journal import images, pictures, trades
 from ...values.fields import Fields
 from ...values.inputs import row_number
-from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
 _BODY = pictures.LARGEST_FILE + 1024 * 1024  # the file, and the form around it
 
 
-async def attach(ask: Ask) -> web.StreamResponse:
+async def attach(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     await ask.db.read(lambda conn: trades.require(conn, exec_id))  # before ten megabytes are decoded for nothing
     form = await ask.form(pictures.LARGEST_FILE)
@@ -37,7 +37,7 @@ async def attach(ask: Ask) -> web.StreamResponse:
     return reply({"image_id": stored["id"], **{key: stored[key] for key in shown}}, 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     exec_id = ask.path["exec_id"]
 
     def job(conn: Connection) -> list[dict[str, Any]]:
@@ -46,12 +46,12 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     image_id = _id(ask)
     return reply(await ask.db.read(lambda conn: images.shown(conn, image_id)))
 
 
-async def thumbnail(ask: Ask) -> web.StreamResponse:
+async def thumbnail(ask: RestCall) -> web.StreamResponse:
     """The stored thumbnail; another size is made from the picture."""
     image_id = _id(ask)
     fields = Fields(ask.query)
@@ -63,7 +63,7 @@ async def thumbnail(ask: Ask) -> web.StreamResponse:
     return _webp(await ask.backend.work("pictures", lambda: pictures.resized(data, largest)))
 
 
-async def full(ask: Ask) -> web.StreamResponse:
+async def full(ask: RestCall) -> web.StreamResponse:
     image_id = _id(ask)
     fields = Fields(ask.query)
     largest = fields.integer("max_dim", None, least=16, most=pictures.LARGEST_SIDE)
@@ -74,13 +74,13 @@ async def full(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def delete(ask: Ask) -> web.StreamResponse:
+async def delete(ask: RestCall) -> web.StreamResponse:
     image_id, actor = _id(ask), ask.session.actor
     await ask.db.write(lambda conn: images.delete(conn, image_id, actor))
     return no_content()
 
 
-def _id(ask: Ask) -> int:
+def _id(ask: RestCall) -> int:
     return row_number("image", ask.path["image_id"])
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from ...errors import NotFound
 from ...imports.broker import import_broker_file
 from ...imports.broker_pdf import import_broker_pdf
-from ...imports.drafts import BrokerHints, BrokerImport, Limits
+from ...imports.drafts import BrokerHints, BrokerImport, ImportLimits
 from ...imports.rates_csv import RatesImport, is_rates_file, read_rates
 from ...imports.stored import rates as rate_store
 from ...imports.stored import trades as import_store
@@ -19,32 +19,32 @@ from ...values.fields import Fields
 from ...values.futures import SETTING as FUTURE_MULTIPLIERS
 from ...values.futures import parse_multipliers
 from ...values.inputs import identifier, page
-from ..routing import READ, WRITE, Ask, Route, Upload, reply
+from ..routing import READ, WRITE, RestCall, Route, Upload, reply
 from ..uploads import BODY, Importer, Progress, form_with_file, preview, read_file
 from .selection import currency_for
 
 __all__ = ["ROUTES"]
 
 
-async def import_csv(ask: Ask) -> web.StreamResponse:
+async def import_csv(ask: RestCall) -> web.StreamResponse:
     """CSV in any known layout, the XML of a Flex query, or a table of exchange rates."""
     return reply(await _import(ask, import_broker_file, "broker_csv"))
 
 
-async def preview_csv(ask: Ask) -> web.StreamResponse:
+async def preview_csv(ask: RestCall) -> web.StreamResponse:
     return reply(preview(await _import(ask, import_broker_file, "broker_csv", rehearse=True)))
 
 
-async def import_pdf(ask: Ask) -> web.StreamResponse:
+async def import_pdf(ask: RestCall) -> web.StreamResponse:
     return reply(await _import(ask, import_broker_pdf, "broker_pdf"))
 
 
-async def preview_pdf(ask: Ask) -> web.StreamResponse:
+async def preview_pdf(ask: RestCall) -> web.StreamResponse:
     return reply(preview(await _import(ask, import_broker_pdf, "broker_pdf", rehearse=True)))
 
 
 async def _import(
-    ask: Ask, importer: Importer[BrokerHints, BrokerImport], kind: str, *, rehearse: bool = False
+    ask: RestCall, importer: Importer[BrokerHints, BrokerImport], kind: str, *, rehearse: bool = False
 ) -> dict[str, Any]:
     actor = ask.session.actor
     form, upload = await form_with_file(ask)
@@ -82,7 +82,7 @@ async def _import(
         )
 
 
-async def _import_rates(ask: Ask, upload: Upload, account_id: str, *, rehearse: bool) -> dict[str, Any]:
+async def _import_rates(ask: RestCall, upload: Upload, account_id: str, *, rehearse: bool) -> dict[str, Any]:
     """Rates belong to no account; the one that was named is only repeated."""
     actor = ask.session.actor
 
@@ -90,7 +90,7 @@ async def _import_rates(ask: Ask, upload: Upload, account_id: str, *, rehearse: 
         source: bytes,
         hints: None,
         *,
-        limits: Limits,
+        limits: ImportLimits,
         expired: Callable[[], bool],
         progress: Callable[[int, int], None],
     ) -> RatesImport:
@@ -109,7 +109,7 @@ async def _import_rates(ask: Ask, upload: Upload, account_id: str, *, rehearse: 
         return await (ask.db.rehearse if rehearse else ask.db.write)(store)
 
 
-async def list_batches(ask: Ask) -> web.StreamResponse:
+async def list_batches(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields, 20)
     fields.done()
@@ -119,7 +119,7 @@ async def list_batches(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def progress(ask: Ask) -> web.StreamResponse:
+async def progress(ask: RestCall) -> web.StreamResponse:
     """How far the import with this idempotency key has come; 404 when there is none under way."""
     found = ask.backend.reading.get(ask.path["key"])
     if found is None:

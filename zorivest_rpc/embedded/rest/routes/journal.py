@@ -10,12 +10,12 @@ from aiohttp import web
 from ...journal import reports as journal
 from ...values.fields import Fields
 from ...values.inputs import identifier
-from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
 
-async def create_report(ask: Ask) -> web.StreamResponse:
+async def create_report(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     body = await ask.json()
     fields = Fields(body)
@@ -31,12 +31,12 @@ async def create_report(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: journal.add_report(conn, exec_id, values, actor)), 201)
 
 
-async def show_report(ask: Ask) -> web.StreamResponse:
+async def show_report(ask: RestCall) -> web.StreamResponse:
     exec_id = ask.path["exec_id"]
     return reply(await ask.db.read(lambda conn: journal.report(conn, exec_id)))
 
 
-async def change_report(ask: Ask) -> web.StreamResponse:
+async def change_report(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     body = await ask.json()
     fields = Fields(body)
@@ -58,13 +58,13 @@ async def change_report(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: journal.change_report(conn, exec_id, changes, actor)))
 
 
-async def delete_report(ask: Ask) -> web.StreamResponse:
+async def delete_report(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     await ask.db.write(lambda conn: journal.delete_report(conn, exec_id, actor))
     return no_content()
 
 
-async def link(ask: Ask) -> web.StreamResponse:
+async def link(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     fields = Fields(await ask.json())
     entry_id = fields.text("journal_entry_id", least=1, most=128).strip()
@@ -72,7 +72,7 @@ async def link(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: journal.link(conn, exec_id, entry_id, actor)))
 
 
-async def create_entry(ask: Ask) -> web.StreamResponse:
+async def create_entry(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(await ask.json())
     entry_id = identifier(fields, "entry_id", None)
@@ -91,7 +91,7 @@ async def create_entry(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def show_entry(ask: Ask) -> web.StreamResponse:
+async def show_entry(ask: RestCall) -> web.StreamResponse:
     entry_id = ask.path["entry_id"]
     return reply(await ask.db.read(lambda conn: journal.entry(conn, entry_id)))
 

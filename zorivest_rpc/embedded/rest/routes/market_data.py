@@ -11,7 +11,7 @@ from ...errors import Invalid
 from ...market.market import Market
 from ...market.shapes import INTERVALS
 from ...values.fields import Fields
-from ..routing import ADMIN, READ, WRITE, Ask, Route, reply
+from ..routing import ADMIN, READ, WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES", "day_or_moment", "market_of", "secret"]
 
@@ -20,19 +20,19 @@ _MOST_NEWS, _MOST_FILINGS, _MOST_BARS = 50, 200, 1000
 _SMALL = 64 * 1024
 
 
-def market_of(ask: Ask) -> Market:
+def market_of(ask: RestCall) -> Market:
     backend = ask.backend
     return Market(ask.db, backend.settings(), backend.fields(), backend.outbound)
 
 
-async def quote(ask: Ask) -> web.StreamResponse:
+async def quote(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     ticker = fields.text("ticker", least=1, most=_LONGEST_TICKER)
     fields.done()
     return reply(await market_of(ask).quote(ticker))
 
 
-async def news(ask: Ask) -> web.StreamResponse:
+async def news(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     ticker = fields.text("ticker", None, most=_LONGEST_TICKER)
     count = fields.integer("count", 5, least=1)
@@ -40,14 +40,14 @@ async def news(ask: Ask) -> web.StreamResponse:
     return reply(await market_of(ask).news((ticker or "").strip() or None, min(count, _MOST_NEWS)))
 
 
-async def search(ask: Ask) -> web.StreamResponse:
+async def search(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     query = fields.text("query", least=1, most=200)
     fields.done()
     return reply(await market_of(ask).search(query.strip()))
 
 
-async def filings(ask: Ask) -> web.StreamResponse:
+async def filings(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     ticker = fields.text("ticker", least=1, most=_LONGEST_TICKER)
     forms = fields.text("forms", "", most=200)
@@ -57,7 +57,7 @@ async def filings(ask: Ask) -> web.StreamResponse:
     return reply(await market_of(ask).filings(ticker, wanted, limit))
 
 
-async def bars(ask: Ask) -> web.StreamResponse:
+async def bars(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     ticker = fields.text("ticker", least=1, most=_LONGEST_TICKER)
     word = fields.text("interval", "1d", most=4)
@@ -85,11 +85,11 @@ def day_or_moment(fields: Fields, name: str, *, last: bool = False) -> datetime 
         return None
 
 
-async def providers(ask: Ask) -> web.StreamResponse:
+async def providers(ask: RestCall) -> web.StreamResponse:
     return reply(await market_of(ask).providers())
 
 
-async def configure(ask: Ask) -> web.StreamResponse:
+async def configure(ask: RestCall) -> web.StreamResponse:
     """Set what was sent and leave the rest; an empty key is refused, DELETE …/key removes one."""
     body = await ask.json()
     fields = Fields(body)
@@ -120,11 +120,11 @@ def secret(fields: Fields, name: str) -> str | None:
     return text
 
 
-async def test(ask: Ask) -> web.StreamResponse:
+async def test(ask: RestCall) -> web.StreamResponse:
     return reply(await market_of(ask).test(ask.path["name"]))
 
 
-async def disconnect(ask: Ask) -> web.StreamResponse:
+async def disconnect(ask: RestCall) -> web.StreamResponse:
     return reply(await market_of(ask).disconnect(ask.path["name"], ask.session.actor))
 
 

@@ -16,13 +16,13 @@ from ...journal.expiry import settle_due
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import aliased, page
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 from .selection import scope_of, tell_period
 
 __all__ = ["ROUTES"]
 
 
-async def track(ask: Ask) -> web.StreamResponse:
+async def track(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(aliased(await ask.json(), {"trade_id": "trade_exec_id"}))
     exec_id = fields.text("trade_exec_id", least=1, most=128)
@@ -39,7 +39,7 @@ async def track(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: mistake_log.add(conn, exec_id, values, actor)), 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     exec_id = fields.text("trade_id", None, least=1, most=128)
     wanted = page(fields)
@@ -50,7 +50,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def summary(ask: Ask) -> web.StreamResponse:
+async def summary(ask: RestCall) -> web.StreamResponse:
     scope = await scope_of(ask, "ytd")
 
     def job(conn: Connection) -> dict[str, Any]:
@@ -67,7 +67,7 @@ async def summary(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def list_suspected(ask: Ask) -> web.StreamResponse:
+async def list_suspected(ask: RestCall) -> web.StreamResponse:
     """Proposals of the rules; nothing is tagged."""
     scope = await scope_of(ask, "ytd")
     await settle_due(ask.db)

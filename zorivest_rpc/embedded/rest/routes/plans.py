@@ -14,7 +14,7 @@ from ...journal import plans
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import aliased, identifier, instrument, page, row_number
-from ..routing import OPEN, READ, WRITE, Ask, Route, no_content, reply
+from ..routing import OPEN, READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
@@ -23,7 +23,7 @@ _LEVELS = {"entry": "entry_price", "stop": "stop_loss", "target": "target_price"
 _SMALL = 64 * 1024
 
 
-async def create(ask: Ask) -> web.StreamResponse:
+async def create(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     body = aliased(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
     fields = Fields(body)
@@ -45,7 +45,7 @@ async def create(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: plans.add(conn, values, actor)), 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields, 100)
     fields.done()
@@ -55,12 +55,12 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     plan_id = _id(ask)
     return reply(await ask.db.read(lambda conn: plans.shown(conn, plan_id)))
 
 
-async def change(ask: Ask) -> web.StreamResponse:
+async def change(ask: RestCall) -> web.StreamResponse:
     body = aliased(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
     fields = Fields(body)
     direction = fields.choice("direction", _DIRECTIONS, None)
@@ -86,13 +86,13 @@ async def change(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.write(lambda conn: plans.change(conn, plan_id, changes, actor)))
 
 
-async def delete(ask: Ask) -> web.StreamResponse:
+async def delete(ask: RestCall) -> web.StreamResponse:
     plan_id, actor = _id(ask), ask.session.actor
     await ask.db.write(lambda conn: plans.delete(conn, plan_id, actor))
     return no_content()
 
 
-async def size(ask: Ask) -> web.StreamResponse:
+async def size(ask: RestCall) -> web.StreamResponse:
     """Open to everybody: it computes and knows nothing."""
     fields = Fields(aliased(await ask.json(), {other: name for name, other in _LEVELS.items()}))
     balance = fields.decimal("balance")
@@ -105,7 +105,7 @@ async def size(ask: Ask) -> web.StreamResponse:
     return reply(to_json(position_size(balance, entry, stop, target, risk_pct)))
 
 
-def _id(ask: Ask) -> int:
+def _id(ask: RestCall) -> int:
     return row_number("trade plan", ask.path["plan_id"])
 
 

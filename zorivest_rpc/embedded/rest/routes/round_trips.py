@@ -22,7 +22,7 @@ from ...values.fields import Fields
 from ...values.inputs import Page, instrument, page
 from ...values.money import cents
 from ...values.period import Period
-from ..routing import READ, Ask, Route, reply
+from ..routing import READ, RestCall, Route, reply
 from .selection import currency_for, period_of, tell_period
 
 __all__ = ["ROUTES"]
@@ -30,7 +30,7 @@ __all__ = ["ROUTES"]
 _trips = round_trips.c
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields)
     account_id = fields.text("account_id", None, most=128)
@@ -45,7 +45,7 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply({**answer, **tell_period(span)})
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     trip_id = ask.path["trip_id"]
     await settle_due(ask.db)
     return reply(await ask.db.read(lambda conn: _one(conn, trip_id)))
@@ -126,7 +126,7 @@ def _one(conn: Connection, trip_id: str) -> dict[str, Any]:
     return {**shown, "executions": executions}
 
 
-async def of_trade(ask: Ask) -> web.StreamResponse:
+async def of_trade(ask: RestCall) -> web.StreamResponse:
     """The round trip that an execution belongs to."""
     exec_id = ask.path["exec_id"]
 

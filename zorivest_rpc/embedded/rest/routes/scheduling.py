@@ -13,7 +13,7 @@ from ...scheduling import mail, policies, runs
 from ...scheduling.budget import note
 from ...scheduling.document import policy_schema, step_type_views
 from ...values.fields import Fields
-from ..routing import ADMIN, READ, WRITE, Ask, Route, no_content, reply
+from ..routing import ADMIN, READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
@@ -21,12 +21,12 @@ _SMALL = 16 * 1024
 _DOCUMENT = 512 * 1024
 
 
-async def create_policy(ask: Ask) -> web.StreamResponse:
+async def create_policy(ask: RestCall) -> web.StreamResponse:
     document = await _document(ask)
     return reply(await ask.backend.scheduling.create(document, _actor(ask)), 201)
 
 
-async def list_policies(ask: Ask) -> web.StreamResponse:
+async def list_policies(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     enabled_only = fields.flag("enabled_only", False)
     fields.done()
@@ -35,26 +35,26 @@ async def list_policies(ask: Ask) -> web.StreamResponse:
     return reply({"policies": [policies.view(row, now) for row in rows], "total": len(rows)})
 
 
-async def show_schema(ask: Ask) -> web.StreamResponse:
+async def show_schema(ask: RestCall) -> web.StreamResponse:
     return reply(policy_schema())
 
 
-async def show_policy(ask: Ask) -> web.StreamResponse:
+async def show_policy(ask: RestCall) -> web.StreamResponse:
     row = await ask.db.read(lambda conn: policies.find(conn, ask.path["policy_id"]))
     return reply(policies.view(row, ask.backend.scheduling.now()))
 
 
-async def replace_policy(ask: Ask) -> web.StreamResponse:
+async def replace_policy(ask: RestCall) -> web.StreamResponse:
     document = await _document(ask)
     return reply(await ask.backend.scheduling.update(ask.path["policy_id"], document, _actor(ask)))
 
 
-async def delete_policy(ask: Ask) -> web.StreamResponse:
+async def delete_policy(ask: RestCall) -> web.StreamResponse:
     await ask.backend.scheduling.delete(ask.path["policy_id"], _actor(ask))
     return no_content()
 
 
-async def approve_policy(ask: Ask) -> web.StreamResponse:
+async def approve_policy(ask: RestCall) -> web.StreamResponse:
     """For the person at the terminal; a tool's request is refused whatever token it brings."""
     if "X-MCP-Guard" in ask.request.headers:
         raise Forbidden("approval_by_person_only", "No tool can approve a policy: zorivest-rpc approve POLICY does.")
@@ -65,7 +65,7 @@ async def approve_policy(ask: Ask) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.approve(ask.path["policy_id"], token, seen))
 
 
-async def run_policy(ask: Ask) -> web.StreamResponse:
+async def run_policy(ask: RestCall) -> web.StreamResponse:
     fields = Fields({**ask.query, **await ask.json()})
     dry_run = fields.flag("dry_run", False)
     fields.done()
@@ -76,16 +76,16 @@ async def run_policy(ask: Ask) -> web.StreamResponse:
     return reply(found)
 
 
-async def run_progress(ask: Ask) -> web.StreamResponse:
+async def run_progress(ask: RestCall) -> web.StreamResponse:
     """How far the run has come that the request with this idempotency key started; 404 when none is under way."""
     return reply(ask.backend.scheduling.progress(ask.path["key"]))
 
 
-async def withdraw_request(ask: Ask) -> web.StreamResponse:
+async def withdraw_request(ask: RestCall) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.withdraw(ask.path["key"][:64], _actor(ask)))
 
 
-async def policy_runs(ask: Ask) -> web.StreamResponse:
+async def policy_runs(ask: RestCall) -> web.StreamResponse:
     policy_id, limit = ask.path["policy_id"], _limit(ask)
     found = await ask.db.read(lambda conn: runs.history(conn, policy_id, limit))
     if not found:  # of a policy that was deleted the history remains
@@ -93,16 +93,16 @@ async def policy_runs(ask: Ask) -> web.StreamResponse:
     return reply(found)
 
 
-async def all_runs(ask: Ask) -> web.StreamResponse:
+async def all_runs(ask: RestCall) -> web.StreamResponse:
     limit = _limit(ask)
     return reply(await ask.db.read(lambda conn: runs.history(conn, None, limit)))
 
 
-async def show_run(ask: Ask) -> web.StreamResponse:
+async def show_run(ask: RestCall) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.show(ask.path["run_id"]))
 
 
-async def cancel_run(ask: Ask) -> web.StreamResponse:
+async def cancel_run(ask: RestCall) -> web.StreamResponse:
     run_id = ask.path["run_id"]
     try:
         run_id = str(uuid.UUID(run_id))
@@ -111,11 +111,11 @@ async def cancel_run(ask: Ask) -> web.StreamResponse:
     return reply(await ask.backend.scheduling.cancel(run_id, _actor(ask)))
 
 
-async def step_types(ask: Ask) -> web.StreamResponse:
+async def step_types(ask: RestCall) -> web.StreamResponse:
     return reply(step_type_views())
 
 
-async def set_mail_server(ask: Ask) -> web.StreamResponse:
+async def set_mail_server(ask: RestCall) -> web.StreamResponse:
     """The password goes in and never comes out; sending none keeps the stored one for the same server and user."""
     body = await ask.json()
     server = mail.read_fields(body, ask.backend.fields())
@@ -130,7 +130,7 @@ async def set_mail_server(ask: Ask) -> web.StreamResponse:
     return reply((await ask.db.write(job)).view())
 
 
-async def remove_mail_server(ask: Ask) -> web.StreamResponse:
+async def remove_mail_server(ask: RestCall) -> web.StreamResponse:
     actor, now = _actor(ask), ask.backend.scheduling.now()
 
     def job(conn: Any) -> None:
@@ -144,7 +144,7 @@ async def remove_mail_server(ask: Ask) -> web.StreamResponse:
     return no_content()
 
 
-async def _document(ask: Ask) -> Any:
+async def _document(ask: RestCall) -> Any:
     """`policy_json`, an object or its text."""
     value = (await ask.json()).get("policy_json")
     if isinstance(value, str):
@@ -157,23 +157,23 @@ async def _document(ask: Ask) -> Any:
     return value
 
 
-def _limit(ask: Ask) -> int:
+def _limit(ask: RestCall) -> int:
     fields = Fields(ask.query)
     limit = fields.integer("limit", 20, least=1, most=100)
     fields.done()
     return limit
 
 
-def _key(ask: Ask) -> str:
+def _key(ask: RestCall) -> str:
     return ask.request.headers.get("Idempotency-Key", "")[:64]
 
 
-def _from_mcp(ask: Ask) -> bool:
-    """Tools ask the guard with the call itself; nobody else has a reason to."""
+def _from_mcp(ask: RestCall) -> bool:
+    """Only tools ask the guard, with the call itself."""
     return ask.request.headers.get("X-MCP-Guard") == "check"
 
 
-def _actor(ask: Ask) -> str:
+def _actor(ask: RestCall) -> str:
     return f"mcp:{ask.session.key_id}" if _from_mcp(ask) else ask.session.actor
 
 

@@ -12,12 +12,12 @@ from ...tax.dates import EXCHANGE_ZONE
 from ...values.fields import Fields
 from ...values.inputs import currency
 from ...values.period import Period, parse_period
-from ..routing import Ask
+from ..routing import RestCall
 
 __all__ = ["currency_for", "period_of", "scope_of", "tell_period", "zone_of"]
 
 
-async def zone_of(ask: Ask) -> tzinfo:
+async def zone_of(ask: RestCall) -> tzinfo:
     """Where the journal's days begin and end: `journal.timezone`, else the zone that schedules run in if the user set
     one, else the exchange's, whose days taxes count by."""
     settings = ask.backend.settings()
@@ -28,7 +28,7 @@ async def zone_of(ask: Ask) -> tzinfo:
     return ZoneInfo(chosen)
 
 
-async def period_of(ask: Ask, default: str) -> Period:
+async def period_of(ask: RestCall, default: str) -> Period:
     """The query's period; 422 outside the grammar."""
     return parse_period(ask.query.get("period") or default, zone=await zone_of(ask))
 
@@ -44,7 +44,7 @@ def tell_period(period: Period) -> dict[str, Any]:
     return told
 
 
-async def scope_of(ask: Ask, default: str) -> Scope:
+async def scope_of(ask: RestCall, default: str) -> Scope:
     """The query's account, or all, its period, and the currency of the sums."""
     fields = Fields(ask.query)
     account_id = fields.text("account_id", None, most=128) or None
@@ -53,7 +53,7 @@ async def scope_of(ask: Ask, default: str) -> Scope:
     return Scope(account_id, await period_of(ask, default), wanted or await currency_for(ask, account_id))
 
 
-async def currency_for(ask: Ask, account_id: str | None) -> str:
+async def currency_for(ask: RestCall, account_id: str | None) -> str:
     """What sums are told in: the account's currency where there is one account, else the journal's."""
     if account_id is not None:
         row = await ask.db.read(lambda conn: find(conn, account_id))

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from ...database import audit
-from ..routing import ADMIN, READ, Ask, Route, reply
+from ..routing import ADMIN, READ, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
@@ -19,7 +19,7 @@ _PAUSE = 0.5  # between the answer and the end, so that the answer arrives
 _SAMPLE = 0.1
 
 
-async def status(ask: Ask) -> web.StreamResponse:
+async def status(ask: RestCall) -> web.StreamResponse:
     backend = ask.backend
     measured = await asyncio.to_thread(_measure)
     return reply(
@@ -32,7 +32,7 @@ async def status(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def shut_down(ask: Ask) -> web.StreamResponse:
+async def shut_down(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     await ask.db.write(lambda conn: audit.record(conn, actor, "service.shutdown", "process", str(os.getpid())))
     asyncio.get_running_loop().call_later(_PAUSE, ask.backend.stop_requested.set)

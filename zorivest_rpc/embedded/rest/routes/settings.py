@@ -8,22 +8,22 @@ from aiohttp import web
 
 from ...errors import NotFound
 from ...settings import spec_of
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     found = await ask.backend.settings().resolved()
     return reply({key: value for key, (value, _) in sorted(found.items())})
 
 
-async def resolved(ask: Ask) -> web.StreamResponse:
+async def resolved(ask: RestCall) -> web.StreamResponse:
     found = await ask.backend.settings().resolved()
     return reply({key: _typed(key, value, source) for key, (value, source) in sorted(found.items())})
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     key = ask.path["key"]
     spec = spec_of(key)
     if spec is None:
@@ -32,7 +32,7 @@ async def show(ask: Ask) -> web.StreamResponse:
     return reply({"key": key, "value": value, "value_type": spec.type})
 
 
-async def update(ask: Ask) -> web.StreamResponse:
+async def update(ask: RestCall) -> web.StreamResponse:
     changes = await ask.json()
     count = await ask.backend.settings().update(changes, ask.session.actor)
     if any(key.startswith("logging.") for key in changes):

@@ -7,7 +7,7 @@ from importlib import metadata
 
 from aiohttp import web
 
-from ..routing import OPEN, READ, Ask, Route, reply
+from ..routing import OPEN, READ, RestCall, Route, reply
 
 __all__ = ["ROUTES", "version"]
 
@@ -24,7 +24,7 @@ def version() -> tuple[str, str]:
         return __version__ or "0.0.0-dev", "dev"
 
 
-async def health(ask: Ask) -> web.StreamResponse:
+async def health(ask: RestCall) -> web.StreamResponse:
     backend = ask.backend
     unlocked = not backend.locked
     jobs = backend.scheduling.jobs()
@@ -45,12 +45,12 @@ async def health(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def show_version(ask: Ask) -> web.StreamResponse:
+async def show_version(ask: RestCall) -> web.StreamResponse:
     number, context = version()
     return reply({"version": number, "context": context})
 
 
-async def state_summary(ask: Ask) -> web.StreamResponse:
+async def state_summary(ask: RestCall) -> web.StreamResponse:
     """Counts with an ETag, so that asking again costs nothing while nothing changed."""
     summary = await ask.backend.summary().read()
     tag = f'"{summary["version"]}"'

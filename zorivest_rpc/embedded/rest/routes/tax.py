@@ -19,16 +19,7 @@ from ...tax.dates import trade_date
 from ...tax.estimate import annual_estimate, year_gains
 from ...tax.harvest import scan_harvest
 from ...tax.lot import Lot
-from ...tax.model import (
-    DISCLAIMER,
-    AssetClass,
-    CostBasisMethod,
-    EstimationMethod,
-    FilingStatus,
-    Quarter,
-    TaxError,
-    TaxProfile,
-)
+from ...tax.model import DISCLAIMER, CostBasisMethod, EstimationMethod, FilingStatus, Quarter, TaxError, TaxProfile
 from ...tax.quarterly import TaxPayment, income_by_period, quarterly_estimate, record_payment
 from ...tax.simulate import SaleRequest, simulate_sale
 from ...tax.stored import payments as tax_payments
@@ -38,7 +29,7 @@ from ...tax.stored import sync as tax_store
 from ...tax.stored.money import tell_foreign
 from ...tax.stored.prices import ask_anew, known_prices
 from ...tax.stored.profiles import Profiles
-from ...tax.stored.sync import Rules
+from ...tax.stored.sync import LotRules
 from ...tax.stored.years import YearResults
 from ...tax.summary import summarize_year
 from ...tax.symbols import is_expired, is_section_1256
@@ -47,8 +38,9 @@ from ...tax.washes import find
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import aliased, identifier
+from ...values.kinds import AssetClass
 from ...values.symbols import parse_instrument
-from ..routing import READ, WRITE, Ask, Route, reply
+from ..routing import READ, WRITE, RestCall, Route, reply
 from .market_data import market_of
 from .tax_profiles import FIRST_YEAR, LAST_YEAR, member
 
@@ -66,7 +58,7 @@ class Ground(NamedTuple):
     conn: Connection
     today: date
     profiles: Profiles
-    rules: Rules
+    rules: LotRules
     years: YearResults
 
     @classmethod
@@ -98,7 +90,7 @@ class Ground(NamedTuple):
 Answer = Callable[[Ground], dict[str, Any]]
 
 
-async def _answer(ask: Ask, job: Answer, *, changes: bool = False, priced: bool = False) -> web.StreamResponse:
+async def _answer(ask: RestCall, job: Answer, *, changes: bool = False, priced: bool = False) -> web.StreamResponse:
     """Run a job on lots that are in step, which costs a write only when trades changed since.
 
     `priced` answers are given with quotes of this moment, where providers have them."""
@@ -152,7 +144,7 @@ def _refused(exc: TaxError) -> Refusal:
     return refusal
 
 
-async def simulate(ask: Ask) -> web.StreamResponse:
+async def simulate(ask: RestCall) -> web.StreamResponse:
     fields = Fields(aliased(await ask.json(), {"method": "cost_basis_method"}))
     wanted = SaleRequest(
         ticker=_ticker(fields, "ticker", required=True) or "",
@@ -199,7 +191,7 @@ async def simulate(ask: Ask) -> web.StreamResponse:
     return await _answer(ask, job)
 
 
-async def estimate(ask: Ask) -> web.StreamResponse:
+async def estimate(ask: RestCall) -> web.StreamResponse:
     fields = Fields(await ask.json())
     year = _year(fields)
     account_id = _account(fields)
@@ -231,7 +223,7 @@ async def estimate(ask: Ask) -> web.StreamResponse:
     return await _answer(ask, job, priced=unrealized)
 
 
-async def wash_sales(ask: Ask) -> web.StreamResponse:
+async def wash_sales(ask: RestCall) -> web.StreamResponse:
     fields = Fields(await ask.json())
     account_id, ticker = _account(fields), _ticker(fields, "ticker")
     first: date | None = fields.day("date_range_start", None)
@@ -250,15 +242,15 @@ async def wash_sales(ask: Ask) -> web.StreamResponse:
     return await _answer(ask, job)
 
 
-async def lots_by_query(ask: Ask) -> web.StreamResponse:
+async def lots_by_query(ask: RestCall) -> web.StreamResponse:
     return await _lots(ask, ask.query)
 
 
-async def lots_by_body(ask: Ask) -> web.StreamResponse:
+async def lots_by_body(ask: RestCall) -> web.StreamResponse:
     return await _lots(ask, await ask.json())
 
 
-async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
+async def _lots(ask: RestCall, given: Mapping[str, Any]) -> web.StreamResponse:
     fields = Fields(given)
     account_id, ticker = _account(fields), _ticker(fields, "ticker")
     status = fields.choice("status", _STATUSES, "open")
@@ -288,7 +280,7 @@ async def _lots(ask: Ask, given: Mapping[str, Any]) -> web.StreamResponse:
     return await _answer(ask, job, priced=status != "closed")
 
 
-async def quarterly(ask: Ask) -> web.StreamResponse:
+async def quarterly(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     quarter = member(fields, "quarter", Quarter)
     year = _year(fields)
@@ -304,7 +296,7 @@ async def quarterly(ask: Ask) -> web.StreamResponse:
     return await _answer(ask, job)
 
 
-async def pay(ask: Ask) -> web.StreamResponse:
+async def pay(ask: RestCall) -> web.StreamResponse:
     """400 unless the caller says that the payment was really made."""
     actor = ask.session.actor
     body = await ask.json()
@@ -330,7 +322,7 @@ async def pay(ask: Ask) -> web.StreamResponse:
     return await _answer(ask, job, changes=True)
 
 
-async def harvest(ask: Ask) -> web.StreamResponse:
+async def harvest(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     account_id = _account(fields)
     threshold = fields.decimal("min_loss_threshold", Decimal(100), least=0)
@@ -355,7 +347,7 @@ async def harvest(ask: Ask) -> web.StreamResponse:
     return await _answer(ask, job, priced=True)
 
 
-async def ytd_summary(ask: Ask) -> web.StreamResponse:
+async def ytd_summary(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     year = _year(fields)
     account_id = _account(fields)

@@ -16,7 +16,7 @@ from ...tax.stored import profiles as tax_profiles
 from ...tax.stored.profiles import AMOUNTS, FLAGS
 from ...values.answers import to_json
 from ...values.fields import Fields
-from ..routing import ADMIN, READ, Ask, Route, reply
+from ..routing import ADMIN, READ, RestCall, Route, reply
 
 __all__ = ["FIRST_YEAR", "LAST_YEAR", "ROUTES", "member"]
 
@@ -26,7 +26,7 @@ FIRST_YEAR, LAST_YEAR = 1990, 2100
 _LARGEST = 10**12
 
 
-async def show_profile(ask: Ask) -> web.StreamResponse:
+async def show_profile(ask: RestCall) -> web.StreamResponse:
     year = _path_year(ask)
     now = datetime.now(UTC)
 
@@ -39,7 +39,7 @@ async def show_profile(ask: Ask) -> web.StreamResponse:
     return reply(await ask.db.read(job))
 
 
-async def save_profile(ask: Ask) -> web.StreamResponse:
+async def save_profile(ask: RestCall) -> web.StreamResponse:
     year, actor = _path_year(ask), ask.session.actor
     fields = Fields(await ask.json())
     wanted: dict[str, Any] = {
@@ -62,7 +62,7 @@ async def save_profile(ask: Ask) -> web.StreamResponse:
     return reply({"status": status, "tax_year": year, "disclaimer": DISCLAIMER})
 
 
-def _path_year(ask: Ask) -> int:
+def _path_year(ask: RestCall) -> int:
     fields = Fields({"tax_year": ask.path["year"]})
     year = fields.integer("tax_year", least=FIRST_YEAR, most=LAST_YEAR)
     fields.done()

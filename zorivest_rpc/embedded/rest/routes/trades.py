@@ -16,7 +16,7 @@ from ...values.futures import SETTING as FUTURE_MULTIPLIERS
 from ...values.futures import parse_multipliers, unknown_root
 from ...values.inputs import currency, identifier, instrument, page
 from ...values.symbols import Instrument
-from ..routing import READ, WRITE, Ask, Route, no_content, reply
+from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 from .selection import period_of, tell_period
 
 __all__ = ["ROUTES"]
@@ -25,7 +25,7 @@ _MOST_CHARGES = 50
 _LARGEST_MULTIPLIER = 10**8  # a yen future counts 12 500 000
 
 
-async def create(ask: Ask) -> web.StreamResponse:
+async def create(ask: RestCall) -> web.StreamResponse:
     body = await ask.json()
     draft = _draft(body, await _multipliers(ask))
     actor = ask.session.actor
@@ -37,7 +37,7 @@ async def create(ask: Ask) -> web.StreamResponse:
     return reply(answer, 201)
 
 
-async def list_all(ask: Ask) -> web.StreamResponse:
+async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields)
     account_id = fields.text("account_id", None, most=128)
@@ -55,12 +55,12 @@ async def list_all(ask: Ask) -> web.StreamResponse:
     return reply(answer)
 
 
-async def show(ask: Ask) -> web.StreamResponse:
+async def show(ask: RestCall) -> web.StreamResponse:
     exec_id = ask.path["exec_id"]
     return reply(await ask.db.read(lambda conn: trades.shown(conn, exec_id)))
 
 
-async def change(ask: Ask) -> web.StreamResponse:
+async def change(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     body = await ask.json()
     fields = Fields(body)
@@ -91,13 +91,13 @@ async def change(ask: Ask) -> web.StreamResponse:
     )
 
 
-async def delete(ask: Ask) -> web.StreamResponse:
+async def delete(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
     await ask.db.write(lambda conn: trades.delete(conn, exec_id, actor))
     return no_content()
 
 
-async def _multipliers(ask: Ask) -> dict[str, Decimal]:
+async def _multipliers(ask: RestCall) -> dict[str, Decimal]:
     """The multipliers of futures that the user gave."""
     return parse_multipliers(await ask.backend.settings().value(FUTURE_MULTIPLIERS))
 
@@ -154,7 +154,7 @@ def _rate(fields: Fields) -> Decimal | None:
     return rate
 
 
-def _charges(fields: Fields, ledger: Any) -> tuple[trades.Charge, ...]:
+def _charges(fields: Fields, ledger: Any) -> tuple[trades.TradeFee, ...]:
     """The fees line by line, where a caller knows them."""
     if ledger is None:
         return ()
@@ -165,7 +165,7 @@ def _charges(fields: Fields, ledger: Any) -> tuple[trades.Charge, ...]:
     for line in ledger:
         part = Fields(line if isinstance(line, dict) else {})
         charges.append(
-            trades.Charge(
+            trades.TradeFee(
                 part.choice("fee_type", FEE_TYPES),
                 part.decimal("amount"),
                 part.text("description", "", most=500),

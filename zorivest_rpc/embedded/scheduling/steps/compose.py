@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..step import Context, Outcome, StepFailed, StepType
+from ..step import Context, StepFailed, StepResult, StepType
 
 __all__ = ["COMPOSE"]
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     sources: dict[str, Any] = params["sources"]
     strategy = params.get("merge_strategy", "nest")
     composed: Any
@@ -21,7 +21,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
     else:
         _need(sources, dict, "objects")
         composed = {name: item for source in sources.values() for name, item in source.items()}
-    return Outcome({"composed": composed}, {"sources": len(sources), "items": len(composed)})
+    return StepResult({"composed": composed}, {"sources": len(sources), "items": len(composed)})
 
 
 def _need(sources: dict[str, Any], kind: type, name: str) -> None:

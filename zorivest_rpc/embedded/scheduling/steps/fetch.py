@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from ...database.schema.scheduling import pipeline_state
 from ..sandbox import QueryRefused
-from ..step import Context, FetchRequest, Outcome, StepFailed, StepType
+from ..step import Context, FetchRequest, StepFailed, StepResult, StepType
 
 __all__ = ["FETCH"]
 
@@ -22,7 +22,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _MOST_VALUES = 500
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     criteria: dict[str, Any] = {}
     marks: dict[str, str] = {}  # state key to the field whose largest value becomes the next mark
     for name, value in params.get("criteria", {}).items():
@@ -42,7 +42,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
     text = json.dumps(records, sort_keys=True, default=str)
     status = statuses.pop() if len(statuses) == 1 else "mixed" if statuses else "none"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Outcome(
+    return StepResult(
         {"records": records, "count": len(records), "cache_status": status, "content_hash": digest},
         {"records": len(records), "cache_status": status},
     )

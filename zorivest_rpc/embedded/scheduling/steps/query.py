@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..sandbox import QueryRefused, Rows, Statement
-from ..step import Context, Outcome, StepFailed, StepType
+from ..step import Context, StepFailed, StepResult, StepType
 
 __all__ = ["QUERY", "STATEMENT", "run_statements"]
 
@@ -44,9 +44,9 @@ async def run_statements(statements: list[dict[str, Any]], limit: int, context: 
         raise StepFailed(str(exc)) from None
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     found = await run_statements(params["queries"], params.get("row_limit", 1000), context)
-    return Outcome(
+    return StepResult(
         {
             "results": {name: rows.records() for name, rows in found.items()},
             "counts": {name: len(rows.rows) for name, rows in found.items()},

@@ -13,13 +13,13 @@ from ..budget import note
 from ..charts import Series, chart
 from ..files import file_name
 from ..pdf import PdfRefused, make_pdf
-from ..step import Context, Outcome, StepFailed, StepType
+from ..step import Context, StepFailed, StepResult, StepType
 from ..templates import BASE_REPORT, MARKDOWN_REPORT, PAGE, TemplateRefused, render
 
 __all__ = ["RENDER"]
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     report = context.latest("store_report")
     own = params.get("template_source")
     if report is None and own is None:
@@ -57,7 +57,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
         await context.db.write(
             lambda conn: note(conn, context.now(), context.actor, "report.render", "run", context.run_id)
         )
-    return Outcome(output, summary)
+    return StepResult(output, summary)
 
 
 async def _pdf(name: str, title: str, body: str, charts: dict[str, str], context: Context) -> str:

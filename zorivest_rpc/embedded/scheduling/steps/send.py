@@ -14,7 +14,7 @@ from .. import mail
 from ..budget import MAILS_PER_DAY, note, spend_mail
 from ..deliveries import claim, cut_off, dedup_key, settle
 from ..files import file_name
-from ..step import Context, Outcome, StepFailed, StepType
+from ..step import Context, StepFailed, StepResult, StepType
 from ..templates import TemplateRefused, render
 
 __all__ = ["SEND"]
@@ -47,12 +47,12 @@ class _Delivery(NamedTuple):
         return {name: value for name, value in shown.items() if value}
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     message = await _message(params, context)
     channel = params["channel"]
     if context.dry_run:
         skipped = {"deliveries": [], "sent": 0, "failed": 0, "dry_run": True, "subject": message.subject}
-        return Outcome(skipped, {"channel": channel, "sent": 0, "failed": 0, "dry_run": True})
+        return StepResult(skipped, {"channel": channel, "sent": 0, "failed": 0, "dry_run": True})
     if channel == "email":
         done = await _mail(params["recipients"], message, context)
     else:
@@ -67,7 +67,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
             f"{len(done) - sent} of {len(done)} deliveries failed: {told}",
             retry=any(one.status == "failed" for one in done),
         )
-    return Outcome({"deliveries": [one.view() for one in done], "sent": sent, "failed": 0}, summary)
+    return StepResult({"deliveries": [one.view() for one in done], "sent": sent, "failed": 0}, summary)
 
 
 async def _message(params: dict[str, Any], context: Context) -> _Message:

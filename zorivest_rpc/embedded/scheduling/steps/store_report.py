@@ -14,13 +14,13 @@ from sqlalchemy import Connection, func, select
 
 from ...database.schema.scheduling import report_versions, reports
 from ..budget import QUERIES_PER_HOUR, spend_queries
-from ..step import Context, Outcome, StepFailed, StepType
+from ..step import Context, StepFailed, StepResult, StepType
 from .query import STATEMENT, run_statements
 
 __all__ = ["STORE_REPORT"]
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     statements = params["data_queries"]
     names = {statement["name"] for statement in statements}
     for section in params["spec"]["sections"]:
@@ -43,7 +43,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
         report_id, version = await context.db.write(lambda conn: _keep(conn, context, name, snapshot, spec, data))
     facts = {"report_id": report_id, "version": version, "snapshot_hash": snapshot, "query_count": len(statements)}
     counts = {key: len(rows.rows) for key, rows in found.items()}
-    return Outcome(
+    return StepResult(
         {"report_name": name, "spec": spec, "data": data, "counts": counts, **facts}, {**facts, "rows": counts}
     )
 

@@ -13,7 +13,7 @@ from sqlalchemy import JSON, Boolean, Connection, Float, Integer, Table, UniqueC
 
 from ...database.columns import Moment, Scaled
 from ...database.schema.journal import metadata
-from ..step import Context, Outcome, StepFailed, StepType
+from ..step import Context, StepFailed, StepResult, StepType
 
 __all__ = ["TRANSFORM", "WRITABLE", "convert_rows", "write_rows"]
 
@@ -22,7 +22,7 @@ _MOST_TOLD = 5
 _MOST_RECORDS = 50_000
 
 
-async def _run(params: dict[str, Any], context: Context) -> Outcome:
+async def _run(params: dict[str, Any], context: Context) -> StepResult:
     table = metadata.tables.get(params["target_table"])
     if table is None or params["target_table"] not in WRITABLE:
         raise StepFailed(f'This journal has no table "{params["target_table"]}" to write to.', retry=False)
@@ -37,7 +37,7 @@ async def _run(params: dict[str, Any], context: Context) -> Outcome:
         disposition = params.get("write_disposition", "append")
         written = await context.db.write(lambda conn: write_rows(conn, table, rows, disposition))
     summary = {"valid": len(rows), "rows_written": written, "quarantined": len(problems), "quality": round(quality, 4)}
-    return Outcome({"records": [_render_row(row) for row in rows], "problems": problems[:100], **summary}, summary)
+    return StepResult({"records": [_render_row(row) for row in rows], "problems": problems[:100], **summary}, summary)
 
 
 def _source(params: dict[str, Any], context: Context) -> list[dict[str, Any]]:

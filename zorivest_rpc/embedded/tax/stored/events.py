@@ -16,13 +16,13 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 from ...database.schema.books import tax_pending
 from ...database.schema.journal import corporate_actions, trades
 from ..book import Event, event_order
-from ..model import Execution, OptionDelivery, StockSplit
+from ..model import OptionDelivery, StockSplit, TaxFill
 from .reading import parts
 
 __all__ = ["COLUMNS", "Actions", "Place", "histories", "not_before", "portions", "sizes"]
 
 Place = tuple[datetime, str]
-Reader = Callable[[Sequence[Any]], Execution | None]
+Reader = Callable[[Sequence[Any]], TaxFill | None]
 """A row as the lots see it; None for one that is kept apart."""
 
 _AT_ONCE = 2_000  # fills
@@ -118,17 +118,17 @@ def _split(row: Any) -> StockSplit:
     )
 
 
-def _together(conn: Connection, read: Reader, groups: Sequence[str]) -> Callable[[str], Iterator[Execution]]:
+def _together(conn: Connection, read: Reader, groups: Sequence[str]) -> Callable[[str], Iterator[TaxFill]]:
     if len(groups) == 1:
         return lambda group: _fills(conn, read, group)
-    found: dict[str, list[Execution]] = {}
+    found: dict[str, list[TaxFill]] = {}
     query = _FILLS.where(_trades.underlying.in_(groups)).order_by(_trades.time, _trades.exec_id)
     for row in conn.execute(query):
         _add(found, row, read)
     return lambda group: iter(found.pop(group, ()))
 
 
-def _add(found: dict[str, list[Execution]], row: Any, read: Reader) -> None:
+def _add(found: dict[str, list[TaxFill]], row: Any, read: Reader) -> None:
     fill = read(row)
     if fill is not None:
         found.setdefault(row[-1], []).append(fill)
@@ -136,11 +136,11 @@ def _add(found: dict[str, list[Execution]], row: Any, read: Reader) -> None:
 
 def _later(
     conn: Connection, read: Reader, groups: Sequence[str], since: Mapping[str, Place]
-) -> Callable[[str], Iterator[Execution]]:
+) -> Callable[[str], Iterator[TaxFill]]:
     """From its place on an underlying has only fills that wait to be seen, which is what is read here for all."""
     if len(groups) == 1:
         return lambda group: _fills(conn, read, group, since[group])
-    found: dict[str, list[Execution]] = {}
+    found: dict[str, list[TaxFill]] = {}
     query = _FILLS.join(tax_pending, tax_pending.c.exec_id == _trades.exec_id).where(
         tax_pending.c.underlying.in_(groups)
     )
@@ -149,7 +149,7 @@ def _later(
     return lambda group: iter(found.pop(group, ()))
 
 
-def _fills(conn: Connection, read: Reader, group: str, since: Place | None = None) -> Iterator[Execution]:
+def _fills(conn: Connection, read: Reader, group: str, since: Place | None = None) -> Iterator[TaxFill]:
     ordered = _FILLS.where(_trades.underlying == group).order_by(_trades.time, _trades.exec_id).limit(_AT_ONCE)
     query = ordered if since is None else ordered.where(not_before(since))
     while rows := conn.execute(query).all():
@@ -160,8 +160,8 @@ def _fills(conn: Connection, read: Reader, group: str, since: Place | None = Non
         query = ordered.where(not_before((last.time, last.exec_id)), _trades.exec_id != last.exec_id)
 
 
-def _merge_events(fills: Iterator[Execution], deliveries: Mapping[str, Any]) -> Iterator[Event]:
-    waiting: dict[int, Execution] = {}
+def _merge_events(fills: Iterator[TaxFill], deliveries: Mapping[str, Any]) -> Iterator[Event]:
+    waiting: dict[int, TaxFill] = {}
     for fill in fills:
         action = deliveries.get(fill.exec_id)
         if action is None:

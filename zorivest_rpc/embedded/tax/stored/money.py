@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from ...database.schema.journal import trades
-from ...journal.exchange import DOLLAR, HOW_TO_GIVE, Exchange, differs, own_rate
+from ...journal.exchange import DOLLAR, HOW_TO_GIVE, RateBook, differs, own_rate
 from ..dates import trade_date
 
 __all__ = ["Translation", "has_foreign", "tell_foreign"]
@@ -39,7 +39,7 @@ class Translation:
     """The rates of the foreign fills of some underlyings, and the positions of which a fill has none."""
 
     def __init__(self, conn: Connection, groups: Sequence[str] | None = None) -> None:
-        exchange = Exchange(conn)
+        exchange = RateBook(conn)
         self._rates: dict[str, Decimal] = {}
         self.apart: dict[Position, list[Any]] = {}
         self.missing: set[tuple[date, str]] = set()

@@ -1,6 +1,6 @@
 """What open lots are worth as far as is known: the latest of quotes, stored bars and own trades; never a guess.
 
-Where somebody connected a provider with a key, a few of the largest positions are asked for anew, within seconds; a
+Where a provider with a key is connected, a few of the largest positions are asked for anew, within seconds; a
 question over many positions does not spend the provider's budget on each of them, and none waits for a provider."""
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from ...database.engine import Database
 from ...database.schema.books import tax_lots
 from ...database.schema.journal import price_bars, trades
 from ...errors import Refusal
-from ...journal.exchange import DOLLAR, Exchange, differs
+from ...journal.exchange import DOLLAR, RateBook, differs
 from ...market import connections
 from ...market.cache import recall
 from ...market.providers import PROVIDERS
-from ...market.shapes import Quote
+from ...market.shapes import ProviderQuote
+from ...values.kinds import AssetClass
 from ...values.money import ZERO
 from ...values.symbols import parse_instrument
 from ..dates import trade_date
-from ..model import AssetClass, Price
+from ..model import Price
 from .reading import OPEN, open_lots
 
 __all__ = ["ask_anew", "known_prices"]
@@ -84,7 +85,7 @@ def known_prices(
     if ticker is not None:
         held = held.where(tax_lots.c.underlying == parse_instrument(ticker).underlying, tax_lots.c.ticker == ticker)
     now = datetime.now(UTC)
-    exchange, foreign = Exchange(conn), _foreign(conn)
+    exchange, foreign = RateBook(conn), _foreign(conn)
     prices: dict[str, Price] = {}
     for symbol, underlying in conn.execute(held).all():
         known = (_quote(conn, symbol, now), _last_bar(conn, symbol), _last_trade(conn, symbol, underlying))
@@ -111,7 +112,7 @@ def _quote(conn: Connection, ticker: str, now: datetime) -> _Known | None:
     kept = recall(conn, "quote", ticker)
     if kept is None:
         return None
-    quote = msgspec.json.decode(kept.payload, type=Quote)
+    quote = msgspec.json.decode(kept.payload, type=ProviderQuote)
     source = "quote" if kept.fresh(now) else "cached_quote"
     return _Known(kept.fetched_at if kept.fresh(now) else quote.timestamp or kept.fetched_at, quote.price, source)
 

@@ -87,7 +87,7 @@ class Profiles:
         return True
 
     def standing(self) -> TaxProfile:
-        """What holds for years that nobody described."""
+        """What holds for years without a profile."""
         said = {name: _parse_value(name, text) for name, (text, _) in self._said.items() if name in _STANDING}
         return TaxProfile(tax_year=self.current, is_default=True, **said)
 

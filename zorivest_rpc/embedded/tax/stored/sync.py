@@ -1,4 +1,4 @@
-"""Tax lots and wash sales in the database, brought in step with the trades when somebody asks.
+"""Tax lots and wash sales in the database, brought in step with the trades when a tax question comes.
 
 Rule 1: lots are worked out per underlying over all accounts, because a wash sale looks across accounts and options.
 Rule 2: trades later than everything the lots have seen are added to them; a trade from the past, a changed or deleted
@@ -17,10 +17,11 @@ from sqlalchemy import Connection, Subquery, and_, exists, func, or_, select
 
 from ...database.schema.books import tax_lots, tax_pending, tax_stale, tax_state, tax_wash_matches
 from ...database.schema.journal import accounts, trades
+from ...values.kinds import AssetClass, Side
 from ..book import LotBook
 from ..dates import trade_date
 from ..lot import Lot
-from ..model import AccountTraits, AssetClass, CostBasisMethod, Execution, Side, WashPolicy
+from ..model import AccountTraits, CostBasisMethod, TaxFill, WashPolicy
 from ..wash import WINDOW
 from . import events as tax_events
 from .money import Translation, has_foreign
@@ -28,7 +29,7 @@ from .profiles import Profiles
 from .reading import CLOSED, OPEN, parts
 from .writing import Making, Writing
 
-__all__ = ["Rules", "is_due", "is_empty", "rules_of", "sync"]
+__all__ = ["LotRules", "is_due", "is_empty", "rules_of", "sync"]
 
 _lots = tax_lots.c
 _pending = tax_pending.c
@@ -43,7 +44,7 @@ _SIDES = {side.value: side for side in Side}
 _ASSET_CLASSES = {kind.value: kind for kind in AssetClass}
 
 
-class Rules(NamedTuple):
+class LotRules(NamedTuple):
     """Everything besides the trades that decides the lots."""
 
     accounts: dict[str, AccountTraits]
@@ -75,18 +76,18 @@ class Rules(NamedTuple):
     def reader(self, translation: Translation) -> tax_events.Reader:
         """What makes of a row of `trades` a fill in dollars, or nothing where its position is kept apart."""
 
-        def read(row: Sequence[Any]) -> Execution | None:
+        def read(row: Sequence[Any]) -> TaxFill | None:
             if translation.is_apart(row[2], row[-1], row[-2]):
                 return None
             return self.execution(row, translation)
 
         return read
 
-    def execution(self, row: Sequence[Any], translation: Translation) -> Execution:
+    def execution(self, row: Sequence[Any], translation: Translation) -> TaxFill:
         """A row of `trades` as the lots see it, its values in the order of `tax_events.COLUMNS`."""
         exec_id, time, account, symbol, action, quantity, price, commission, fees, multiplier, kind, order_id = row[:12]
         currency = row[12]
-        return Execution(
+        return TaxFill(
             exec_id=exec_id,
             time=time,
             account_id=account,
@@ -103,7 +104,7 @@ class Rules(NamedTuple):
         )
 
 
-def rules_of(conn: Connection, profiles: Profiles) -> Rules:
+def rules_of(conn: Connection, profiles: Profiles) -> LotRules:
     traits = {
         row.account_id: AccountTraits(tax_advantaged=row.is_tax_advantaged, spousal=row.is_spousal)
         for row in conn.execute(select(accounts.c.account_id, accounts.c.is_tax_advantaged, accounts.c.is_spousal))
@@ -116,7 +117,7 @@ def rules_of(conn: Connection, profiles: Profiles) -> Rules:
         earliest = profiles.current if first is None else first.year - 1
         elected |= set(range(earliest, profiles.current + 1)) - known.keys()
     policy = known[profiles.current].wash_policy
-    return Rules(
+    return LotRules(
         traits,
         msgspec.structs.replace(policy, mark_to_market_years=frozenset(elected)),
         standing.default_cost_basis,
@@ -133,7 +134,7 @@ def is_empty(conn: Connection) -> bool:
     return conn.execute(select(_trades.exec_id).limit(1)).first() is None
 
 
-def is_due(conn: Connection, rules: Rules) -> bool:
+def is_due(conn: Connection, rules: LotRules) -> bool:
     """Whether the lots have something to catch up with; costs three looks at first rows."""
     waiting = conn.execute(
         select(or_(exists(select(tax_pending.c.exec_id)), exists(select(tax_stale.c.underlying))))
@@ -141,7 +142,7 @@ def is_due(conn: Connection, rules: Rules) -> bool:
     return bool(waiting) or (_made_under(conn) != rules.digest and not is_empty(conn))
 
 
-def sync(conn: Connection, rules: Rules, now: datetime) -> None:
+def sync(conn: Connection, rules: LotRules, now: datetime) -> None:
     """Bring the lots in step with the trades and the rules."""
     stale = set(conn.execute(select(tax_stale.c.underlying)).scalars())
     if _made_under(conn) != rules.digest:
@@ -169,7 +170,7 @@ def _underlyings(conn: Connection) -> set[str]:
     return {*conn.execute(traded).scalars(), *conn.execute(held).scalars()}
 
 
-def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing) -> None:
+def _rebuild(conn: Connection, rules: LotRules, groups: Collection[str], writing: Writing) -> None:
     """Make the lots of underlyings from their whole history."""
     for portion in tax_events.portions(tax_events.sizes(conn, groups)):
         conn.execute(tax_wash_matches.delete().where(tax_wash_matches.c.underlying.in_(portion)))
@@ -182,7 +183,7 @@ def _rebuild(conn: Connection, rules: Rules, groups: Collection[str], writing: W
         writing.abandon(made)
 
 
-def _advance(conn: Connection, rules: Rules, groups: Collection[str], writing: Writing) -> list[str]:
+def _advance(conn: Connection, rules: LotRules, groups: Collection[str], writing: Writing) -> list[str]:
     """Add the pending trades of underlyings to their lots; those that need their whole history are returned."""
     refused: list[str] = []
     for portion in tax_events.portions(_waiting(conn, groups)):

@@ -15,7 +15,7 @@ from ..estimate import year_gains
 from ..model import TaxProfile
 from ..netting import Gains
 from . import reading as tax_reading
-from .sync import Rules
+from .sync import LotRules
 
 __all__ = ["YearResults"]
 
@@ -36,7 +36,7 @@ class YearResults:
         self._known.clear()
 
     def before(
-        self, year: int, conn: Connection, rules: Rules, profile_of: Callable[[int], TaxProfile]
+        self, year: int, conn: Connection, rules: LotRules, profile_of: Callable[[int], TaxProfile]
     ) -> dict[int, Gains]:
         """The results of every year before one that closed any lot; the lots must be in step with the trades."""
         digest = rules.digest
