@@ -15,7 +15,7 @@ import pytest
 
 from zorivest_rpc import __version__
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.link import Address, BackendConnection, Stranger, is_private, socket_path
+from zorivest_rpc.embedded.link import BackendConnection, LocalAddress, Stranger, is_private, socket_path
 from zorivest_rpc.embedded.runtime import Runtime, is_newer, is_older, publish, read_runtime
 
 FACTS: dict[str, Any] = {
@@ -47,7 +47,7 @@ def test_what_a_backend_publishes_is_read_as_it_was_written(directory: DataDir) 
     found = read_runtime(directory)
     assert found == Runtime(**FACTS)
     assert (is_older(found), is_newer(found)) == (False, False)
-    assert found.address(directory) == Address(str(directory.socket), None, "ab" * 32)
+    assert found.address(directory) == LocalAddress(str(directory.socket), None, "ab" * 32)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_only_a_backend_that_can_prove_itself_has_an_address(
         assert address is None
     else:
         path = str(directory.socket) if expected[0] else None
-        assert address == Address(path, expected[1], "ab" * 32)
+        assert address == LocalAddress(path, expected[1], "ab" * 32)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_where_the_system_has_no_unix_sockets_there_is_none(
 
 
 def test_an_address_is_shown_without_its_secret() -> None:
-    by_socket, by_port = Address("/x/backend.sock", None, "ab" * 32), Address(None, 8765, "ab" * 32)
+    by_socket, by_port = LocalAddress("/x/backend.sock", None, "ab" * 32), LocalAddress(None, 8765, "ab" * 32)
     assert (by_socket.base_url, by_socket.shown) == ("http://localhost/api/v1", "unix:/x/backend.sock")
     assert by_port.base_url == by_port.shown == "http://127.0.0.1:8765/api/v1"
     assert "ab" * 32 not in f"{by_socket!r} {by_port!r}"
@@ -143,7 +143,7 @@ def test_a_socket_is_for_the_owner_of_its_directory_and_for_root(
 def test_a_connection_that_was_refused_leaves_nothing_open(directory: DataDir) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(directory.socket))  # and nobody listens
-        connection = BackendConnection(Address(str(directory.socket), None, "ab" * 32), 5)
+        connection = BackendConnection(LocalAddress(str(directory.socket), None, "ab" * 32), 5)
         with pytest.raises(ConnectionRefusedError):
             connection.connect()
         assert connection.sock is None
@@ -165,7 +165,7 @@ def test_a_stranger_is_hung_up_on(body: bytes) -> None:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        connection = BackendConnection(Address(None, server.getsockname()[1], "ab" * 32), 20)
+        connection = BackendConnection(LocalAddress(None, server.getsockname()[1], "ab" * 32), 20)
         with pytest.raises(Stranger, match="is not the backend of this directory"):
             connection.connect()
         assert connection.sock is None
