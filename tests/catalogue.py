@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.places import ROOT
 
-__all__ = ["ALL", "ALWAYS", "DEFAULT", "DEFERRED", "META", "count", "names_of", "toolsets"]
+__all__ = ["ALL", "ALWAYS", "DEFAULT", "DEFERRED", "META", "count", "gated_tools", "names_of", "toolsets"]
 
 SCHEMAS: Final = ROOT / "schemas"
 
@@ -34,6 +34,13 @@ def names_of(*wanted: str, schemas: Path = SCHEMAS) -> set[str]:
 
 def count(*wanted: str) -> int:
     return len(names_of(*wanted))
+
+
+def gated_tools(*without: str) -> list[str]:
+    """The tools that ask before they run, except those with one of some hints."""
+    tools = [json.loads(file.read_text()) for file in SCHEMAS.glob("tools/*/*.json")]
+    gated = [tool for tool in tools if tool.get("confirm")]
+    return sorted(tool["name"] for tool in gated if not any(tool["annotations"][hint] for hint in without))
 
 
 META: Final = len([*SCHEMAS.glob("meta/*.json")])

@@ -176,6 +176,26 @@ def test_the_lock_that_was_shown_is_the_one_that_is_released(
     assert "Unlocked" in said.out
 
 
+def test_the_question_is_on_the_terminal_before_the_answer_is_awaited(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    class Screen(io.StringIO):
+        def flush(self) -> None:
+            shown.append(self.getvalue())
+
+    class Person(Terminal):
+        def readline(self, size: int | None = -1) -> str:  # type: ignore[override]
+            assert 'Type "unlock"' in shown[-1]
+            return "unlock\n"
+
+    backend.answers |= {"/mcp-guard/status": [(200, LOCKED)], "/mcp-guard/unlock": [(200, OPEN)]}
+    monkeypatch.setattr(sys, "stderr", Screen())
+    monkeypatch.setattr(sys, "stdin", Person())
+    assert unlock.run(["--api-url", backend.url]) == 0
+
+
 @pytest.mark.parametrize("word", ["", "no", "unlock it", "yes"])
 def test_another_word_leaves_it_locked(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str

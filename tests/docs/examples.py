@@ -9,19 +9,19 @@ import asyncio
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, TypedDict
 
+import psutil
+
 from tests.places import ROOT
 from tests.serving.product.everything import every_tool
 from tests.serving.product.plain import plain_client
 from zorivest_rpc.embedded.locate import find
 from zorivest_rpc.serving.catalog.load import load
-from zorivest_rpc.serving.catalog.spec import ToolSpec
 
 FILE = Path(__file__).with_name("examples.json")
 LONGEST = 320
@@ -51,7 +51,9 @@ def record() -> dict[str, Example]:
             calls = asyncio.run(_walk([*command, "stdio", *options], environ, Path(place)))
         finally:
             if (located := find(data)) is not None:
-                os.kill(located.pid, signal.SIGTERM)
+                backend = psutil.Process(located.pid)
+                backend.terminate()
+                backend.wait(SECONDS)  # what it writes while it ends would keep the directory from being removed
     return chosen(calls, place)
 
 
@@ -74,20 +76,7 @@ def chosen(calls: list[tuple[str, dict[str, Any], Any]], place: str) -> dict[str
 async def _walk(command: list[str], environ: dict[str, str], place: Path) -> list[tuple[str, dict[str, Any], Any]]:
     async with plain_client(command, environ, place) as client:
         await every_tool(client, place, demo=True)
-        for spec in load().tools:
-            if spec.name not in client.called:  # new, and not in the walk yet
-                await client.call(spec.name, **own_example(spec))
     return client.calls
-
-
-def own_example(spec: ToolSpec) -> dict[str, Any]:
-    """The arguments that a tool's own description gives as an example."""
-    _, _, rest = spec.description.rich.partition("Example: ")
-    try:
-        arguments, _ = json.JSONDecoder().raw_decode(rest)
-    except ValueError:
-        return {}
-    return arguments if isinstance(arguments, dict) else {}
 
 
 def _block(block: dict[str, Any]) -> Any:

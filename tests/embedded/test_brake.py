@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -354,6 +356,25 @@ def test_a_mark_says_who_locked_and_the_strongest_counts(directory: DataDir, by:
     assert [path.stat().st_size for path in directory.root.glob("guard.*")] == [0] * len({"rate", by})
     mark.clear()
     assert (mark.read(), list(directory.root.glob("guard.*"))) == (None, [])
+
+
+def test_a_mark_is_private_and_on_the_disk_before_it_counts(
+    directory: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[list[str]] = []
+
+    def note(path: Path) -> None:
+        synced.append(sorted(each.name for each in path.glob("guard.*")))
+
+    monkeypatch.setattr("zorivest_rpc.embedded.disk.guard_mark.sync_directory", note)
+    mark = GuardMark(directory.create().root)
+    mark.clear()
+    assert synced == []  # there was nothing to take away
+    assert mark.set("tool")
+    assert stat.S_IMODE((directory.root / "guard.locked-by-tool").stat().st_mode) == 0o600
+    assert mark.set("tool"), "a mark that is there already is left"
+    mark.clear()
+    assert synced == [["guard.locked-by-tool"], ["guard.locked-by-tool"], []]
 
 
 def test_a_mark_in_a_directory_that_is_gone_is_no_mark(directory: DataDir) -> None:

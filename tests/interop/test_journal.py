@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.catalogue import DEFAULT
 from tests.conformance.cache import REPOSITORY
 from tests.conformance.run import free_port, stop, wait_for_port
 from tests.interop.hands import Hands, hands, our_environment
@@ -123,7 +124,7 @@ async def connected(
 async def look_around(client: Hands, modern: bool) -> None:
     """What is listed, what a search finds, and what happens to the list when a toolset is enabled."""
     listed = await client.tools()
-    assert len(listed) == len(set(listed)) == 38
+    assert len(listed) == len(set(listed)) == DEFAULT
     found = (await client.works("tool_search", query="wash sale"))["matches"]
     assert (found[0]["name"], found[0]["listed"]) == ("find_wash_sales", False)
 
@@ -246,7 +247,7 @@ async def test_a_client_that_is_read_only_reads_and_is_refused_to_write(
 
 async def test_the_inspector_takes_the_tour(world: World, tmp_path: Path) -> None:
     async with connected(INSPECTOR, world, tmp_path, "", asks=True) as client:
-        assert len(await client.tools()) == 38
+        assert len(await client.tools()) == DEFAULT
         assert (await client.works("tool_search", query="wash sale"))["matches"][0]["name"] == "find_wash_sales"
         await client.works("enable_toolset", toolset_name="tax")
         assert "find_wash_sales" in await client.tools()

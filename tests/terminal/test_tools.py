@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalogue import ALL, ALWAYS, DEFAULT, DEFERRED, count
 from tests.serving.product.everything import png
 from tests.terminal.conftest import Command, environment
 
@@ -22,17 +23,17 @@ def test_the_list_is_a_table_that_fits_and_says_whose_it_is(command: Command) ->
     assert done.code == 0
     assert done.out.splitlines()[0].split() == ["TOOL", "TOOLSET", "WHAT", "IT", "DOES"]
     assert len([line for line in done.out.splitlines() if "trade-analytics" in line]) >= 19
-    assert "38 tools as Cursor sees them (static: " in " ".join(done.out.split())
+    assert f"{DEFAULT} tools as Cursor sees them (static: " in " ".join(done.out.split())
     assert done.widest <= 80
     assert "\x1b" not in done.out
 
 
-@pytest.mark.parametrize(("client", "count"), [("cursor", 38), ("claude-code", 70), ("cline", 38)])
+@pytest.mark.parametrize(("client", "count"), [("cursor", DEFAULT), ("claude-code", ALL), ("cline", DEFAULT)])
 def test_the_list_as_json_is_what_that_client_gets(command: Command, client: str, count: int) -> None:
     tools = command("tools", "list", "--as", client, "--json").json
     assert len(tools) == count
     marked = [tool for tool in tools if (tool.get("_meta") or {}).get("defer_loading")]
-    assert len(marked) == (53 if client == "claude-code" else 0)
+    assert len(marked) == (DEFERRED if client == "claude-code" else 0)
 
 
 def test_the_options_of_a_server_shape_the_list(command: Command) -> None:
@@ -40,7 +41,7 @@ def test_the_options_of_a_server_shape_the_list(command: Command) -> None:
     assert "get_tax_lots" in names
     assert "record_quarterly_tax_payment" not in names
     variable = command("tools", "list", "--json", environ={"ZORIVEST_TOOLSETS": "behavioral"}).json
-    assert len(variable) == 11 + 4 + 3 + 2
+    assert len(variable) == ALWAYS + count("behavioral")
 
 
 def test_a_tool_is_shown_with_its_inputs_and_facts(command: Command) -> None:

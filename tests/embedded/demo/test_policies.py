@@ -9,7 +9,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.journal import mistake_entries, round_trips
 from zorivest_rpc.embedded.demo import load as demo
 
-from ..scheduling.test_runs import POLICIES, run
+from ..scheduling.running import POLICIES, run
 
 
 async def test_a_preview_of_the_demo_s_reports_has_its_results_and_costs(backend: Embedded, admin: Caller) -> None:

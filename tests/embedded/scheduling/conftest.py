@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +14,8 @@ from tests.embedded.market.conftest import market, outbound, time, upstream  # n
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
+from zorivest_rpc.embedded.scheduling.step import Context, StepResult, StepType
+from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES
 
 Approve = Callable[[str], Awaitable[Any]]
 Create = Callable[..., Awaitable[Any]]
@@ -120,3 +123,18 @@ async def reschedule(admin: Caller, policy: dict[str, Any], **changes: Any) -> A
     document = (await admin.get(path))["policy_json"]
     changed = {**document, "trigger": {**document["trigger"], **changes}}
     return await admin.expect(200, "PUT", path, {"policy_json": changed})
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """A step type that says when it has begun and goes on when told to."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def wait(params: dict[str, Any], context: Context) -> StepResult:
+        begun.set()
+        await go.wait()
+        return StepResult({}, {})
+
+    kind = STEP_TYPES["query"]
+    monkeypatch.setitem(STEP_TYPES, "query", StepType("query", False, kind.params, wait, ""))
+    return begun, go

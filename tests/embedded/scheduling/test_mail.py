@@ -27,7 +27,7 @@ from zorivest_rpc.embedded.scheduling.engine import Scheduling
 
 from .conftest import MAIL, RENDER, REPORT, Create, Wall, step
 from .mailbox import Mailbox, serve
-from .test_runs import run
+from .running import run
 
 PASSWORD = "right-password"
 RETRYING = {**MAIL, "on_error": "retry_then_fail"}

@@ -13,7 +13,7 @@ from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.database.schema.market import market_fundamentals, market_ohlcv, market_quotes
 
 from .conftest import Create, step
-from .test_runs import run
+from .running import run
 
 YAHOO = "/yahoo/v8/finance/chart/AAPL"
 

@@ -18,7 +18,7 @@ from zorivest_rpc.embedded.scheduling.steps import transform
 from zorivest_rpc.embedded.scheduling.steps.transform import convert_rows, write_rows
 
 from .conftest import Create, step
-from .test_runs import run
+from .running import run
 
 OTHER = MetaData()
 QUOTES = Table(

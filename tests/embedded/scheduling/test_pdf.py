@@ -17,7 +17,7 @@ from zorivest_rpc.embedded.scheduling.charts import Series, chart
 from zorivest_rpc.embedded.scheduling.pdf import PdfRefused, make_pdf
 
 from .conftest import FILE, RENDER, REPORT, Create, step
-from .test_runs import files, run
+from .running import files, run
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 BOTH = {**RENDER, "params": {"output_format": "both"}}

@@ -1,73 +1,30 @@
-"""Runs through the routes and the clock: what they produce, what they refuse, and what the history says afterwards."""
+"""Runs through the routes: what they produce, what they refuse, and what the history says afterwards."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import threading
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, func, select
+from sqlalchemy import select
 
 from tests.embedded.conftest import Caller
+from tests.embedded.scheduling.running import POLICIES, everything, files, run, settled
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.database.schema.journal import audit_log, metadata
+from zorivest_rpc.embedded.database.schema.journal import audit_log
 from zorivest_rpc.embedded.database.schema.scheduling import (
-    pipeline_runs,
     pipeline_state,
-    pipeline_steps,
-    report_deliveries,
     report_versions,
-    reports,
 )
-from zorivest_rpc.embedded.disk import paths
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.scheduling import budget
 from zorivest_rpc.embedded.scheduling import engine as engine_module
 from zorivest_rpc.embedded.scheduling.engine import Scheduling
 from zorivest_rpc.embedded.scheduling.step import Context, Fetched, FetchRequest, StepFailed, StepResult, StepType
-from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES, send
+from zorivest_rpc.embedded.scheduling.steps import STEP_TYPES
 
 from .conftest import FILE, MAIL, RENDER, REPORT, Create, Wall, query, reschedule, step
 from .test_policies import fits
-
-POLICIES = "/scheduling/policies"
-
-
-async def run(caller: Caller, policy: Any, status: int = 200, **body: Any) -> Any:
-    return await caller.expect(status, "POST", f"{POLICIES}/{policy['id']}/run", body)
-
-
-def files(directory: DataDir) -> list[str]:
-    return sorted(path.name for path in directory.reports.iterdir())
-
-
-def everything(conn: Connection) -> dict[str, Any]:
-    """The content of every table that a run could write to, apart from its own history."""
-    own = {"pipeline_runs", "pipeline_steps", "audit_log"}
-    return {
-        name: [tuple(row) for row in conn.execute(select(table))]
-        for name, table in metadata.tables.items()
-        if name not in own
-    }
-
-
-@pytest.fixture
-def blocked(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
-    """A step type that says when it has begun and goes on when told to."""
-    begun, go = asyncio.Event(), asyncio.Event()
-
-    async def wait(params: dict[str, Any], context: Context) -> StepResult:
-        begun.set()
-        await go.wait()
-        return StepResult({}, {})
-
-    kind = STEP_TYPES["query"]
-    monkeypatch.setitem(STEP_TYPES, "query", StepType("query", False, kind.params, wait, ""))
-    return begun, go
 
 
 async def test_a_report_is_stored_rendered_and_written_to_a_file(
@@ -408,238 +365,6 @@ async def test_the_history_has_the_latest_first_and_a_limit(create: Create, admi
     await admin.expect(404, "GET", "/scheduling/runs/nothing")
     await admin.expect(204, "DELETE", f"{POLICIES}/{first['id']}")
     assert len(await admin.get(f"{POLICIES}/{first['id']}/runs")) == 2  # the history of a deleted policy stays
-
-
-# --- the clock --------------------------------------------------------------------------------------------------------
-
-
-async def settled(engine: Scheduling) -> None:
-    """One look at the clock, and the end of whatever that started."""
-    await engine.tick()
-    while engine._active:
-        await asyncio.wait([active.task for active in engine._active.values()])
-
-
-async def test_a_policy_runs_when_its_time_has_come_and_once(
-    create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall
-) -> None:
-    await create_approved(cron="0 13 * * *")
-    await settled(engine)
-    assert await admin.get("/scheduling/runs") == []
-    wall.forward(hours=1)
-    await settled(engine)
-    await settled(engine)
-    (done,) = await admin.get("/scheduling/runs")
-    assert (done["status"], done["trigger_type"]) == ("success", "scheduled")
-    assert done["scheduled_for"] == "2026-01-05T13:00:00+00:00"
-    wall.forward(days=1)
-    await settled(engine)
-    assert len(await admin.get("/scheduling/runs")) == 2
-
-
-async def test_missed_runs_are_told_and_not_made_up_for(
-    create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall, anybody: Caller, api_key: str
-) -> None:
-    await create_approved(cron="0 8 * * *")
-    await admin.expect(200, "POST", "/auth/lock")
-    wall.forward(days=3)  # three mornings while nothing ran; it is noon again
-    again = await anybody.unlock(api_key)
-    await settled(engine)
-    (told,) = await again.get("/scheduling/runs")
-    fits("get_pipeline_history", [told])
-    assert (told["status"], told["missed"], told["steps"]) == ("skipped", 3, [])
-    assert "3 runs were missed, due from 2026-01-06 08:00 to 2026-01-08 08:00 UTC" in told["error"]
-    await settled(engine)
-    assert len(await again.get("/scheduling/runs")) == 1
-
-
-async def test_a_late_start_within_the_grace_time_runs_once_for_all(
-    create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall
-) -> None:
-    await create_approved(cron="*/10 * * * *")
-    wall.forward(minutes=35)
-    await settled(engine)
-    (done,) = await admin.get("/scheduling/runs")
-    assert (done["status"], done["missed"], done["scheduled_for"]) == ("success", 2, "2026-01-05T12:30:00+00:00")
-
-
-async def test_without_coalescing_every_firing_runs(
-    create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall
-) -> None:
-    await create_approved(cron="*/10 * * * *", coalesce=False)
-    wall.forward(minutes=35)
-    for _ in range(4):
-        await settled(engine)
-    times = [done["scheduled_for"][11:16] for done in await admin.get("/scheduling/runs")]
-    assert times == ["12:30", "12:20", "12:10"]
-
-
-async def test_a_firing_waits_while_the_policy_still_runs(
-    create_approved: Create,
-    admin: Caller,
-    engine: Scheduling,
-    wall: Wall,
-    blocked: tuple[asyncio.Event, asyncio.Event],
-) -> None:
-    begun, go = blocked
-    await create_approved(cron="*/10 * * * *")
-    wall.forward(minutes=10)
-    await engine.tick()
-    await begun.wait()
-    wall.forward(minutes=10)
-    await engine.tick()
-    assert len(await admin.get("/scheduling/runs")) == 1
-    go.set()
-    await settled(engine)
-    await settled(engine)
-    assert [done["scheduled_for"][11:16] for done in await admin.get("/scheduling/runs")] == ["12:20", "12:10"]
-
-
-async def test_a_pause_misses_nothing(create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall) -> None:
-    policy = await create_approved(cron="0 * * * *")
-    await reschedule(admin, policy, enabled=False)
-    wall.forward(days=2)
-    await settled(engine)
-    await reschedule(admin, policy, enabled=True)
-    await settled(engine)
-    assert await admin.get("/scheduling/runs") == []
-
-
-async def test_scheduled_runs_over_the_limit_are_told(
-    create_approved: Create, admin: Caller, engine: Scheduling, wall: Wall, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(budget, "RUNS_PER_HOUR", 0)
-    await create_approved(cron="0 13 * * *")
-    wall.forward(hours=1)
-    await settled(engine)
-    (told,) = await admin.get("/scheduling/runs")
-    assert (told["status"], "runs per hour" in told["error"]) == ("skipped", True)
-
-
-async def test_the_loop_itself_starts_what_is_due(create_approved: Create, engine: Scheduling, wall: Wall) -> None:
-    await create_approved(cron="0 13 * * *")
-    wall.forward(hours=1)
-    started = asyncio.Event()
-    begin = engine._begin
-
-    async def watched(*args: Any, **options: Any) -> str:
-        started.set()
-        return await begin(*args, **options)
-
-    engine._begin = watched  # type: ignore[method-assign]
-    engine._wake.set()
-    async with asyncio.timeout(10):
-        await started.wait()
-
-
-# --- after a crash ----------------------------------------------------------------------------------------------------
-
-
-async def test_runs_of_a_dead_process_are_marked_when_the_next_one_starts(
-    create_approved: Create, admin: Caller, anybody: Caller, api_key: str, backend: Embedded, engine: Scheduling
-) -> None:
-    policy = await create_approved(query("SELECT 1"), query("SELECT 2", step_id="second"))
-    done = await run(admin, policy)
-    now = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
-
-    def die_during_the_second_step(conn: Connection) -> None:
-        mine = pipeline_steps.c.run_id == done["run_id"]
-        conn.execute(pipeline_runs.update().values(status="running", completed_at=None, duration_ms=None))
-        conn.execute(pipeline_steps.update().where(mine, pipeline_steps.c.position == 1).values(status="running"))
-        for number, status in enumerate(("claimed", "sending", "sent")):
-            row = {"run_id": "r", "report": "x", "channel": "email", "recipient": "a@b.c", "snapshot_hash": "s"}
-            conn.execute(
-                report_deliveries.insert().values(
-                    dedup_key=str(number), status=status, created_at=now, updated_at=now, **row
-                )
-            )
-
-    await backend.database().write(die_during_the_second_step)
-    await admin.expect(200, "POST", "/auth/lock")
-    again = await anybody.unlock(api_key)
-    (found,) = await again.get("/scheduling/runs")
-    assert (found["status"], found["error"]) == ("failed", 'The process ended during step "second".')
-    assert [one["status"] for one in found["steps"]] == ["success", "failed"]
-    statuses = select(report_deliveries.c.status).order_by(report_deliveries.c.dedup_key)
-    assert await backend.database().read(lambda conn: conn.execute(statuses).scalars().all()) == [
-        *("failed", "uncertain", "sent")
-    ]
-
-
-async def test_the_same_report_is_one_version_and_one_file_however_often_it_runs(
-    create_approved: Create, admin: Caller, backend: Embedded, directory: DataDir, wall: Wall
-) -> None:
-    policy = await create_approved(REPORT, RENDER, FILE)
-    for _ in range(3):
-        assert (await run(admin, policy))["status"] == "success"
-    counted = select(func.count()).select_from(report_versions)
-    assert await backend.database().read(lambda conn: conn.execute(counted).scalar()) == 1
-    (name,) = files(directory)
-    (directory.reports / name).unlink()
-    await run(admin, policy)
-    assert files(directory) == [name]  # a file that was deleted is written again
-    wall.forward(days=1)
-    await run(admin, policy)
-    assert len(files(directory)) == 2  # another day, another report
-    names = select(reports.c.name)
-    assert await backend.database().read(lambda conn: conn.execute(names).scalars().all()) == ["Accounts"]
-
-
-async def test_a_name_is_never_a_path_and_a_link_is_never_followed(
-    create_approved: Create, admin: Caller, directory: DataDir, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside.txt"
-    outside.write_text("mine")
-    report = {**REPORT, "params": {**REPORT["params"], "report_name": "../../../etc/passwd\\..\\x\u202e/"}}
-    policy = await create_approved(report, RENDER, FILE)
-    assert (await run(admin, policy))["status"] == "success"
-    (name,) = files(directory)
-    assert re.fullmatch(r"etc-passwd-x-2026-01-05-[0-9a-f]{8}\.html", name)
-    path = directory.reports / name
-    path.unlink()
-    path.symlink_to(outside)
-    assert (await run(admin, policy))["status"] == "success"
-    assert (outside.read_text(), path.is_symlink()) == ("mine", False)
-    assert "<h1>" in path.read_text()
-
-
-async def test_a_file_that_cannot_be_written_fails_and_can_be_tried_again(
-    create_approved: Create, admin: Caller, directory: DataDir
-) -> None:
-    policy = await create_approved(REPORT, RENDER, FILE)
-    directory.reports.rename(directory.root / "elsewhere")
-    done = await run(admin, policy)
-    assert (done["status"], "cannot be written" in done["error"]) == ("failed", True)
-    (directory.root / "elsewhere").rename(directory.reports)
-    assert (await run(admin, policy))["status"] == "success"
-    assert len(files(directory)) == 1
-
-
-async def test_a_file_delivery_that_is_cut_off_can_be_made_by_the_next_run(
-    create_approved: Create, admin: Caller, directory: DataDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, go = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-    write = paths.write_private
-
-    def slow(path: Path, data: bytes) -> None:
-        loop.call_soon_threadsafe(begun.set)
-        go.wait(30)
-        write(path, data)
-
-    monkeypatch.setattr(send, "write_private", slow)
-    policy = await create_approved(REPORT, RENDER, FILE)
-    under_way = asyncio.create_task(run(admin, policy))
-    async with asyncio.timeout(30):
-        await begun.wait()
-    (active,) = await admin.get("/scheduling/runs")
-    cancelling = asyncio.create_task(admin.expect(200, "POST", f"/scheduling/runs/{active['run_id']}/cancel"))
-    assert (await cancelling)["status"] == "cancelled"
-    assert (await under_way)["status"] == "cancelled"
-    go.set()
-    monkeypatch.setattr(send, "write_private", write)
-    again = await run(admin, policy)
-    assert (again["status"], len(files(directory))) == ("success", 1)
 
 
 async def test_a_locked_guard_stops_tools_and_not_what_a_person_approved(

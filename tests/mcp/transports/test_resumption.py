@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from aiohttp.web import BaseRequest
 
 from tests.mcp.transports.http_served import Event, Reply, Served, call, serving, until
 from zorivest_rpc.mcp.protocol.jsonrpc import encode_id
+from zorivest_rpc.mcp.transports.answers import EventStream
+from zorivest_rpc.mcp.transports.streams import Replay, Stream
 
 EVENTS = "text/event-stream"
 KEY = bytes(range(32))
@@ -461,3 +464,24 @@ async def test_a_closed_stream_gives_up_its_request_at_once(served: Served, revi
     finally:
         gc.enable()
     assert alive <= 6  # the one at hand and what aiohttp itself has not let go yet
+
+
+class Line:
+    """A connection that a test closes."""
+
+    def __init__(self) -> None:
+        self.ends: Callable[[], None] = lambda: None
+
+    def when_closed(self, do: Callable[[], None]) -> None:
+        self.ends = do
+
+
+def test_a_stream_lets_go_of_a_closed_connection_and_of_none_other() -> None:
+    stream, first, second = Stream("epoch", "1-", 8, Replay(1_000)), Line(), Line()
+    stream.carry(cast(EventStream, first), prime=False)
+    first.ends()
+    assert stream.connection is None
+    stream.carry(cast(EventStream, first), prime=False)
+    stream.carry(cast(EventStream, second), prime=False)
+    first.ends()
+    assert stream.connection is cast(EventStream, second)

@@ -336,10 +336,60 @@ def test_a_rewrite_that_fails_costs_no_session(
         patch.setattr(os, "replace", fails)
         for number in range(2_100):
             journal.remember("chatty", START + 100, SessionState(("error", "debug")[number % 2]))
-    assert "cannot be rewritten" in caplog.text
+    told = [record for record in caplog.records if "cannot be rewritten" in record.message]
+    assert 1 <= len(told) <= 3, "the next one is due when as much again has been written"
     for number in range(2_100):
         journal.remember("chatty", START + 100, SessionState(("error", "debug")[number % 2]))
     journal.close()
     again = SessionJournal(path, clock)
     assert again.get("chatty") == SessionState("debug")
     again.close()
+
+
+def test_a_journal_that_is_closed_during_a_rewrite_leaves_nothing_half_made(tmp_path: Path) -> None:
+    path, clock = tmp_path / "journal", Clock()
+    journal = SessionJournal(path, clock)
+    names = [f"{number:032x}" for number in range(200)]
+    for number in range(2_000):
+        journal.remember(names[number % 200], START + 100, SessionState(("error", "debug")[number // 200 % 2]))
+        if list(tmp_path.glob("*.new")):
+            break
+    else:
+        pytest.fail("no rewrite began")
+    known = {name: journal.get(name) for name in names}
+    journal.close()
+    assert sorted(tmp_path.iterdir()) == sorted(files(path))
+    again = SessionJournal(path, clock)
+    assert {name: again.get(name) for name in names} == known
+    again.close()
+
+
+def test_a_large_journal_is_rewritten_when_it_has_grown_to_four_times_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zorivest_rpc.mcp.transports.session_journal._REWRITE_BYTES", 1_000)
+    replaced: list[int] = []
+    replace = os.replace
+
+    def counted(source: Path, target: Path) -> None:
+        replaced.append(source.stat().st_size)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", counted)
+    journal = SessionJournal(tmp_path / "journal", Clock())
+    for number in range(5_000):
+        journal.remember(f"{number % 500:032x}", START + 100, SessionState(("error", "debug")[number // 500 % 2]))
+    journal.close()
+    assert 4 <= len(replaced) <= 40  # two files each time
+    assert len(replaced) % 2 == 0
+
+
+def test_what_a_crash_left_of_a_rewrite_is_overwritten_whole(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    for file in files(path):
+        file.with_name(file.name + ".new").write_bytes(b"left behind\n" * 1_000)
+    journal = SessionJournal(path, Clock())
+    journal.remember("a", START + 100, SessionState("error"))
+    journal.close()
+    for file in files(path):
+        assert b"left behind" not in file.read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.catalogue import count
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode
 from zorivest_rpc.serving.catalog.toolsets import choose, members
 from zorivest_rpc.serving.modes.instructions import LIMIT, Category, Situation, compose
@@ -62,7 +63,7 @@ def test_everything_fits_into_two_kilobytes(categories: list[Category], mode: Mo
         situation=Situation("embedded, 127.0.0.1:8765", "acme", locked=True, read_only=True),
     )
     assert len(text.encode()) <= LIMIT == 2048
-    assert text.splitlines()[-1].startswith("- behavioral (3, not loaded)")  # nothing had to go
+    assert text.splitlines()[-1].startswith(f"- behavioral ({count('behavioral')}, not loaded)")  # nothing had to go
 
 
 def test_the_session_is_told_where_it_is(categories: list[Category]) -> None:

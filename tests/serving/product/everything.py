@@ -1,15 +1,20 @@
-"""All 68 tools one after the other, as any client can call them: what is written is read back through another tool.
+"""All tools one after the other, as any client can call them: what is written is read back through another tool.
 
-The walk is the same for our own plain client, for the official ones, and for the examples of the tool reference."""
+The walk is the same for our own plain client, for the official ones, and for the examples of the tool reference.
+A tool that it does not name is called with the example in its own description."""
 
 from __future__ import annotations
 
 import base64
+import json
 import struct
 import zlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
+
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import ToolSpec
 
 ACCOUNT = "TOUR-1"
 CSV = """Date,Action,Symbol,Quantity,Price,Commission
@@ -107,10 +112,23 @@ async def every_tool(client: Caller, place: Path, *, demo: bool) -> None:
     await _market_data(client)
     await _tax(client, demo)
     await _scheduling(client)
+    for spec in load().tools:
+        if spec.name not in client.called and spec.name != "zorivest_service_restart":
+            await client.call(spec.name, **own_example(spec))
     before = (await client.works("zorivest_service_status"))["pid"]
     await client.works("zorivest_service_restart", confirm="RESTART")  # at the very end the backend itself
     assert (await client.works("zorivest_service_status"))["pid"] != before
     assert "TOUR-2" in await _trade_ids(client)
+
+
+def own_example(spec: ToolSpec) -> dict[str, Any]:
+    """The arguments that a tool's own description gives as an example."""
+    _, _, rest = spec.description.rich.partition("Example: ")
+    try:
+        arguments, _ = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 async def _trade_ids(client: Caller) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench import product
 from tests.bench.bars import Verdict
+from tests.catalogue import ALL, META
 from zorivest_rpc.serving.catalog.load import load
 
 
@@ -15,14 +16,14 @@ def test_the_figures_within_one_process_are_taken_of_the_real_parts() -> None:
     assert product.list_time() > 0
     assert set(product.chain_times()) == {"list_trades", "create_trade"}
     checks = product.validation_times()
-    assert len(checks) == 68
+    assert len(checks) == ALL - META
     assert all(taken > 0 for taken in checks.values())
 
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_the_tool_that_forwards_can_be_served(tmp_path: Path, guarded: bool) -> None:
     tools = {tool.name: tool for tool in load(str(product.schemas_with_forward(tmp_path, guarded))).tools}
-    assert (len(tools), tools["forward"].guarded) == (69, guarded)
+    assert (len(tools), tools["forward"].guarded) == (ALL - META + 1, guarded)
 
 
 def records(share: float, **more: object) -> list[dict[str, object]]:

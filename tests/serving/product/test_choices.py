@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.catalogue import ALWAYS, count
 from tests.serving.product.conftest import Connect
 
 FILE = {
@@ -97,16 +98,16 @@ async def test_an_option_of_the_configuration_file_is_below_flag_and_variable(co
 
 async def test_tools_alone_are_listed_beside_what_is_always_loaded(connect: Connect) -> None:
     names = await (await connect("cursor", "--tools", "list_trades,get_tax_lots")).names()
-    assert len(names) == 11 + 4 + 2 + 2
+    assert len(names) == ALWAYS + 2
     both = await (await connect("cursor", "--toolsets", "behavioral", "--tools", "list_trades")).names()
-    assert len(both) == 11 + 4 + 3 + 1 + 2
+    assert len(both) == ALWAYS + count("behavioral") + 1
 
 
 async def test_an_anthropic_client_with_a_choice_lists_the_chosen_ones_marked_alike(connect: Connect) -> None:
     tools = await (await connect("claude-code", "--toolsets", "tax")).tools()
     deferred = {tool["name"] for tool in tools if tool["_meta"].get("defer_loading")}
     eager = {tool["name"] for tool in tools if tool["_meta"].get("anthropic/alwaysLoad")}
-    assert (len(tools), len(deferred), len(eager)) == (25, 8, 17)
+    assert (len(tools), len(deferred), len(eager)) == (ALWAYS + count("tax"), count("tax"), ALWAYS)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.catalogue import ALL, ALWAYS, DEFAULT, DEFERRED, count, toolsets
 from tests.serving.product.conftest import Connect, refusal_of, text_of
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.serving.catalog.load import load
-
-DEFAULT = 38  # 36 tools of the four default toolsets and the two meta-tools
 
 
 async def test_by_default_at_most_forty_tools_are_listed(connect: Connect) -> None:
@@ -20,19 +19,19 @@ async def test_by_default_at_most_forty_tools_are_listed(connect: Connect) -> No
 
 async def test_toolsets_choose_what_is_listed(connect: Connect) -> None:
     names = await (await connect("cursor", "--toolsets", "tax")).names()
-    assert len(names) == 11 + 4 + 8 + 2
+    assert len(names) == ALWAYS + count("tax")
     assert "get_tax_lots" in names
     assert "list_trades" not in names
 
 
 async def test_all_toolsets_list_every_tool_once(connect: Connect) -> None:
     names = await (await connect("cursor", "--toolsets", "all")).names()
-    assert len(names) == len(set(names)) == 70
+    assert len(names) == len(set(names)) == ALL
 
 
 async def test_a_limit_that_is_exceeded_is_told_in_the_instructions(connect: Connect) -> None:
     client = await connect("cursor", "--toolsets", "all")
-    assert "70 tools are listed and Cursor works best with at most 40" in client.opened["instructions"]
+    assert f"{ALL} tools are listed and Cursor works best with at most 40" in client.opened["instructions"]
 
 
 @pytest.mark.parametrize(("name", "mode"), [("claude-code", "anthropic"), ("Cline", "dynamic"), ("cursor", "static")])
@@ -45,22 +44,19 @@ async def test_the_mode_follows_the_client_name_and_diagnose_says_why(connect: C
 async def test_an_anthropic_client_lists_everything_and_defers_what_is_not_core(connect: Connect) -> None:
     tools = await (await connect("claude-code")).tools()
     deferred = [tool for tool in tools if tool["_meta"].get("defer_loading")]
-    assert (len(tools), len(deferred)) == (70, 53)
-    assert sum("allowed_callers" in tool["_meta"] for tool in tools) == 11
+    assert (len(tools), len(deferred)) == (ALL, DEFERRED)
+    assert sum("allowed_callers" in tool["_meta"] for tool in tools) == sum(spec.ptc for spec in load().tools)
 
 
 async def test_every_tool_has_annotations(connect: Connect) -> None:
     tools = await (await connect("cline", "--toolsets", "all")).tools()
     hints = {tool["name"]: tool["annotations"] for tool in tools}
-    assert len(hints) == 70
+    assert len(hints) == ALL
     for name, given in hints.items():
         for hint in ("readOnlyHint", "destructiveHint", "idempotentHint"):
             assert type(given[hint]) is bool, (name, hint)
     assert {name for name, given in hints.items() if given["destructiveHint"]} == {
-        "zorivest_emergency_stop",
-        "zorivest_service_restart",
-        "sync_broker",
-        "disconnect_market_provider",
+        *(spec.name for spec in load().tools if spec.annotations.destructive_hint),
         "call_tool",  # it can run any of them
     }
     assert not [name for name, given in hints.items() if given["destructiveHint"] and given["readOnlyHint"]]
@@ -69,11 +65,11 @@ async def test_every_tool_has_annotations(connect: Connect) -> None:
 async def test_loading_a_toolset_changes_the_list_and_tells_the_client_once_after_the_answer(connect: Connect) -> None:
     client = await connect("cline")
     result = await client.call("enable_toolset", toolset_name="tax")
-    assert text_of(result).startswith('✅ Toolset "tax" enabled (8 tools).')
+    assert text_of(result).startswith(f'✅ Toolset "tax" enabled ({count("tax")} tools).')
     assert "get_tax_lots" in await client.names()
     assert [each["method"] for each in client.notifications] == ["notifications/tools/list_changed"]
     again = await client.call("enable_toolset", toolset_name="tax")
-    assert text_of(again).startswith('{"message":"Toolset \\"tax\\" is already loaded (8 tools).')
+    assert text_of(again).startswith(f'{{"message":"Toolset \\"tax\\" is already loaded ({count("tax")} tools).')
 
 
 async def test_toolsets_that_are_loaded_at_once_are_told_once(connect: Connect) -> None:
@@ -130,7 +126,9 @@ async def test_a_limit_that_is_only_assumed_is_no_limit_of_an_anthropic_client(
 async def test_who_may_call_from_code_is_the_operators_word(connect: Connect) -> None:
     client = await connect("claude-code", "--allowed-callers", "code_execution_20260120,direct")
     callers = [tool["_meta"].get("allowed_callers") for tool in await client.tools()]
-    assert [each for each in callers if each] == [["code_execution_20260120", "direct"]] * 11
+    assert [each for each in callers if each] == [["code_execution_20260120", "direct"]] * sum(
+        spec.ptc for spec in load().tools
+    )
 
 
 async def test_a_list_that_one_session_changed_is_only_that_sessions(connect: Connect) -> None:
@@ -159,7 +157,7 @@ async def test_in_the_modern_era_no_call_changes_a_list(connect: Connect) -> Non
     client = await connect("cline", revision="2026-07-28")
     before = await client.names()
     result = await client.call("enable_toolset", toolset_name="tax")
-    assert len(result["structuredContent"]["tools"]) == 8
+    assert len(result["structuredContent"]["tools"]) == count("tax")
     assert "call_tool" in text_of(result)
     assert await client.names() == before
 
@@ -180,17 +178,17 @@ async def test_the_toolsets_are_nine_with_their_counts_and_sizes(connect: Connec
         tuple(entry[key] for key in ("name", "tool_count", "loaded", "always_loaded")) for entry in listed["toolsets"]
     ]
     assert told == [
-        ("core", 11, True, True),
-        ("discovery", 4, True, True),
-        ("trade-analytics", 19, True, False),
-        ("trade-planning", 3, True, False),
-        ("market-data", 7, False, False),
-        ("accounts", 8, False, False),
-        ("scheduling", 6, False, False),
-        ("tax", 8, False, False),
-        ("behavioral", 3, False, False),
+        ("core", count("core"), True, True),
+        ("discovery", count("discovery"), True, True),
+        ("trade-analytics", count("trade-analytics"), True, False),
+        ("trade-planning", count("trade-planning"), True, False),
+        ("market-data", count("market-data"), False, False),
+        ("accounts", count("accounts"), False, False),
+        ("scheduling", count("scheduling"), False, False),
+        ("tax", count("tax"), False, False),
+        ("behavioral", count("behavioral"), False, False),
     ]
-    assert listed["total_tools"] == 69
+    assert listed["total_tools"] == sum(map(count, toolsets())), "a tool of two toolsets counts twice"
     assert all(entry["definition_bytes"] > 1000 for entry in listed["toolsets"])
     texts = {toolset.name: toolset.description for toolset in load().toolsets}
     assert {entry["name"]: entry["description"] for entry in listed["toolsets"]} == texts

@@ -8,22 +8,21 @@ from typing import Any
 
 import pytest
 
+from tests.catalogue import ALL, ALWAYS, DEFAULT, count
 from tests.serving.product.conftest import refusal_of
 from tests.serving.product.http import serving
 from zorivest_rpc.serving.catalog.load import load
-
-ALWAYS = 11 + 4 + 2  # core, discovery and the two meta-tools
 
 
 async def test_a_session_keeps_what_its_initialize_asked_for(data_dir: Path) -> None:
     async with serving(data_dir, "--toolsets", "all") as served:
         narrow = await served.open(X_MCP_Toolsets="tax")
         names = await narrow.names()
-        assert len(names) == ALWAYS + 8
+        assert len(names) == ALWAYS + count("tax")
         assert refusal_of(await narrow.call("list_trades"))["code"] == "narrowed"
         assert "zorivest_emergency_stop" in names, "the brake is always there"
         assert await narrow.names(X_MCP_Toolsets="all") == names, "a later header of the legacy era says nothing"
-        assert len(await (await served.open()).names()) == 70
+        assert len(await (await served.open()).names()) == ALL
 
 
 async def test_what_a_session_asked_for_survives_a_restart(data_dir: Path, tmp_path: Path) -> None:
@@ -47,7 +46,7 @@ async def test_a_modern_request_is_narrowed_by_its_own_headers_alone(data_dir: P
         names = [tool["name"] for tool in listed["tools"]]
         assert len(names) == ALWAYS + 2
         assert {"list_trades", "get_tax_lots"} < set(names)
-        assert len((await served.modern("tools/list", {}))["tools"]) == 70
+        assert len((await served.modern("tools/list", {}))["tools"]) == ALL
         calling = {"name": "get_sqn", "arguments": {}}
         assert refusal_of(await served.modern("tools/call", calling, X_MCP_Tools="list_trades"))["code"] == "narrowed"
         through = {"name": "call_tool", "arguments": {"name": "get_sqn", "arguments": {}}}
@@ -57,7 +56,7 @@ async def test_a_modern_request_is_narrowed_by_its_own_headers_alone(data_dir: P
 async def test_toolsets_and_tools_together_are_one_wish(data_dir: Path) -> None:
     async with serving(data_dir, "--toolsets", "all") as served:
         listed = await served.modern("tools/list", {}, X_MCP_Toolsets="behavioral", X_MCP_Tools="list_trades")
-        assert len(listed["tools"]) == ALWAYS + 3 + 1
+        assert len(listed["tools"]) == ALWAYS + count("behavioral") + 1
 
 
 async def test_headers_never_widen(data_dir: Path) -> None:
@@ -83,8 +82,8 @@ async def test_an_unknown_name_opens_nothing(data_dir: Path, value: str) -> None
 
 async def test_default_and_all_mean_what_they_mean_elsewhere(data_dir: Path) -> None:
     async with serving(data_dir, "--toolsets", "all") as served:
-        assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="default"))["tools"]) == 38
-        assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="all"))["tools"]) == 70
+        assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="default"))["tools"]) == DEFAULT
+        assert len((await served.modern("tools/list", {}, X_MCP_Toolsets="all"))["tools"]) == ALL
 
 
 async def test_a_session_keeps_the_names_of_all_tools_through_a_restart(data_dir: Path, tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ async def test_search_describing_and_loading_stay_within_the_limits(data_dir: Pa
         assert not [match for match in found["matches"] if match["toolset"] == "tax"]
         assert refusal_of(await session.call("enable_toolset", toolset_name="tax"))["code"] == "narrowed"
         described = (await session.call("describe_toolset", toolset_name="tax"))["structuredContent"]
-        assert (described["tools"], described["tool_count"], len(described["refused"])) == ([], 0, 8)
+        assert (described["tools"], described["tool_count"], len(described["refused"])) == ([], 0, count("tax"))
 
 
 async def test_the_instructions_say_that_a_session_may_only_read(data_dir: Path) -> None:
@@ -126,7 +125,8 @@ async def test_the_instructions_say_that_a_session_may_only_read(data_dir: Path)
 
 @pytest.mark.parametrize("with_post", [True, False])
 @pytest.mark.parametrize(
-    ("headers", "listed"), [({}, 70), ({"X-MCP-Toolsets": "tax"}, ALWAYS + 8), ({"X-MCP-Tools": "get_sqn"}, ALWAYS + 1)]
+    ("headers", "listed"),
+    [({}, ALL), ({"X-MCP-Toolsets": "tax"}, ALWAYS + count("tax")), ({"X-MCP-Tools": "get_sqn"}, ALWAYS + 1)],
 )
 async def test_the_old_pair_of_stream_and_posts_is_narrowed_too(
     data_dir: Path, headers: dict[str, str], listed: int, with_post: bool

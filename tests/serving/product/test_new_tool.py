@@ -6,16 +6,18 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.catalogue import ALL, count
 from tests.places import ROOT
 from tests.serving.product.conftest import Client, refusal_of, text_of
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 
 SCHEMAS = ROOT / "schemas"
-TOOL = {
+TOOL: dict[str, Any] = {
     "name": "read_one_setting",
     "title": "Read one setting",
     "description": {
@@ -57,13 +59,13 @@ async def client(schemas: Path, data_dir: Path) -> AsyncIterator[Client]:
 
 async def test_a_dropped_in_tool_is_listed_found_described_and_called(client: Client) -> None:
     tools = {tool["name"]: tool for tool in await client.tools()}
-    assert len(tools) == 71
-    assert tools["read_one_setting"]["description"] == TOOL["description"]["rich"]  # type: ignore[index]
+    assert len(tools) == ALL + 1
+    assert tools["read_one_setting"]["description"] == TOOL["description"]["rich"]
     assert tools["read_one_setting"]["_meta"]["defer_loading"] is True
     found = (await client.call("tool_search", query="lighthouse keeper"))["structuredContent"]["matches"]
     assert [match["name"] for match in found] == ["read_one_setting"]
     described = (await client.call("describe_toolset", toolset_name="behavioral"))["structuredContent"]
-    assert len(described["tools"]) == 4
+    assert len(described["tools"]) == count("behavioral") + 1
     await client.call("update_settings", settings={"ui.theme": "dark"})
     result = await client.call("read_one_setting", key="ui.theme")
     assert not result.get("isError"), result

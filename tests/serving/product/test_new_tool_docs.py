@@ -1,4 +1,4 @@
-"""Adding a tool, as a contributor does it: one file, then the commands of `make golden docs`, on a copy."""
+"""Adding a tool as a contributor does it, on a copy: one file, `make golden docs`, and the catalogue's tests pass."""
 
 from __future__ import annotations
 
@@ -11,15 +11,62 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.catalogue import ALL, META, toolsets
 from tests.places import ROOT
 from tests.serving.product.test_new_tool import TOOL
 from zorivest_rpc.embedded.locate import find
 
-PARTS = ("Makefile", "pyproject.toml", "zorivest_rpc", "schemas", "docs", "tests")
-NAME = "read_one_setting"
+PARTS = ("Makefile", "README.md", "pyproject.toml", "zorivest_rpc", "schemas", "docs", "tests")
+READER = "read_one_setting"
+WRITER: dict[str, Any] = {  # what a reader is not: it writes, asks first and deletes; no other tool has its route
+    "name": "forget_trade_plan",
+    "title": "Forget trade plan",
+    "description": {
+        "minimal": "Delete one trade plan for good, after the user has confirmed it.",
+        "rich": (
+            "Delete one trade plan for good, after the user has confirmed it. Use when a plan was entered by mistake. "
+            'Not for making another one, which create_trade_plan does. Example: {"plan_id":"999999"}. What is '
+            "deleted does not come back."
+        ),
+    },
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "plan_id": {"type": "string", "description": "Number of the plan.", "minLength": 1},
+            "confirmation_token": {"type": "string", "description": "One-time token.", "minLength": 1},
+        },
+        "required": ["plan_id"],
+        "additionalProperties": False,
+    },
+    "outputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False},
+    "confirm": True,
+    "rest": "DELETE /trade-plans/{plan_id}",
+}
+ADDED: dict[str, dict[str, Any]] = {"trade-analytics": TOOL, "behavioral": WRITER}  # listed by default, and not listed
+CONTRACT = (  # what counts, orders, presents, guards and documents tools
+    "tests/golden",
+    "tests/docs/test_docs.py",
+    "tests/docs/test_examples.py",
+    "tests/embedded/test_routes.py",
+    "tests/serving/catalog/test_contract.py",
+    "tests/serving/catalog/test_search.py",
+    "tests/serving/catalog/test_spec.py",
+    "tests/serving/catalog/test_toolsets.py",
+    "tests/serving/middleware/test_guard.py",
+    "tests/serving/modes",
+    "tests/serving/tools/test_registration.py",
+    "tests/serving/tools/test_resources.py",
+    "tests/serving/tools/test_rest.py",
+    "tests/serving/product/test_lists.py",
+)
+# The suite itself keeps the limit; a tool more on the copy would break it when the shipped ones fill it.
+LIMIT = "tests/serving/product/test_lists.py::test_by_default_at_most_forty_tools_are_listed"
+SECONDS = 600  # for one command on a busy machine; a quiet one needs less than 30 for all of them
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +97,7 @@ class Clone:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=SECONDS,
         )
 
 
@@ -73,30 +120,39 @@ def clone(tmp_path: Path) -> Iterator[Clone]:
             os.kill(located.pid, signal.SIGTERM)
 
 
-def test_one_file_and_make_golden_docs_add_a_tool(clone: Clone) -> None:
-    (clone.root / "schemas" / "tools" / "behavioral" / f"{NAME}.json").write_text(json.dumps(TOOL, indent=2) + "\n")
+def test_a_file_in_a_default_toolset_and_one_in_another_and_make_golden_docs_add_two_tools(clone: Clone) -> None:
+    for toolset, tool in ADDED.items():
+        path = clone.root / "schemas" / "tools" / toolset / f"{tool['name']}.json"
+        path.write_text(json.dumps(tool, indent=2) + "\n")
     (stale,) = clone.make("check", "tests.docs")
-    assert stale.returncode == 1, "the page that lacks the new tool is stale"
+    assert stale.returncode == 1, "the page that lacks the new tools is stale"
     assert "docs/reference/tools.md is stale: run make docs" in stale.stdout
 
     for done in (*clone.make("golden"), *clone.make("docs")):
         assert done.returncode == 0, done.stderr
 
-    golden = json.loads((clone.root / "tests" / "golden" / "tools" / f"{NAME}.json").read_text())
-    assert len(golden) == 6, "three modes in two eras"
     page = (clone.root / "docs" / "reference" / "tools.md").read_text()
-    part = page.partition(f"### {NAME}\n")[2].partition("\n### ")[0]
-    assert TOOL["description"]["rich"] in part  # type: ignore[index]
-    assert '{"key": "ui.theme", "value": "dark"' in part, "a real result"
+    parts = {}
+    for tool in ADDED.values():
+        golden = json.loads((clone.root / "tests" / "golden" / "tools" / f"{tool['name']}.json").read_text())
+        assert len(golden) == 6, "three modes in two eras"
+        parts[tool["name"]] = page.partition(f"### {tool['name']}\n")[2].partition("\n### ")[0]
+        assert tool["description"]["rich"] in parts[tool["name"]]
+    assert '{"key": "ui.theme", "value": "dark"' in parts[READER], "a real result"
+    assert "is refused with" in parts[WRITER["name"]], "there is no such plan, and the page says so"
     assert page.startswith("<!-- generated")
-    assert "69 tools in 9 toolsets" in page
+    assert f"{ALL - META + len(ADDED)} tools in {len(toolsets())} toolsets" in page
     assert [check.returncode for check in clone.make("check", "tests.docs")] == [0]
 
-    listed = clone.run("-m", "zorivest_rpc", "tools", "list", "--toolsets", "behavioral", "--json")
-    assert NAME in [tool["name"] for tool in json.loads(listed.stdout)]
-    called = clone.run("-m", "zorivest_rpc", "tools", "call", NAME, "key=logging.api.level")
+    lists = json.loads((clone.root / "tests" / "golden" / "lists.json").read_text())
+    assert [READER in lists["default"], WRITER["name"] in lists["default"]] == [True, False]
+    assert {READER, WRITER["name"]} < set(lists["all"])
+    called = clone.run("-m", "zorivest_rpc", "tools", "call", READER, "key=logging.api.level")
     assert called.returncode == 0, called.stdout
     assert json.loads(called.stdout)["key"] == "logging.api.level"
+
+    tested = clone.run("-m", "pytest", "-x", *CONTRACT, "--deselect", LIMIT)
+    assert tested.returncode == 0, tested.stdout[-4000:]
 
 
 def test_make_check_fails_when_a_reference_is_stale(clone: Clone) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.catalogue import DEFAULT, count
 from tests.golden.record import opening
 from tests.serving.product.conftest import Client, Connect, text_of
 from tests.serving.product.http import make_key, revoke_key, serving
@@ -24,8 +25,8 @@ BEGINNINGS = {
     "claude-code": "Use tool_search to discover tools. Prefer sequential execution. For multi-metric analysis, use "
     "code_execution to batch calls.",
     "cline": "Available categories: ",
-    "cursor": "You have 38 tools from core, discovery, trade-analytics, trade-planning categories. Other categories "
-    "require server restart with different --toolsets flag.",
+    "cursor": f"You have {DEFAULT} tools from core, discovery, trade-analytics, trade-planning categories. Other "
+    "categories require server restart with different --toolsets flag.",
 }
 
 
@@ -104,7 +105,7 @@ async def test_describing_a_toolset_shows_names_texts_and_hints(connect: Connect
     client = await connect("cline")
     described = (await client.call("describe_toolset", toolset_name="trade-analytics"))["structuredContent"]
     assert described["loaded"] is True
-    assert len(described["tools"]) == 19
+    assert len(described["tools"]) == count("trade-analytics")
     for toolset in load().toolsets:
         shown = (await client.call("describe_toolset", toolset_name=toolset.name))["structuredContent"]
         assert (shown["name"], shown["description"]) == (toolset.name, toolset.description)

@@ -23,7 +23,7 @@ async def test_a_locked_guard_refuses_every_guarded_tool_and_still_answers_diagn
     assert not stopped.get("isError"), stopped
     try:
         guarded = [spec.name for spec in load().tools if spec.guarded]
-        assert len(guarded) == 60
+        assert guarded
         for name in guarded:
             refused = await client.call(name, **stored()[name]["arguments"])
             assert "MCP guard blocked" in text_of(refused), name

@@ -1,4 +1,4 @@
-"""All 68 tools, one after the other, over stdio against the real backend: on demo data and on an empty journal."""
+"""All tools, one after the other, over stdio against the real backend: on demo data and on an empty journal."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from tests.serving.catalog.test_contract import PROMISED
 from tests.serving.middleware.fake import FakeBackend, make_call
 from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
 from zorivest_rpc.mcp.call import Outcome
@@ -67,13 +68,13 @@ async def test_a_tool_sends_the_request_that_was_agreed(case: dict[str, Any], tm
     assert seen(asked) == case["request"]
 
 
-def test_the_table_has_every_route_of_every_tool() -> None:
+def test_the_table_has_every_route_of_every_required_tool() -> None:
     declared = {
         (spec.name, route.method, len(route.path.split("/"))) for spec in SPECS.values() for route in routes(spec)
     }
     tried = {(case["tool"], case["request"]["method"], len(case["request"]["path"].split("/"))) for case in CASES}
-    assert tried == declared
-    assert len({name for name, _, _ in tried}) == 52
+    assert tried <= declared
+    assert {route for route in declared - tried if route[0] in PROMISED} == set()
 
 
 # --- what is never sent

@@ -146,7 +146,7 @@ async def test_slippage_is_measured_per_broker_and_not_on_futures(journal: Journ
     quoted = {"nbbo_bid": 99, "nbbo_ask": 100}
     for number in range(20):  # bought at 101 over an offer of 100: 1 / 101; sold at 98 under a bid of 99: 1 / 98
         if number % 2:
-            await journal.buy(1, 101, **quoted)
+            await journal.buy(1, 101, **(quoted | {"nbbo_bid": 100} if number == 1 else quoted))  # one quote is locked
         else:
             await journal.sell(1, 98, **quoted)
     await journal.buy(1, 200, instrument="ESZ6", **quoted)

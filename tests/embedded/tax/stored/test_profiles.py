@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.embedded.driver import Journal
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.journal import settings
 from zorivest_rpc.embedded.tax.model import CostBasisMethod, FilingStatus, TaxProfile, WashSaleMethod
 from zorivest_rpc.embedded.tax.stored.profiles import Profiles
 
@@ -99,3 +101,15 @@ async def test_every_field_is_stored_shown_and_kept_beside_the_others(journal: J
     await journal.expect(200, "PUT", "/settings", said)
     current = await journal.get(f"/tax/profiles/{datetime.now(UTC).year}")
     assert {key: current[key] for key in expected} == expected
+
+
+async def test_a_setting_that_is_no_field_of_a_profile_is_left_alone(journal: Journal, backend: Embedded) -> None:
+    """Another release may have had such a one; and what is not a tax setting says nothing about taxes."""
+    await journal.expect(200, "PUT", "/settings", {"tax.state": "NY"})
+    rows = [
+        {"key": key, "value": value, "value_type": "str", "updated_at": datetime.now(UTC)}
+        for key, value in (("tax.retired", "x"), ("withholding", "5"), ("other.agi_estimate", "7"))
+    ]
+    await backend.database().write(lambda conn: conn.execute(settings.insert(), rows))
+    found = await journal.get(f"/tax/profiles/{datetime.now(UTC).year}")
+    assert (found["state"], found["withholding"], found["agi_estimate"], found["stated"]) == ("NY", 0, 0, ["state"])
