@@ -17,10 +17,8 @@ from msgspec import UNSET
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.call import Ask
 from zorivest_rpc.mcp.eager import begin
-from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.jsonrpc import (
     INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
     SERVER_BUSY,
     Id,
@@ -253,11 +251,8 @@ class Dispatcher:
     def request(
         self, conversation: Conversation, session: Session, id: Id, method: str, params: Params, channel: Channel
     ) -> Exchange | None:
-        """Start it. None: it is answered already; else the exchange that will answer through the channel."""
-        function = self._methods.get(method) if method in session.revision.methods else None
-        if function is None:
-            channel.finish(error_frame(not_found(method, session, id)), METHOD_NOT_FOUND)
-            return None
+        """Start what `inbound` let through. None: it is answered already; else the exchange that will answer."""
+        function = self._methods[method]
         meta = params.meta
         token = None if meta is UNSET or meta.progress_token is UNSET else meta.progress_token
         exchange = Exchange(self, conversation, session, id, method, channel, token)
@@ -278,10 +273,6 @@ class Dispatcher:
             return None
         self._keep(exchange, outcome)
         return exchange
-
-    def exists(self, method: str, session: Session) -> bool:
-        """Asked before wrong params are told: only a method that exists can have been called wrongly."""
-        return method in session.revision.methods and method in self._methods
 
     def _busy(self, conversation: Conversation, method: str, id: Id) -> ProtocolError | None:
         if method not in ("tools/call", "prompts/get", "resources/read", "completion/complete"):
@@ -351,9 +342,3 @@ class Dispatcher:
             exc = ProtocolError(INTERNAL_ERROR, "internal error; the server's log has the details", {"ref": reference})
         frame = self.finisher.error(exchange.session.revision, exchange.id, exc)
         exchange.channel.finish(frame, exc.code)
-
-
-def not_found(method: str, session: Session, id: Id) -> ProtocolError:
-    return ProtocolError(
-        METHOD_NOT_FOUND, f"method {shorten(method)!r} does not exist here in revision {session.revision.name}", id=id
-    )
