@@ -17,7 +17,7 @@ from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.announce import Standing
 from zorivest_rpc.mcp.dispatcher import Channel, Conversation
 from zorivest_rpc.mcp.protocol.inbound import Pipe, read_item
-from zorivest_rpc.mcp.protocol.jsonrpc import Batch, Json, Message, decode, error_frame, request_frame
+from zorivest_rpc.mcp.protocol.jsonrpc import Batch, Json, Message, decode, error_frame
 from zorivest_rpc.mcp.protocol.revisions import Era
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import Cancelled, decode_params
@@ -29,25 +29,15 @@ log: Final = logging.getLogger("zorivest_rpc")
 _LEGACY, _MODERN = Era.LEGACY, Era.MODERN
 
 
-_QUESTION: Final = request_frame(0, "", {}).partition(b"0,")[0]  # how a request of ours begins
-
-
 class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
-    __slots__ = ("_write", "_write_event")
+    __slots__ = ("_write", "ask", "notify")
     carries_questions = True
 
     def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
-        self._write = write
-        self._write_event = write_event
-
-    def send(self, frame: bytes) -> None:
-        """A question has to arrive; a notification may be dropped where nobody reads."""
-        if frame.startswith(_QUESTION):
-            self._write(frame)
-        else:
-            self._write_event(frame)
+        self._write = self.ask = write
+        self.notify = write_event
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:
@@ -75,8 +65,11 @@ class BatchChannel:
     def begin(self) -> None:
         self._pending += 1
 
-    def send(self, frame: bytes) -> None:
-        self._outer.send(frame)
+    def ask(self, frame: bytes) -> None:
+        self._outer.ask(frame)
+
+    def notify(self, frame: bytes) -> None:
+        self._outer.notify(frame)
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:

@@ -44,8 +44,12 @@ class Channel(Protocol):
     def carries_questions(self) -> bool:
         """Whether what is sent here arrives; a client that takes no event stream gets the answer alone."""
 
-    def send(self, frame: bytes) -> None:
-        """A notification, or a request of ours, that belongs to the request being answered."""
+    def ask(self, frame: bytes) -> None:
+        """A request of ours that belongs to the request being answered; it has to arrive."""
+
+    def notify(self, frame: bytes) -> None:
+        """A notification that belongs to the request being answered; it may be dropped where the client reads too
+        slowly."""
 
     def finish(self, frame: bytes | None, code: int) -> None:
         """The answer, with its error code or 0; None where a cancelled request gets none. Nothing may follow."""
@@ -138,13 +142,17 @@ class Exchange:
         """On this request's own stream; nothing after its answer, nothing for a cancelled one. Any thread may call."""
         frame = notification_frame(method, params)
         if self._dispatcher.in_loop_thread():
-            self._send(frame)
+            self._notify(frame)
         else:
-            self._dispatcher.loop.call_soon_threadsafe(self._send, frame)
+            self._dispatcher.loop.call_soon_threadsafe(self._notify, frame)
 
-    def _send(self, frame: bytes) -> None:
+    def _notify(self, frame: bytes) -> None:
         if not self.finished and not self.cancelled:
-            self.channel.send(frame)
+            self.channel.notify(frame)
+
+    def _ask(self, frame: bytes) -> None:
+        if not self.finished and not self.cancelled:
+            self.channel.ask(frame)
 
     def hang_up(self) -> None:
         if not self.finished and not self.cancelled:
@@ -169,7 +177,7 @@ class Exchange:
         for key, ask in asks.items():
             id = self._dispatcher.next_question()
             waiting[key] = questions[id] = conversation.asked[id] = loop.create_future()
-            self._send(request_frame(id, ask.method, ask.params))
+            self._ask(request_frame(id, ask.method, ask.params))
         self.questions = questions
         self._dispatcher.release(self)
         try:
@@ -195,7 +203,7 @@ class Exchange:
         basic/utilities/cancellation: either side may cancel a request that it sent and that is still in progress."""
         for id, future in (self.questions or {}).items():
             if future.cancelled() or not future.done():  # a timeout has cancelled the one that was awaited
-                self._send(notification_frame("notifications/cancelled", dumps({"requestId": id})))
+                self._notify(notification_frame("notifications/cancelled", dumps({"requestId": id})))
 
 
 def _refusal(words: str) -> ToolError:

@@ -194,17 +194,14 @@ class Streamable:
     ) -> web.StreamResponse:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         self._keep_alive(connection)
-        waiting = channel.stream if isinstance(channel.stream, list) else []
         if live is not None:
             stream = live.streams.for_request(0 if id is None else id)
             stream.carry(connection, prime=live.session.revision.priming)
-            channel.stream = stream
+            channel.carry(stream)
         else:
-            channel.stream = connection
             if exchange is not None:
                 connection.on_close = exchange.cancel  # a slow reader that was dropped is a client that went
-        for frame in waiting:
-            channel.send(frame)
+            channel.carry(connection)
         if channel.done:
             channel.finish(channel.answer, channel.code)
         elif channel.hangs_up:
