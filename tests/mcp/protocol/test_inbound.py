@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
@@ -237,3 +239,25 @@ def test_an_array_and_initialize_are_no_items() -> None:
 )
 def test_only_a_revision_with_sessions_and_no_header_at_all_are_legacy(version: str | None, legacy: bool) -> None:
     assert has_legacy_header(version) is legacy
+
+
+def refuse_on_pipe() -> weakref.ref[ProtocolError]:
+    with pytest.raises(ProtocolError) as refused:
+        legacy_pipe().admit(*request("tools/call", {"name": 5}))
+    return weakref.ref(refused.value)
+
+
+def refuse_post() -> weakref.ref[ProtocolError]:
+    posted = Posted()
+    posted.name = 5
+    with pytest.raises(ProtocolError) as refused:
+        climb(posted.arrival(), select_rows(Way.POST_MODERN))
+    return weakref.ref(refused.value)
+
+
+@pytest.mark.parametrize("refuse", [refuse_on_pipe, refuse_post])
+def test_nothing_of_a_refused_request_is_kept(refuse: Callable[[], weakref.ref[ProtocolError]]) -> None:
+    """The refusal's traceback leads back to the message, with the HTTP request behind it: a cycle to be collected."""
+    left = refuse()
+    gc.collect()
+    assert left() is None

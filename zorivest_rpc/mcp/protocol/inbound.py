@@ -66,8 +66,8 @@ class Served(msgspec.Struct, frozen=True):
     mirrored: Callable[[Session, str], HeaderParams]  # the arguments of a tool that headers repeat
 
 
-class Arrival(msgspec.Struct, gc=False):
-    """One message while it is judged."""
+class Arrival(msgspec.Struct):
+    """One message while it is judged. It is left to the garbage collector: a refusal's traceback leads back to it."""
 
     served: Served | None = None
     method: str = ""
