@@ -36,7 +36,11 @@ class ZorivestError(Exception):
 
 
 class ProtocolError(ZorivestError):
-    """A message that must be answered with a JSON-RPC error; `id` is None where none was readable."""
+    """A message that must be answered with a JSON-RPC error; `id` is None where none was readable.
+
+    `status` is that of the answer over HTTP, where nothing else decides it."""
+
+    status = 400
 
     def __init__(self, code: int, message: str, data: Any = None, id: int | str | None = None) -> None:
         super().__init__(message)

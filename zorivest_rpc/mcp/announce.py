@@ -103,7 +103,7 @@ class _Listener:
     def send(self, head: bytes) -> None:
         """`head` is a frame up to the members of its params; ours is the end."""
         if not self._exchange.cancelled:
-            self._exchange.channel.send(head + self._suffix)
+            self._exchange.channel.notify(head + self._suffix)
 
 
 class Announcer:

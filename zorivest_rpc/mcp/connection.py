@@ -1,7 +1,7 @@
-"""One pipe that carries every message of one client: which era it speaks, batches, and the way of each message.
+"""One pipe that carries every message of one client: batches, and the way of each message to the dispatcher.
 
-Used by every transport whose connection is the session: stdio, the HTTP+SSE pair of 2024-11-05, memory. The opening
-request decides the era; a `server/discover` probe does not, so that a client may still fall back to `initialize`.
+Used by every transport whose connection is the session: stdio, the HTTP+SSE pair of 2024-11-05, memory. What is wrong
+with a message, and which era the pipe speaks, is decided in `protocol/inbound.py`.
 """
 
 from __future__ import annotations
@@ -16,50 +16,28 @@ from msgspec import UNSET, UnsetType
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.announce import Standing
 from zorivest_rpc.mcp.dispatcher import Channel, Conversation
-from zorivest_rpc.mcp.protocol.jsonrpc import (
-    INVALID_REQUEST,
-    Batch,
-    Id,
-    Json,
-    Message,
-    decode,
-    error_frame,
-    request_frame,
-)
+from zorivest_rpc.mcp.protocol.inbound import Pipe, read_item
+from zorivest_rpc.mcp.protocol.jsonrpc import Batch, Json, Message, decode, error_frame
 from zorivest_rpc.mcp.protocol.revisions import Era
 from zorivest_rpc.mcp.protocol.session import Session
-from zorivest_rpc.mcp.protocol.stateless import check_meta, claims_modern, session_for, unsupported
-from zorivest_rpc.mcp.protocol.types import Cancelled, Initialize, InvalidParams, Params, decode_params
+from zorivest_rpc.mcp.protocol.types import Cancelled, decode_params
 from zorivest_rpc.mcp.server import Server
 
 __all__ = ["BatchChannel", "Connection", "PipeChannel", "receive_response"]
 
 log: Final = logging.getLogger("zorivest_rpc")
-_MOST_IN_BATCH: Final = (
-    1_000  # a short request can have a long answer, and all of them are held until the last is there
-)
 _LEGACY, _MODERN = Era.LEGACY, Era.MODERN
-
-
-_QUESTION: Final = request_frame(0, "", {}).partition(b"0,")[0]  # how a request of ours begins
 
 
 class PipeChannel:
     """Everything goes down the same pipe; one for all requests of a connection."""
 
-    __slots__ = ("_write", "_write_event")
+    __slots__ = ("_write", "ask", "notify")
     carries_questions = True
 
     def __init__(self, write: Callable[[bytes], None], write_event: Callable[[bytes], None]) -> None:
-        self._write = write
-        self._write_event = write_event
-
-    def send(self, frame: bytes) -> None:
-        """A question has to arrive; a notification may be dropped where nobody reads."""
-        if frame.startswith(_QUESTION):
-            self._write(frame)
-        else:
-            self._write_event(frame)
+        self._write = self.ask = write
+        self.notify = write_event
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:
@@ -87,8 +65,11 @@ class BatchChannel:
     def begin(self) -> None:
         self._pending += 1
 
-    def send(self, frame: bytes) -> None:
-        self._outer.send(frame)
+    def ask(self, frame: bytes) -> None:
+        self._outer.ask(frame)
+
+    def notify(self, frame: bytes) -> None:
+        self._outer.notify(frame)
 
     def finish(self, frame: bytes | None, code: int) -> None:
         if frame is not None:
@@ -117,11 +98,10 @@ class Connection:
         """`write_event` takes notifications, where they may be dropped."""
         self._server = server
         self._request = server.dispatcher.request
-        self._principal = principal
-        self._modern = modern
-        self._era: Era | None = None
         self._channel = PipeChannel(write, write_event or write)
         self.session = Session(principal=principal)
+        self._pipe = Pipe(server.served, self.session, modern)
+        self._admit = self._pipe.admit
         self.conversation = Conversation(self.session)
         server.announcer.join(Standing(self.conversation, write_event or write))
         server.conversations.add(self.conversation)
@@ -157,47 +137,12 @@ class Connection:
     def _message(self, message: Message, channel: Channel) -> None:
         method, id = message.method, message.id
         if method is UNSET:
-            receive_response(self.conversation, message, self._era is _MODERN)
+            receive_response(self.conversation, message, self._pipe.era is _MODERN)
         elif id is UNSET:
             self._notification(str(method), message.params)
         else:
-            try:
-                params = decode_params(method, message.params, id)
-                session = self.session
-                if self._era is not _LEGACY or params.meta is not UNSET:
-                    session = self._admit(method, params, id)
-                else:
-                    session.check(method, id)
-            except InvalidParams as error:
-                if method == "initialize" and self._era is not _MODERN:
-                    raise
-                params = Params(meta=error.meta)
-                session = self._admit(method, params, id)  # what is wrong with the era is told first
-                if self._server.dispatcher.exists(method, session):
-                    raise
+            session, params = self._admit(method, message.params, id)
             self._request(self.conversation, session, id, method, params, channel)
-
-    def _admit(self, method: str, params: Params, id: Id) -> Session:
-        """The session that this request belongs to, deciding the connection's era where it is still open."""
-        era, meta = self._era, params.meta
-        if era is _LEGACY and meta is UNSET:
-            self.session.check(method, id)
-            return self.session
-        if era is _LEGACY or (era is None and (not claims_modern(meta) or method == "initialize")):
-            if era is _LEGACY and claims_modern(meta):
-                words = "this connection was opened with initialize; a request of another era needs one of its own"
-                raise ProtocolError(INVALID_REQUEST, words, id=id)
-            self.session.check(method, id)
-            self._era = _LEGACY
-            return self.session
-        if not self._modern:
-            raise ProtocolError(INVALID_REQUEST, "this transport is older than per-request metadata", id=id)
-        if method == "initialize":
-            raise unsupported(params.protocol_version if isinstance(params, Initialize) else "", id)
-        session = session_for(check_meta(meta, id), self._principal, id)
-        if method != "server/discover":
-            self._era = _MODERN
-        return session
 
     def _notification(self, method: str, raw: msgspec.Raw | UnsetType) -> None:
         """Never answered, whatever is wrong with it."""
@@ -206,16 +151,13 @@ class Connection:
                 params = decode_params(method, raw)
                 if isinstance(params, Cancelled):
                     self.conversation.cancel(params.request_id)
-            elif method == "notifications/initialized" and self._era is _LEGACY:
+            elif method == "notifications/initialized" and self._pipe.era is _LEGACY:
                 self.session.check(method, None)
         except ProtocolError as error:
             log.debug("dropped %s: %s", method, error.message)
 
     def _batch(self, batch: Batch) -> None:
-        if self._era is not _LEGACY or not self.session.revision.batches:
-            raise ProtocolError(
-                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
-            )
+        self._pipe.admit_batch(batch)
         receive_batch(batch, self._channel, self._message, lambda answer: self._channel.finish(answer, 0))
 
 
@@ -225,19 +167,12 @@ def receive_batch(
     receive: Callable[[Message, Channel], None],
     done: Callable[[bytes | None], None],
 ) -> None:
-    """Every item in its turn; the answers come back as one array."""
-    if len(batch.items) > _MOST_IN_BATCH:
-        raise ProtocolError(INVALID_REQUEST, f"a batch holds at most {_MOST_IN_BATCH} messages; send fewer at once")
+    """Every item of a batch that was admitted, in its turn; the answers come back as one array."""
     channel = BatchChannel(outer, done)
     for item in batch.items:
         channel.begin()
         try:
-            message = decode(item)
-            if not isinstance(message, Message):
-                raise ProtocolError(INVALID_REQUEST, "a batch holds messages, not batches")
-            if message.method == "initialize":
-                id = message.id if isinstance(message.id, int | str) else None
-                raise ProtocolError(INVALID_REQUEST, '"initialize" does not go into a batch', id=id)
+            message = read_item(item)
             receive(message, channel)
             if message.method is UNSET or message.id is UNSET:
                 channel.end()

@@ -17,10 +17,8 @@ from msgspec import UNSET
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.call import Ask
 from zorivest_rpc.mcp.eager import begin
-from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.jsonrpc import (
     INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
     SERVER_BUSY,
     Id,
@@ -46,8 +44,12 @@ class Channel(Protocol):
     def carries_questions(self) -> bool:
         """Whether what is sent here arrives; a client that takes no event stream gets the answer alone."""
 
-    def send(self, frame: bytes) -> None:
-        """A notification, or a request of ours, that belongs to the request being answered."""
+    def ask(self, frame: bytes) -> None:
+        """A request of ours that belongs to the request being answered; it has to arrive."""
+
+    def notify(self, frame: bytes) -> None:
+        """A notification that belongs to the request being answered; it may be dropped where the client reads too
+        slowly."""
 
     def finish(self, frame: bytes | None, code: int) -> None:
         """The answer, with its error code or 0; None where a cancelled request gets none. Nothing may follow."""
@@ -140,13 +142,17 @@ class Exchange:
         """On this request's own stream; nothing after its answer, nothing for a cancelled one. Any thread may call."""
         frame = notification_frame(method, params)
         if self._dispatcher.in_loop_thread():
-            self._send(frame)
+            self._notify(frame)
         else:
-            self._dispatcher.loop.call_soon_threadsafe(self._send, frame)
+            self._dispatcher.loop.call_soon_threadsafe(self._notify, frame)
 
-    def _send(self, frame: bytes) -> None:
+    def _notify(self, frame: bytes) -> None:
         if not self.finished and not self.cancelled:
-            self.channel.send(frame)
+            self.channel.notify(frame)
+
+    def _ask(self, frame: bytes) -> None:
+        if not self.finished and not self.cancelled:
+            self.channel.ask(frame)
 
     def hang_up(self) -> None:
         if not self.finished and not self.cancelled:
@@ -171,7 +177,7 @@ class Exchange:
         for key, ask in asks.items():
             id = self._dispatcher.next_question()
             waiting[key] = questions[id] = conversation.asked[id] = loop.create_future()
-            self._send(request_frame(id, ask.method, ask.params))
+            self._ask(request_frame(id, ask.method, ask.params))
         self.questions = questions
         self._dispatcher.release(self)
         try:
@@ -197,7 +203,7 @@ class Exchange:
         basic/utilities/cancellation: either side may cancel a request that it sent and that is still in progress."""
         for id, future in (self.questions or {}).items():
             if future.cancelled() or not future.done():  # a timeout has cancelled the one that was awaited
-                self._send(notification_frame("notifications/cancelled", dumps({"requestId": id})))
+                self._notify(notification_frame("notifications/cancelled", dumps({"requestId": id})))
 
 
 def _refusal(words: str) -> ToolError:
@@ -253,11 +259,8 @@ class Dispatcher:
     def request(
         self, conversation: Conversation, session: Session, id: Id, method: str, params: Params, channel: Channel
     ) -> Exchange | None:
-        """Start it. None: it is answered already; else the exchange that will answer through the channel."""
-        function = self._methods.get(method) if method in session.revision.methods else None
-        if function is None:
-            channel.finish(error_frame(not_found(method, session, id)), METHOD_NOT_FOUND)
-            return None
+        """Start what `inbound` let through. None: it is answered already; else the exchange that will answer."""
+        function = self._methods[method]
         meta = params.meta
         token = None if meta is UNSET or meta.progress_token is UNSET else meta.progress_token
         exchange = Exchange(self, conversation, session, id, method, channel, token)
@@ -278,10 +281,6 @@ class Dispatcher:
             return None
         self._keep(exchange, outcome)
         return exchange
-
-    def exists(self, method: str, session: Session) -> bool:
-        """Asked before wrong params are told: only a method that exists can have been called wrongly."""
-        return method in session.revision.methods and method in self._methods
 
     def _busy(self, conversation: Conversation, method: str, id: Id) -> ProtocolError | None:
         if method not in ("tools/call", "prompts/get", "resources/read", "completion/complete"):
@@ -351,9 +350,3 @@ class Dispatcher:
             exc = ProtocolError(INTERNAL_ERROR, "internal error; the server's log has the details", {"ref": reference})
         frame = self.finisher.error(exchange.session.revision, exchange.id, exc)
         exchange.channel.finish(frame, exc.code)
-
-
-def not_found(method: str, session: Session, id: Id) -> ProtocolError:
-    return ProtocolError(
-        METHOD_NOT_FOUND, f"method {shorten(method)!r} does not exist here in revision {session.revision.name}", id=id
-    )

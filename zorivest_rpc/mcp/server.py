@@ -12,6 +12,8 @@ from zorivest_rpc.mcp.announce import Announcer
 from zorivest_rpc.mcp.dispatcher import Conversation, Dispatcher, Limits
 from zorivest_rpc.mcp.methods import Core, build
 from zorivest_rpc.mcp.offer import Offer
+from zorivest_rpc.mcp.protocol.headers import HeaderParams
+from zorivest_rpc.mcp.protocol.inbound import Served
 from zorivest_rpc.mcp.protocol.results import Finisher
 from zorivest_rpc.mcp.protocol.seal import Seal
 from zorivest_rpc.mcp.protocol.session import Session
@@ -42,8 +44,16 @@ class Server:
         self.tasks = TaskStore(self.seal, self.epoch, now)
         offer.on_change(lambda kind, session, uri: None if session is None else remember(session))
         core = Core(offer, self.seal, finisher, self.announcer, self.tasks, self.limits, now, remember)
-        self.dispatcher = Dispatcher(build(core), finisher, self.limits, self.epoch)
+        methods = build(core)
+        self.dispatcher = Dispatcher(methods, finisher, self.limits, self.epoch)
+        self.served = Served(frozenset(methods), self._find_mirrored)
         self.conversations: set[Conversation] = set()  # of connections; HTTP keeps its own
+
+    def _find_mirrored(self, session: Session, name: str) -> HeaderParams:
+        """The arguments of this tool that a modern POST repeats in headers; none of a tool that the session has not."""
+        tools = self.offer.tools
+        tool = tools.view(session).find(name) if tools is not None else None
+        return {} if tool is None else tool.header_params
 
     async def stop(self, conversations: list[Conversation], grace: float) -> None:
         """Let running requests finish for a while, then cancel what is left and wait until it is gone."""

@@ -1,14 +1,14 @@
-"""Asking for input: one handler, and a driver per era that puts its questions.
+"""Asking for input: one driver that runs a handler again from the top, and a way to put its questions per era.
 
-Every driver runs the handler again from the top with the answers so far. Legacy: the questions go out as requests on
-the call's own stream. Modern: the answer is `input_required` with sealed state, and the client repeats the request.
-Task: the questions are parked in the task. The state carries earlier answers, because a client sends only the newest.
+Legacy: the questions go out as requests on the call's own stream. Modern: the answer is `input_required` with sealed
+state, and the client repeats the request. Task: the questions are parked in the task. The state carries earlier
+answers, because a client sends only the newest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -21,13 +21,14 @@ from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.mcp.protocol.results import Result
 from zorivest_rpc.mcp.protocol.seal import BadSeal
 
-__all__ = ["MoreInput", "ask_wire", "drive", "given_answers", "resume"]
+__all__ = ["MoreInput", "ask_wire", "drive", "given_answers", "resume", "run_again"]
 
 T = TypeVar("T")
+Put: TypeAlias = Callable[[Mapping[str, Ask]], Awaitable[Mapping[str, Json]]]  # questions to their answers
 
 
 class MoreInput(Exception):
-    """The modern driver's verdict: this result is the answer for now."""
+    """The modern way: this result is the answer for now."""
 
     def __init__(self, result: Result) -> None:
         super().__init__("input required")
@@ -93,7 +94,7 @@ def ask_wire(ask: Ask) -> dict[str, Json]:
 
 
 async def gather(exchange: Exchange, asks: Mapping[str, Ask]) -> Mapping[str, Json]:
-    """The legacy driver: real requests, real responses."""
+    """The legacy way: real requests, real responses."""
     legacy = {key: _legacy_form(ask, exchange) for key, ask in asks.items()}
     return await exchange.ask(legacy)
 
@@ -104,15 +105,10 @@ def _legacy_form(ask: Ask, exchange: Exchange) -> Ask:
     return ask
 
 
-async def resume(
-    core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired
-) -> T:
-    """Go on after the first question of a call: put it, and run again until the handler has what it needs."""
+async def run_again(core: Core, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired, put: Put) -> T:
+    """Put the first questions of a handler and run it again with all answers so far, until it has what it needs."""
     for _ in range(core.limits.input_rounds):
-        if exchange.session.revision.modern:
-            bound_to = binding(exchange, method, call.name, call.arguments)
-            raise MoreInput(input_required(core, asked.asks, call.answers, bound_to))
-        answers = await gather(exchange, asked.asks)
+        answers = await put(asked.asks)
         problem = check_answers(asked.asks, answers)
         if problem is not None:
             words = f"The client's reply could not be used: {problem}."
@@ -124,6 +120,16 @@ async def resume(
             asked = again
     words = f"Still not enough input after {core.limits.input_rounds} rounds."
     raise ToolError(words, code="too_many_rounds", next="Call again with all of it in the arguments.")
+
+
+async def resume(
+    core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired
+) -> T:
+    """Go on after the first question of a call, in the way of its era."""
+    if exchange.session.revision.modern:
+        bound_to = binding(exchange, method, call.name, call.arguments)
+        raise MoreInput(input_required(core, asked.asks, call.answers, bound_to))
+    return await run_again(core, call, run, asked, lambda asks: gather(exchange, asks))
 
 
 async def drive(

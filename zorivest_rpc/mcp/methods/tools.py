@@ -14,7 +14,7 @@ from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outc
 from zorivest_rpc.mcp.catalog.tool import FORBIDDEN, REQUIRED, Tool
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
-from zorivest_rpc.mcp.methods.inputs import MoreInput, given_answers, resume
+from zorivest_rpc.mcp.methods.inputs import MoreInput, given_answers, resume, run_again
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
 from zorivest_rpc.mcp.methods.tasks import created_core, created_extension
 from zorivest_rpc.mcp.offer import Toolbox
@@ -146,16 +146,14 @@ class Tools:
             inside = Call(call.name, call.arguments, call.session, record)
             inside.answers = call.answers
             inside.in_task = True
-            for _ in range(self._core.limits.input_rounds):
+            try:
                 try:
-                    return self._check_result(tool, await handler(inside), revision)
+                    outcome = await handler(inside)
                 except InputRequired as asked:
-                    given = await record.ask(asked.asks)
-                    inside.answers = {**inside.answers, **given}
-                except ToolError as error:
-                    return encode(fail(error), revision)
-            next = "Call again with all of it in the arguments."
-            return encode(fail(ToolError("Still not enough input.", code="too_many_rounds", next=next)), revision)
+                    outcome = await run_again(self._core, inside, handler, asked, record.ask)
+                return self._check_result(tool, outcome, revision)
+            except ToolError as error:
+                return encode(fail(error), revision)
 
         held = ExitStack()  # entered now: the request, and with it the caller's key, may be gone before the first step
         held.enter_context(self._core.offer.holding(exchange.session))

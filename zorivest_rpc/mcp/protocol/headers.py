@@ -19,9 +19,9 @@ _NAMED: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
+    "tasks/get": "task_id",
+    "tasks/update": "task_id",
+    "tasks/cancel": "task_id",
 }
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _SENTINEL, _END = "=?base64?", "?="
@@ -37,8 +37,8 @@ _BELOW: Final = (
 
 def named_value(method: str, params: Json) -> str | None:
     """What `Mcp-Name` has to repeat, or None where the method has no name."""
-    field = {"name": "name", "uri": "uri", "taskId": "task_id"}.get(_NAMED.get(method, ""))
-    value = getattr(params, field, None) if field else None
+    field = _NAMED.get(method)
+    value = getattr(params, field, None) if field is not None else None
     return value if isinstance(value, str) else None
 
 

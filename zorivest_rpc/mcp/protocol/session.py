@@ -10,7 +10,7 @@ A session is what the two sides agreed on. Tasks, futures and channels belong to
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, overload
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.protocol.capabilities import NO_CAPABILITIES, Capabilities, read_capabilities
@@ -19,7 +19,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST, Id
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME, LATEST_LEGACY, Revision
 from zorivest_rpc.mcp.protocol.types import Implementation, Initialize
 
-__all__ = ["ANY", "HEADERS", "LEGAL", "Phase", "Session", "negotiate"]
+__all__ = ["ANY", "HEADERS", "LEGAL", "Phase", "RequestHeaders", "Session", "negotiate"]
 
 ANY: Final = "*"
 HEADERS: Final = ("X-MCP-Toolsets", "X-MCP-Tools", "X-MCP-Exclude-Tools", "X-MCP-Readonly")
@@ -30,7 +30,11 @@ class RequestHeaders(Protocol):
 
     def get(self, key: str, /) -> str | None: ...
 
+    @overload
     def getall(self, key: str, /) -> list[str]: ...
+
+    @overload
+    def getall(self, key: str, default: list[str], /) -> list[str]: ...
 
 
 class Phase(Enum):

@@ -206,7 +206,7 @@ class HttpTransport:
         except Refused as refused:
             return self._refuse(request, refused.status, refused.error, refused.headers)
         except ProtocolError as error:
-            return self._refuse(request, 400, error)
+            return self._refuse(request, error.status, error)
 
     async def _mcp(self, request: web.BaseRequest) -> web.StreamResponse:
         method = request.method

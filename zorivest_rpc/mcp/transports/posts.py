@@ -33,7 +33,19 @@ class PostChannel:
     def carries_questions(self) -> bool:
         return self._streams
 
-    def send(self, frame: bytes) -> None:
+    def ask(self, frame: bytes) -> None:
+        self._send(frame)
+
+    def notify(self, frame: bytes) -> None:
+        self._send(frame)
+
+    def carry(self, stream: Stream | EventStream) -> None:
+        """From now on over this stream, beginning with what waited for it."""
+        waiting, self.stream = self.stream, stream
+        for frame in waiting if isinstance(waiting, list) else ():
+            self._send(frame)
+
+    def _send(self, frame: bytes) -> None:
         stream = self.stream
         if stream is None:
             if not self._streams:

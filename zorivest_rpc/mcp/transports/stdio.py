@@ -26,7 +26,7 @@ from zorivest_rpc.mcp.server import Server
 
 __all__ = ["StdioTransport", "protect_stdout"]
 
-_READ: Final = 256 * 1024
+_READ: Final = 64 * 1024  # what a pipe holds; a larger buffer costs an mmap, an mremap and a munmap for every read
 _FLUSH: Final = 256 * 1024  # bytes of answers that are written before the next line is looked at
 _PAUSE: Final = 1 << 20  # bytes of unread answers at which no further line is looked at
 _DROP_EVENTS: Final = 8 << 20  # and at which notifications are dropped

@@ -1,4 +1,4 @@
-"""Streamable HTTP at one path, both eras: which era a POST belongs to, its session, and the form of its answer.
+"""Streamable HTTP at one path, both eras: the session of a POST and the form of its answer.
 
 Rule 1: JSON when nothing streams, SSE from the first notification on; the status line waits until one of both is known.
 Rule 2: the end of a modern response stream cancels the request; a legacy one goes on and can be resumed.
@@ -13,13 +13,13 @@ from http import HTTPStatus
 from typing import Final
 
 from aiohttp import web
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.connection import receive_batch, receive_response
 from zorivest_rpc.mcp.dispatcher import Channel, Conversation, Exchange
 from zorivest_rpc.mcp.protocol.framing import sse_event
-from zorivest_rpc.mcp.protocol.headers import check_params, check_standard, named_value
+from zorivest_rpc.mcp.protocol.inbound import Arrival, Way, climb, has_legacy_header, read_post, select_rows
 from zorivest_rpc.mcp.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -39,17 +39,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
 )
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME
 from zorivest_rpc.mcp.protocol.session import Session
-from zorivest_rpc.mcp.protocol.stateless import check_meta, claims_modern, session_for, unsupported
-from zorivest_rpc.mcp.protocol.types import (
-    LEVELS,
-    CallTool,
-    Cancelled,
-    Initialize,
-    InvalidParams,
-    Meta,
-    Params,
-    decode_params,
-)
+from zorivest_rpc.mcp.protocol.types import LEVELS, Cancelled, decode_params
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
 from zorivest_rpc.mcp.transports.posts import PostChannel
@@ -64,6 +54,13 @@ _MODERN_STATUS: Final = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
+_POST_OPENING: Final = select_rows(Way.POST_OPENING)
+_POST_LEGACY: Final = select_rows(Way.POST_LEGACY)
+_POST_MODERN: Final = select_rows(Way.POST_MODERN)
+_POST_BATCH: Final = select_rows(Way.POST_BATCH)
+_MODERN_BATCH: Final = select_rows(Way.MODERN_BATCH)
+_MODERN_NOTE: Final = select_rows(Way.MODERN_NOTE)
+_IN_SESSION: Final = select_rows(Way.IN_SESSION)
 _MOST_PRINCIPALS: Final = 1_000  # remembered while none of their requests runs
 _QUIET: Final = 10.0  # seconds without a sign of life before an answer is streamed, so that it can be kept alive
 
@@ -87,6 +84,7 @@ class Streamable:
         self._writer = writer
         self._keep_alive = keep_alive
         self._request = server.dispatcher.request
+        self._served = server.served
         self._modern: dict[str, Conversation] = {}  # by principal
 
     @property
@@ -101,45 +99,50 @@ class Streamable:
         version = headers.get("MCP-Protocol-Version")
         version = version.strip(" \t") if version is not None else None
         message = decode(body)
-        legacy_header = version is None or ((row := BY_NAME.get(version)) is not None and not row.modern)
         if type(message) is not Message:
             assert isinstance(message, Batch)
-            if not legacy_header:
-                raise ProtocolError(INVALID_REQUEST, "there are no batches in this revision; post one message")
             return await self._post_batch(request, message, principal, version, accept)
-        method, id = message.method, message.id
-        if method is UNSET or id is UNSET:
-            if legacy_header:
+        if message.method is UNSET or message.id is UNSET:
+            if has_legacy_header(version):
                 return self._take(request, message, principal, version)
-            return self._drop_modern(request, message, str(version))
-        try:
-            params = decode_params(method, message.params, id)
-            meta, problem = params.meta, None
-        except InvalidParams as error:
-            params, meta, problem = Params(), error.meta, error
-        if not legacy_header or claims_modern(meta):
-            session = self._modern_session(request, method, params, meta, id, principal, problem)
-            if method == "subscriptions/listen" and not accept[1]:
-                raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
-            conversation = self._modern_conversation(principal)
+            return self._drop_modern(request, message, version)
+        arrival = read_post(self._served, message, version)
+        live = None
+        if arrival.is_modern:
             channel = PostChannel(None, accept[1])
-            exchange = self._request(conversation, session, id, method, params, channel)
-            return await self._answer(request, channel, exchange, accept, None, id)
-        if method == "initialize":
-            if problem is not None:
-                raise problem
-            assert isinstance(params, Initialize)
-            known = headers.get("Mcp-Session-Id")
-            if known is not None and self._find(known, principal) is not None:
-                raise ProtocolError(INVALID_REQUEST, '"initialize" was already answered in this session', id=id)
-            return self._open(request, params, id, principal)
-        live = self._session(request, principal, version)
-        live.session.check(method, id)
-        if problem is not None and self._server.dispatcher.exists(method, live.session):
-            return self._writer.answer(request, 200, error_frame(problem), _json(request))
-        channel = PostChannel(live, accept[1])
-        exchange = self._request(live.conversation, live.session, id, method, params, channel)
-        return await self._answer(request, channel, exchange, accept, live, id)
+            exchange = self._start_modern(request, arrival, principal, channel)
+        elif arrival.method == "initialize":
+            return self._open(request, arrival, principal)
+        else:
+            live = self._session(request, principal, version)
+            channel = PostChannel(live, accept[1])
+            exchange = self._start_legacy(arrival, live, channel)
+        return await self._answer(request, channel, exchange, accept, live, message.id)
+
+    def _start_modern(
+        self, request: web.BaseRequest, arrival: Arrival, principal: str, channel: PostChannel
+    ) -> Exchange | None:
+        arrival.headers, arrival.principal = request.headers, principal
+        climb(arrival, _POST_MODERN)
+        method, id, session = arrival.method, arrival.id, arrival.session
+        assert id is not None
+        assert session is not None
+        if method == "subscriptions/listen" and not channel.carries_questions:
+            raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
+        return self._request(self._modern_conversation(principal), session, id, method, arrival.params, channel)
+
+    def _start_legacy(self, arrival: Arrival, live: LiveSession, channel: Channel) -> Exchange | None:
+        """A request of a session, posted alone or in a batch."""
+        arrival.session = session = live.session
+        try:
+            climb(arrival, _POST_LEGACY)
+        except ProtocolError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
+            channel.finish(error_frame(error), error.code)  # in the form that the client accepts
+            return None
+        assert arrival.id is not None
+        return self._request(live.conversation, session, arrival.id, arrival.method, arrival.params, channel)
 
     async def _answer(
         self,
@@ -191,17 +194,14 @@ class Streamable:
     ) -> web.StreamResponse:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         self._keep_alive(connection)
-        waiting = channel.stream if isinstance(channel.stream, list) else []
         if live is not None:
             stream = live.streams.for_request(0 if id is None else id)
             stream.carry(connection, prime=live.session.revision.priming)
-            channel.stream = stream
+            channel.carry(stream)
         else:
-            channel.stream = connection
             if exchange is not None:
                 connection.on_close = exchange.cancel  # a slow reader that was dropped is a client that went
-        for frame in waiting:
-            channel.send(frame)
+            channel.carry(connection)
         if channel.done:
             channel.finish(channel.answer, channel.code)
         elif channel.hangs_up:
@@ -215,38 +215,6 @@ class Streamable:
 
     # --- the modern era
 
-    def _modern_session(
-        self,
-        request: web.BaseRequest,
-        method: str,
-        params: Params,
-        meta: Meta | UnsetType,
-        id: Id,
-        principal: str,
-        problem: InvalidParams | None,
-    ) -> Session:
-        """The checks in the order of the specification; each failure has its status."""
-        try:
-            known = check_meta(meta, id)
-            row = BY_NAME.get(known.protocol_version)
-            name = named_value(method, params) if row is not None and method in row.methods else None
-            check_standard(request.headers.getall, known.protocol_version, method, name, id)
-            session = session_for(known, principal, id)
-            session.headers = request.headers
-            if problem is not None and self._server.dispatcher.exists(method, session):
-                raise Refused(200, problem)
-            if type(params) is CallTool:
-                self._check_mirrored(request, session, params, id)
-            return session
-        except ProtocolError as error:
-            raise Refused(400, error) from None
-
-    def _check_mirrored(self, request: web.BaseRequest, session: Session, params: CallTool, id: Id) -> None:
-        tools = self._server.offer.tools
-        tool = tools.view(session).find(params.name) if tools is not None else None
-        if tool is not None and tool.header_params:
-            check_params(request.headers.getall, tool.header_params, params.arguments or {}, id)
-
     def _modern_conversation(self, principal: str) -> Conversation:
         found = self._modern.get(principal)
         if found is None:
@@ -255,17 +223,19 @@ class Streamable:
             found = self._modern[principal] = Conversation(Session(principal=principal))
         return found
 
-    def _drop_modern(self, request: web.BaseRequest, message: Message, version: str) -> web.StreamResponse:
-        if message.is_response:
-            raise ProtocolError(INVALID_REQUEST, "clients of this era send no responses")
-        row = BY_NAME.get(version)
-        if row is None:
-            raise Refused(400, unsupported(version, None))
+    def _drop_modern(self, request: web.BaseRequest, message: Message, version: str | None) -> web.StreamResponse:
+        climb(Arrival(message=message, version=version), _MODERN_NOTE)
         return self._writer.answer(request, 202, headers=with_cors(request, ()))
 
     # --- the legacy era
 
-    def _open(self, request: web.BaseRequest, params: Initialize, id: Id, principal: str) -> web.StreamResponse:
+    def _open(self, request: web.BaseRequest, arrival: Arrival, principal: str) -> web.StreamResponse:
+        named, id = request.headers.get("Mcp-Session-Id"), arrival.id
+        if named is not None and arrival.problem is None:
+            live = self._find(named, principal)
+            arrival.session = None if live is None else live.session
+        climb(arrival, _POST_OPENING)
+        assert id is not None
         session = Session(principal=principal)
         session.headers = request.headers
         if (asked := sum(map(len, session.asked))) > MOST_ASKED:
@@ -273,22 +243,20 @@ class Streamable:
             raise Refused(400, ProtocolError(INVALID_REQUEST, words, id=id))
         session.check("initialize", id)
         channel = PostChannel(None, False)
-        self._request(Conversation(session), session, id, "initialize", params, channel)
+        self._request(Conversation(session), session, id, "initialize", arrival.params, channel)
         headers = _json(request)
         if channel.code == 0:
             headers = (*headers, ("Mcp-Session-Id", self._sessions.mint(session)))
         return self._writer.answer(request, 200, channel.answer or b"", headers)
 
     def _session(self, request: web.BaseRequest, principal: str, version: str | None) -> LiveSession:
-        id = request.headers.get("Mcp-Session-Id")
-        if id is None:
-            raise ProtocolError(INVALID_REQUEST, "missing Mcp-Session-Id; open a session with initialize")
-        if version is not None and version not in BY_NAME:
-            raise ProtocolError(INVALID_REQUEST, f"unsupported MCP-Protocol-Version {version!r}")
-        live = self._find(id, principal)
-        if live is None:
-            raise Refused(404, ProtocolError(INVALID_REQUEST, "no such session; open one with initialize"))
-        return live
+        named = request.headers.get("Mcp-Session-Id")
+        if named is not None and (version is None or version in BY_NAME):
+            live = self._find(named, principal)
+            if live is not None:
+                return live
+        climb(Arrival(session_id=named, version=version), _IN_SESSION)
+        raise AssertionError("a session that was not found is refused")
 
     def _find(self, id: str, principal: str) -> LiveSession | None:
         try:
@@ -318,11 +286,10 @@ class Streamable:
     async def _post_batch(
         self, request: web.BaseRequest, batch: Batch, principal: str, version: str | None, accept: tuple[bool, bool]
     ) -> web.StreamResponse:
+        if not has_legacy_header(version):
+            climb(Arrival(), _MODERN_BATCH)
         live = self._session(request, principal, version)
-        if not live.session.revision.batches:
-            raise ProtocolError(
-                INVALID_REQUEST, "batches exist in revision 2025-03-26 alone; send one message at a time"
-            )
+        climb(Arrival(session=live.session, size=len(batch.items)), _POST_BATCH)
         channel = PostChannel(live, accept[1])
         answered = False
 
@@ -340,18 +307,10 @@ class Streamable:
         return self._writer.answer(request, 200, channel.answer or b"", _json(request))
 
     def _batch_item(self, live: LiveSession, message: Message, way: Channel) -> None:
-        method, id = message.method, message.id
-        if method is UNSET or id is UNSET:
+        if message.method is UNSET or message.id is UNSET:
             self._accept_quietly(live, message)
-            return
-        live.session.check(method, id)
-        try:
-            params = decode_params(method, message.params, id)
-        except InvalidParams:
-            if self._server.dispatcher.exists(method, live.session):
-                raise
-            params = Params()
-        self._request(live.conversation, live.session, id, method, params, way)
+        else:
+            self._start_legacy(read_post(self._served, message), live, way)
 
     # --- GET and DELETE, legacy alone
 
@@ -436,8 +395,8 @@ class Streamable:
 
 def _accepts(header: str | None) -> tuple[bool, bool]:
     """(JSON, events). Lenient: a missing header and wildcards accept both."""
-    if header is None or "*/*" in header:
-        return True, True
+    if header is None or header == "application/json, text/event-stream" or "*/*" in header:
+        return True, True  # the second is how nearly every client writes it
     lowered = header.lower()
     json = "application/json" in lowered or "application/*" in lowered
     events = "text/event-stream" in lowered or "text/*" in lowered
