@@ -29,7 +29,7 @@ def run(rung: list[str], limit: float | None) -> int:
     """Run pytest in a fork with a process group of its own, and end whatever is left of the group afterwards."""
     child = os.fork()
     if child == 0:
-        os.setsid()
+        os.setpgid(0, 0)  # a session of its own would leave the priority group of the run
         _become_pytest(rung)
     timer = threading.Timer(limit or threading.TIMEOUT_MAX, _end_group, (child,))
     timer.start()
