@@ -17,7 +17,7 @@ from tests.places import ROOT
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    page = (ROOT / "docs" / "guide" / "another-server.md").read_text()
+    page = (ROOT / "docs" / "another-server.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     lines = [line for line in code.splitlines() if line.strip() and not line.startswith(("import", "from"))]
     assert len(lines) <= 20
