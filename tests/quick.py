@@ -1,7 +1,8 @@
 """The quick suite: `pytest --quick` runs a share of every test file, by what its tests took when last measured.
 
-Each file has the same budget of seconds. As many of its cases as fit are run, at least two, spread over all of its
-functions before a second case of any. Tests marked slow, and those that install or measure something, are left out.
+Each file has the same budget of seconds. As many of its cases as fit are run, at least two (one of a file whose cases
+outlast the budget), spread over all of its functions before a second case of any. Tests marked slow, files of cases
+that take more than six seconds each, and tests that install or measure something, are left out.
 
     python -m tests.quick junit.xml …     record the durations of a run (`pytest --junitxml`)
 """
@@ -23,6 +24,7 @@ __all__ = ["choose"]
 ROOT: Final = Path(__file__).parent
 RECORD: Final = ROOT / "durations.json"
 BUDGET: Final = 1.2  # seconds of each file
+LONGEST: Final = 6.0  # seconds of a case; a file of longer ones is left to the whole suite
 UNKNOWN: Final = 0.5  # seconds of a case in a file that was never measured
 LEFT_OUT: Final = ("bench", "conformance", "crash", "fuzz", "interop")
 
@@ -36,7 +38,10 @@ def choose(items: Iterable[pytest.Item]) -> list[pytest.Item]:
             files[file].append(item)
     chosen: list[pytest.Item] = []
     for file, cases in files.items():
-        count = max(2, int(BUDGET / max(0.001, means.get(file, UNKNOWN))))
+        mean = means.get(file, UNKNOWN)
+        if mean > LONGEST:
+            continue
+        count = max(2 if mean < BUDGET else 1, int(BUDGET / max(0.001, mean)))
         wanted = set(_spread(cases)[:count])
         chosen += [case for case in cases if case in wanted]
     return chosen
