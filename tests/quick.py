@@ -23,7 +23,7 @@ __all__ = ["choose"]
 
 ROOT: Final = Path(__file__).parent
 RECORD: Final = ROOT / "durations.json"
-BUDGET: Final = 1.2  # seconds of each file
+BUDGET: Final = 0.8  # seconds of each file
 LONGEST: Final = 6.0  # seconds of a case; a file of longer ones is left to the whole suite
 UNKNOWN: Final = 0.5  # seconds of a case in a file that was never measured
 LEFT_OUT: Final = ("bench", "conformance", "crash", "fuzz", "interop")
