@@ -142,7 +142,7 @@ def test_a_socket_is_for_the_owner_of_its_directory_and_for_root(
 
 def test_a_connection_that_was_refused_leaves_nothing_open(directory: DataDir) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(directory.socket))  # and nobody listens
+        sock.bind(str(directory.socket))  # bound, and not listening
         connection = BackendConnection(LocalAddress(str(directory.socket), None, "ab" * 32), 5)
         with pytest.raises(ConnectionRefusedError):
             connection.connect()

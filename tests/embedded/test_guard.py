@@ -266,6 +266,6 @@ async def test_no_more_questions_are_held_than_the_limit() -> None:
         async with asyncio.timeout(20):
             await guard.wait(guard.version, 25, stop)  # one too many: answered at once
         assert not any(each.done() for each in held)
-        stop.set()  # the backend ends, and nobody is kept waiting
+        stop.set()  # the backend ends, and every held question with it
         async with asyncio.timeout(20):
             await asyncio.gather(*held)

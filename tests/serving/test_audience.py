@@ -124,7 +124,7 @@ def test_the_server_asks_unless_the_client_is_known_to(
     spec = audience.specs[WRITE]
     assert audience.asks(session_of("claude-code", "2.1.326"), spec, dispatched=dispatched) is asks
     if confirm == "auto":
-        assert audience.asks(session_of("a client that nobody knows"), spec) is True
+        assert audience.asks(session_of("an unknown client"), spec) is True
         assert audience.asks(session_of("claude-code", "2.1.326"), spec, trusts_names=False) is True
         assert audience.asks(session_of("claude-code", "2.1.326"), spec, trusts_names=True) is False
 

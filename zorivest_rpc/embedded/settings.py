@@ -198,7 +198,7 @@ class JournalSettings:
         self._cache: dict[str, tuple[str, str]] | None = None
         self._writes = 0  # a read that began before a write must not fill the cache after it
 
-    async def resolved(self) -> dict[str, tuple[str, str]]:
+    async def read_all(self) -> dict[str, tuple[str, str]]:
         """Every known key with its value in force, as a string, and the source: user, default or hardcoded."""
         if self._cache is not None:
             return self._cache
@@ -213,7 +213,7 @@ class JournalSettings:
         spec = spec_of(key)
         if spec is None:
             raise NotFound("setting", key)
-        text, _ = (await self.resolved()).get(key, (spec.default, "hardcoded"))
+        text, _ = (await self.read_all()).get(key, (spec.default, "hardcoded"))
         return spec.parse(text)
 
     async def update(self, changes: Mapping[str, Any], actor: str) -> int:

@@ -204,9 +204,9 @@ def test_a_crossed_or_empty_quote_is_no_benchmark(quote: BidAsk) -> None:
         (datetime(2026, 3, 2, 3, 0, tzinfo=UTC), AssetClass.FUTURE, True),
     ],
 )
-def test_regular_hours_are_those_of_new_york(moment: datetime, asset_class: str, regular: bool) -> None:
-    assert in_regular_hours(moment, asset_class) is regular  # type: ignore[arg-type]
-    found = score_execution([fill(1, "100", moment=moment)], asset_class, quote=BidAsk(D(99), D(100)))  # type: ignore[arg-type]
+def test_regular_hours_are_those_of_new_york(moment: datetime, asset_class: AssetClass, regular: bool) -> None:
+    assert in_regular_hours(moment, asset_class) is regular
+    found = score_execution([fill(1, "100", moment=moment)], asset_class, quote=BidAsk(D(99), D(100)))
     assert (found.grade != "N/A") is regular
 
 

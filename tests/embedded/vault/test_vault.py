@@ -90,7 +90,7 @@ async def test_a_full_disk_does_not_keep_the_owner_out(
 async def test_a_key_that_could_not_be_saved_does_not_exist(
     admin: Caller, api_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would count as the other admin that lets the only real one go, and nobody has ever seen its text."""
+    """It would count as the other admin that lets the only real one go, and its text was never shown."""
     (first,) = await admin.get("/auth/keys")
     with monkeypatch.context() as patched:
         patched.setattr("zorivest_rpc.embedded.vault.vault.write_private", full_disk)

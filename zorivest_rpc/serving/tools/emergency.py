@@ -51,7 +51,7 @@ class Emergency:
         """Locking a locked guard changes nothing, so it is tried again where it got no answer."""
         reason = self._kit.arguments(call)["reason"].strip()[:_LONGEST_REASON] or "agent_self_lock"
         written = await self._kit.write(call, "POST", _LOCK, {"reason": reason}, repeatable=True, urgent=True)
-        if _locked(written, _LOCK) is not True:
+        if _is_locked(written, _LOCK) is not True:
             next = "Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop else ".")
             raise ToolError(
                 f"The backend took the request and still reports an unlocked guard; the tools are NOT stopped. {next}",
@@ -93,7 +93,7 @@ class Emergency:
                     next="Call again, so that the user sees the present lock.",
                 ) from None
             raise
-        if _locked(written, _UNLOCK) is not False:
+        if _is_locked(written, _UNLOCK) is not False:
             way = f"Unlock it {_IN_THE_APP}" if self._kit.desktop else "Try again"
             next = f"{way}; zorivest_diagnose shows its state."
             raise ToolError(
@@ -166,7 +166,7 @@ def _agrees(content: Mapping[str, Json], persons: bool) -> bool:
     return isinstance(typed, str) and typed.strip().upper() == _WORD
 
 
-def _locked(written: WriteResult, path: str) -> bool:
+def _is_locked(written: WriteResult, path: str) -> bool:
     answer = written.reply.value
     locked = answer.get("is_locked") if isinstance(answer, dict) else None
     if not isinstance(locked, bool):

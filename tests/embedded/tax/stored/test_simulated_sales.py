@@ -180,7 +180,7 @@ async def test_positions_are_priced_anew_where_a_provider_has_a_key(
     async def quote(market: Market, ticker: str) -> dict[str, Any]:
         asked.append(ticker)
         if ticker == "QQQ":
-            raise Refusal("market_unavailable", "Nobody answers.")
+            raise Refusal("market_unavailable", "No provider answers.")
         now = datetime.now(UTC)
         told = ProviderQuote(ticker=ticker, price=Decimal(80), provider="x", timestamp=now)
         await backend.database().write(lambda conn: remember(conn, "quote", ticker, "x", told, now))
@@ -192,7 +192,7 @@ async def test_positions_are_priced_anew_where_a_provider_has_a_key(
     await journal.buy(1, 2, ago(40), instrument="SPY 301220 C 500")  # options have no provider here
     (unasked, *_) = await lots(journal)
     assert (unasked["current_price"], unasked["price_source"], unasked["price_stale"]) == (100, "last_trade", True)
-    assert asked == []  # nobody connected a provider
+    assert asked == []  # no provider is connected
     await journal.expect(200, "PUT", "/market-data/providers/finnhub", {"api_key": "k" * 20, "is_enabled": True})
     answer = await journal.get("/tax/lots")
     assert asked == ["SPY", "QQQ"]  # the largest first

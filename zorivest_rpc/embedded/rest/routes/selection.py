@@ -23,7 +23,7 @@ async def zone_of(ask: RestCall) -> tzinfo:
     settings = ask.backend.settings()
     chosen = await settings.value("journal.timezone")
     if not chosen:
-        schedules, source = (await settings.resolved())["scheduling.default_timezone"]
+        schedules, source = (await settings.read_all())["scheduling.default_timezone"]
         chosen = EXCHANGE_ZONE if source == "hardcoded" else schedules
     return ZoneInfo(chosen)
 

@@ -14,12 +14,12 @@ __all__ = ["ROUTES"]
 
 
 async def list_all(ask: RestCall) -> web.StreamResponse:
-    found = await ask.backend.settings().resolved()
+    found = await ask.backend.settings().read_all()
     return reply({key: value for key, (value, _) in sorted(found.items())})
 
 
-async def resolved(ask: RestCall) -> web.StreamResponse:
-    found = await ask.backend.settings().resolved()
+async def get_resolved(ask: RestCall) -> web.StreamResponse:
+    found = await ask.backend.settings().read_all()
     return reply({key: _typed(key, value, source) for key, (value, source) in sorted(found.items())})
 
 
@@ -28,7 +28,7 @@ async def show(ask: RestCall) -> web.StreamResponse:
     spec = spec_of(key)
     if spec is None:
         raise NotFound("setting", key, "GET /settings lists them all.")
-    value, _ = (await ask.backend.settings().resolved()).get(key, (spec.default, "hardcoded"))
+    value, _ = (await ask.backend.settings().read_all()).get(key, (spec.default, "hardcoded"))
     return reply({"key": key, "value": value, "value_type": spec.type})
 
 
@@ -49,6 +49,6 @@ def _typed(key: str, value: str, source: str) -> dict[str, Any]:
 ROUTES = (
     Route("GET", "/settings", READ, list_all),
     Route("PUT", "/settings", WRITE, update),
-    Route("GET", "/settings/resolved", READ, resolved),
+    Route("GET", "/settings/resolved", READ, get_resolved),
     Route("GET", "/settings/{key}", READ, show),
 )
