@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +67,18 @@ class Caller:
     async def unlock(self, api_key: str) -> Caller:
         answer = await self.expect(200, "POST", "/auth/unlock", {"api_key": api_key})
         return Caller(self.client, answer["session_token"])
+
+
+def copy_live_directory(source: Path, target: Path) -> Path:
+    """Copy what a kill would leave. A backup in progress renames and removes files meanwhile; those are left out."""
+    target.mkdir()
+    for directory, _, files in os.walk(source):  # unlike copytree, walk passes over directories that have vanished
+        copy = target / Path(directory).relative_to(source)
+        copy.mkdir(exist_ok=True)
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy2(Path(directory, name), copy / name)
+    return target
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from tests.embedded.conftest import CHEAP, Caller
+from tests.embedded.conftest import CHEAP, Caller, copy_live_directory
 from tests.embedded.kept.answers import open_kept, unpack
 from zorivest_rpc.cli import backup as backup_command
 from zorivest_rpc.cli.checks.safekeeping import restore_step
@@ -205,9 +205,9 @@ async def test_a_copy_from_before_a_lock_is_older_even_if_the_backend_was_killed
         async with TestClient(TestServer(create_app(backend))) as client:
             owner = await Caller(client).unlock(journal.key)
             await backend.database().write(lambda conn: conn.exec_driver_sql("SELECT 1"))
-            before = shutil.copytree(journal.directory.root, tmp_path / "before")
+            before = copy_live_directory(journal.directory.root, tmp_path / "before")
             await owner.expect(200, *LOCK)
-            killed = shutil.copytree(journal.directory.root, tmp_path / "killed")
+            killed = copy_live_directory(journal.directory.root, tmp_path / "killed")
     finally:
         await backend.close()
     journal.directory = DataDir(killed)
@@ -230,7 +230,7 @@ async def test_every_state_that_was_left_behind_in_good_order_or_by_a_crash_open
                 await owner.expect(201, *trade(number))
                 if number == 2:
                     await owner.expect(201, "POST", "/backups")
-                moments.append(shutil.copytree(journal.directory.root, tmp_path / f"moment-{number}"))
+                moments.append(copy_live_directory(journal.directory.root, tmp_path / f"moment-{number}"))
     finally:
         await backend.close()
     for number, place in enumerate(moments):

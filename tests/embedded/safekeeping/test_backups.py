@@ -7,7 +7,6 @@ import contextlib
 import functools
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import stat
@@ -38,7 +37,7 @@ from zorivest_rpc.embedded.safekeeping.restore import restore
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 from zorivest_rpc.embedded.vault.vault import Vault
 
-from ..conftest import CHEAP, Caller
+from ..conftest import CHEAP, Caller, copy_live_directory
 
 SECRET = "the meeting with the lender is on thursday"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -360,7 +359,7 @@ async def test_a_write_ahead_log_of_the_old_file_does_not_reach_the_new_one(
     made = await admin.expect(201, "POST", "/backups")
     await write(admin, "second")
     crashed = DataDir(directory.root.parent / "crashed")
-    shutil.copytree(directory.root, crashed.root)
+    copy_live_directory(directory.root, crashed.root)
     log = crashed.database.with_name("zorivest.db-wal")
     assert log.stat().st_size > 0
     done = restored(crashed, made["name"], api_key)
