@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,15 +70,24 @@ class Caller:
         return Caller(self.client, answer["session_token"])
 
 
-def copy_live_directory(source: Path, target: Path) -> Path:
-    """Copy what a kill would leave. A backup in progress renames and removes files meanwhile; those are left out."""
-    target.mkdir()
-    for directory, _, files in os.walk(source):  # unlike copytree, walk passes over directories that have vanished
-        copy = target / Path(directory).relative_to(source)
-        copy.mkdir(exist_ok=True)
-        for name in files:
+def list_live_directory(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The directory and all below it. A backup in progress renames and removes files meanwhile; those are left out."""
+    yield root, root.stat()
+    for directory, below, files in os.walk(root):  # passes over directories that have vanished; rglob raises
+        for name in (*below, *files):
             with contextlib.suppress(FileNotFoundError):
-                shutil.copy2(Path(directory, name), copy / name)
+                yield Path(directory, name), Path(directory, name).stat()
+
+
+def copy_live_directory(source: Path, target: Path) -> Path:
+    """Copy the files that a kill would leave."""
+    for path, status in list_live_directory(source):
+        copy = target / path.relative_to(source)
+        if stat.S_ISDIR(status.st_mode):
+            copy.mkdir()
+        elif stat.S_ISREG(status.st_mode):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy2(path, copy)
     return target
 
 
