@@ -9,6 +9,8 @@ READY := $(VENV)/.ready
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 # test processes; each file stays in one of them
 WORKERS ?= 3
+# tests start hundreds of servers: without kept bytecode each would compile the whole package anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check quick pythons conformance interop agents fuzz crash mutants soak bench bench-peers golden docs clean

@@ -1,4 +1,6 @@
-"""The quick suite under every Python from 3.11 on that this machine has, each in an environment of its own.
+"""The quick suite under every Python from 3.11 on that this machine has.
+
+The Python of `.venv` runs there, each other one in an environment of its own below `.cache`.
 
 Interpreters are `python3.N` on the path and pyenv's versions, one per minor version, the newest first found. What was
 not found is told before anything runs, so that the output ends with pytest's own summary.
@@ -48,7 +50,9 @@ def _minor(python: str) -> int | None:
 
 
 def _environment(minor: int, python: str) -> Path:
-    """A virtual environment with the versions of constraints.txt; made anew when those change."""
+    """The interpreter of an environment with the versions of constraints.txt; made anew when those change."""
+    if minor == sys.version_info[1]:
+        return Path(sys.executable)
     place = PLACE / f"3.{minor}"
     ready, inside = place / ".ready", place / "bin" / "python"
     sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]

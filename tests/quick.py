@@ -19,28 +19,31 @@ from xml.etree import ElementTree
 
 import pytest
 
-__all__ = ["choose"]
+__all__ = ["choose", "is_left_out"]
 
 ROOT: Final = Path(__file__).parent
 RECORD: Final = ROOT / "durations.json"
-BUDGET: Final = 0.8  # seconds of each file
+BUDGET: Final = 0.7  # seconds of each file
 LONGEST: Final = 6.0  # seconds of a case; a file of longer ones is left to the whole suite
 UNKNOWN: Final = 0.5  # seconds of a case in a file that was never measured
+MEANS: Final[dict[str, float]] = json.loads(RECORD.read_text())  # seconds of a case of each file
 LEFT_OUT: Final = ("bench", "conformance", "crash", "fuzz", "interop")
 
 
+def is_left_out(path: Path) -> bool:
+    """Whether a file is not even imported."""
+    file = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+    return file.startswith(LEFT_OUT) or MEANS.get(file, UNKNOWN) > LONGEST
+
+
 def choose(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    means: dict[str, float] = json.loads(RECORD.read_text())
     files: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        file = item.path.relative_to(ROOT).as_posix()
-        if item.get_closest_marker("slow") is None and not file.startswith(LEFT_OUT):
-            files[file].append(item)
+        if item.get_closest_marker("slow") is None:
+            files[item.path.relative_to(ROOT).as_posix()].append(item)
     chosen: list[pytest.Item] = []
     for file, cases in files.items():
-        mean = means.get(file, UNKNOWN)
-        if mean > LONGEST:
-            continue
+        mean = MEANS.get(file, UNKNOWN)
         count = max(2 if mean < BUDGET else 1, int(BUDGET / max(0.001, mean)))
         wanted = set(_spread(cases)[:count])
         chosen += [case for case in cases if case in wanted]
@@ -66,8 +69,7 @@ def _record(reports: list[str]) -> None:
             file = case.attrib["classname"].removeprefix("tests.").replace(".", "/") + ".py"
             if case.find("failure") is None and case.find("error") is None:
                 times[file].append(float(case.attrib["time"]))
-    known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    known |= {file: round(sum(each) / len(each), 4) for file, each in times.items()}
+    known = MEANS | {file: round(sum(each) / len(each), 4) for file, each in times.items()}
     kept = {file: mean for file, mean in sorted(known.items()) if (ROOT / file).exists()}
     RECORD.write_text(json.dumps(kept, indent=1) + "\n")
 
