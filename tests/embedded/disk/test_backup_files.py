@@ -116,11 +116,40 @@ def test_a_copy_that_fails_leaves_nothing(directory: DataDir) -> None:
     assert list(directory.backups.iterdir()) == []
 
 
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system on which no file of the name `stuck` can be deleted."""
+    delete = os.unlink
+
+    def unlink(path: str | Path, **more: Any) -> None:
+        if os.path.basename(path) == "stuck":
+            raise PermissionError(13, "Permission denied")
+        delete(path, **more)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+
+
+@pytest.mark.usefixtures("stuck")
+def test_what_cannot_be_deleted_hides_no_failure_and_keeps_nothing_else(directory: DataDir) -> None:
+    def copy(path: Path) -> Facts:
+        path.with_name("stuck").write_bytes(b"")
+        raise ValueError("the copy failed")
+
+    with pytest.raises(ValueError, match="the copy failed"):
+        backups.make(directory, "daily", copy, NOW)
+    for number in range(9):
+        (directory.backups / f".partial-{number}").mkdir()
+    backups.sweep(directory)
+    left = [path for path in directory.backups.iterdir() if not (path / "stuck").exists()]
+    assert (left, names(directory)) == ([], [])
+
+
 def test_names_of_one_second_are_numbered_and_the_later_one_is_the_newer(directory: DataDir) -> None:
     made = [keep(directory, "daily", 0) for _ in range(3)]
     assert made == ["20260304T050607Z-daily", "20260304T050607Z-daily-2", "20260304T050607Z-daily-3"]
     second = timedelta(seconds=1) / timedelta(days=1)
-    last, first = keep(directory, "changes", 1), keep(directory, "manual", 1 + second * 0.9)
+    first, last = keep(directory, "manual", 1 - second * 0.1), keep(directory, "changes", 1 - second * 0.9)
+    assert (first, last) == ("20260303T050607Z-manual", "20260303T050607Z-changes")
     assert names(directory) == [*reversed(made), last, first]
 
 
@@ -153,7 +182,7 @@ def test_a_manifest_of_release_0_1_has_no_counts(directory: DataDir) -> None:
     for name in ("rows", "journal_id", "last_entry"):
         del content[name]
     manifest.write_text(json.dumps(content))
-    assert [each.facts for each in backups.listed(directory)] == [Facts(3, 40, True, None, None, 0)]
+    assert [each.facts for each in backups.listed(directory)] == [(3, 40, True, None, None, 0)] == [Facts(3, 40, True)]
 
 
 def test_without_a_directory_there_are_no_backups(tmp_path: Path) -> None:
@@ -212,9 +241,9 @@ def test_the_newest_of_a_number_stay(directory: DataDir, reason: str, keep_most:
 
 def test_an_age_is_kept_to_the_day_and_the_newest_of_each_sort_at_any(directory: DataDir) -> None:
     full = [keep(directory, "daily", age) for age in (91, 120, 130)]
-    hollow = [keep(directory, "daily", age, 1) for age in (90, 90.001, 95)]
-    assert set(backups.prune(directory, 9, 90, NOW)) == {*full[1:], *hollow[1:]}
-    assert names(directory) == [hollow[0], full[0]]
+    hollow = [keep(directory, "daily", age, 1) for age in (80, 90, 90.001, 95)]
+    assert set(backups.prune(directory, 9, 90, NOW)) == {*full[1:], *hollow[2:]}
+    assert names(directory) == [*hollow[:2], full[0]]
 
 
 def test_what_a_dead_process_left_is_swept_and_nothing_else(directory: DataDir) -> None:

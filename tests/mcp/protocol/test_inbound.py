@@ -293,6 +293,7 @@ def test_a_refused_opening_and_a_probe_leave_the_era_open() -> None:
     pipe = Pipe(SERVED, Session(), True)
     assert judge(pipe, "tools/list")[0] == -32600
     assert judge(pipe, "server/discover", {"_meta": meta()})[0] == "2026-07-28"
+    assert judge(pipe, "tools/list")[0] == -32600
     assert judge(pipe, "initialize", {})[0] == -32602
     assert pipe.era is None
     assert judge(pipe, "initialize", INITIALIZE)[1] is Phase.GREETED
