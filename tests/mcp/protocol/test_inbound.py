@@ -335,6 +335,16 @@ def test_only_a_revision_with_sessions_and_no_header_at_all_are_legacy(version: 
     assert has_legacy_header(version) is legacy
 
 
+@pytest.mark.parametrize("claim", [True, False])
+@pytest.mark.parametrize("version", [None, "2025-11-25", "2026-07-28", "2099-01-01"])
+def test_a_post_is_modern_by_its_body_or_by_its_header(version: str | None, claim: bool) -> None:
+    body = {"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"_meta": meta()} if claim else {}}
+    message = decode(json.dumps(body).encode())
+    assert isinstance(message, Message)
+    modern = claim or version in ("2026-07-28", "2099-01-01")
+    assert read_post(SERVED, message, version).is_modern is modern
+
+
 def refuse_on_pipe() -> weakref.ref[ProtocolError]:
     with pytest.raises(ProtocolError) as refused:
         legacy_pipe().admit(*request("tools/call", {"name": 5}))

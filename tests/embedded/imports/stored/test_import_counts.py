@@ -57,6 +57,19 @@ async def test_a_correction_of_fees_brings_its_own_lines_and_a_file_without_fees
     assert len((await journal.get("/trades/AAA@1/fees"))["items"]) == 2
 
 
+async def test_a_correction_of_fees_keeps_the_kinds_of_its_columns(journal: Journal) -> None:
+    head = HEAD.replace("Fee,", "ECN Fee,Exchange Fee,")
+    for commission, ecn, exchange in (("1.00", "0.10", "0.20"), ("2.00", "0.30", "0.40")):
+        line = f"03/19/2026,10:30:00,AAA,Buy,10,5,{commission},{ecn},{exchange},AAA@1\n"
+        await journal.csv((head + line).encode())
+        lines = (await journal.get("/trades/AAA@1/fees"))["items"]
+        assert {each["fee_type"]: each["amount"] for each in lines} == {
+            "commission": float(commission),
+            "ecn": float(ecn),
+            "exchange": float(exchange),
+        }
+
+
 FLEX = (
     '<FlexQueryResponse><FlexStatements><FlexStatement><AccountInformation currency="EUR" /><Trades>'
     '<Trade symbol="AAA" assetCategory="STK" dateTime="20260319;103000" quantity="10" tradePrice="5" buySell="BUY" '
@@ -208,11 +221,45 @@ def pulled(number: int, **more: Any) -> TradeDraft:
     return TradeDraft(**draft | more)
 
 
+async def store(backend: Embedded, *drafts: TradeDraft, **more: Any) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"kind": "sync", "file_name": "", "actor": "tests", "auto_create": True, **more}
+    return await backend.database().write(lambda conn: import_store.store(conn, found(*drafts), **arguments))
+
+
+@pytest.mark.parametrize("field", ["quantity", "price", "multiplier", "commission", "fees"])
+async def test_each_amount_is_stored_up_to_its_limit(journal: Journal, backend: Embedded, field: str) -> None:
+    most = Decimal(10**10)
+    answer = await store(backend, pulled(1, exec_id="E1", **{field: most}))
+    assert (answer["imported"], answer["status"], answer["parsed_rows"]) == (1, "SUCCESS", 1)
+    answer = await store(backend, pulled(2, exec_id="E2", **{field: most + 1}))
+    assert (answer["imported"], answer["status"], answer["parsed_rows"]) == (0, "FAILED", 0)
+    assert [(error["field"], error["message"]) for error in answer["errors"]] == [(field, "is above 10000000000")]
+
+
+@pytest.mark.parametrize(
+    ("pair", "more", "commission"),
+    [
+        ("EUR/USD", {}, Decimal("2.2")),  # the pair's own price
+        ("EUR/USD", {"fx_rate": Decimal("0.8"), "base_currency": "EUR"}, Decimal("2.5")),  # a rate that was stated wins
+        ("GBP/USD", {}, None),  # its price says nothing about euros
+    ],
+)
+async def test_fees_of_a_pair_are_changed_at_a_rate_between_their_own_currencies(
+    journal: Journal, backend: Embedded, pair: str, more: dict[str, Any], commission: Decimal | None
+) -> None:
+    forex = {"symbol": pair, "instrument": pair, "asset_class": AssetClass.FOREX, "fee_currency": "EUR"}
+    draft = pulled(1, exec_id="E1", price=Decimal("1.1"), commission=Decimal(2), **forex, **more)
+    answer = await store(backend, draft)
+    if commission is None:
+        assert (answer["imported"], answer["error_rows"], answer["errors"][0]["field"]) == (0, 1, "commission")
+    else:
+        (trade,) = await journal.trades()
+        assert (trade["commission"], answer["imported"]) == (float(commission), 1)
+
+
 async def test_an_id_is_kept_up_to_128_characters(journal: Journal, backend: Embedded) -> None:
     ids = ("e" * 128, "f" * 129)
-    drafts = [pulled(number, exec_id=name, order_id=name) for number, name in enumerate(ids, 1)]
-    arguments: dict[str, Any] = {"kind": "sync", "file_name": "", "actor": "tests", "auto_create": True}
-    await backend.database().write(lambda conn: import_store.store(conn, found(*drafts), **arguments))
+    await store(backend, *(pulled(number, exec_id=name, order_id=name) for number, name in enumerate(ids, 1)))
     kept, replaced = await journal.trades()
     assert (kept["exec_id"], kept["order_id"]) == (ids[0], ids[0])
     assert (replaced["exec_id"] in ids, len(replaced["exec_id"]) <= 128) == (False, True)
@@ -222,12 +269,9 @@ async def test_an_id_is_kept_up_to_128_characters(journal: Journal, backend: Emb
 async def test_writing_is_half_of_an_import_and_told_every_thousand_rows(journal: Journal, backend: Embedded) -> None:
     heard: list[tuple[int, int]] = []
     drafts = [pulled(number, exec_id=f"E{number}") for number in range(1, 2002)]
-    arguments: dict[str, Any] = {"kind": "sync", "file_name": "", "actor": "tests", "auto_create": True}
 
     def progress(done: int, total: int) -> None:
         heard.append((done, total))
 
-    await backend.database().write(
-        lambda conn: import_store.store(conn, found(*drafts), progress=progress, **arguments)
-    )
+    await store(backend, *drafts, progress=progress)
     assert heard == [(0, 4002), (1000, 4002), (2000, 4002), (1, 2)]
