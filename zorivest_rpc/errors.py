@@ -53,15 +53,17 @@ class ProtocolError(ZorivestError):
 class ToolError(ZorivestError):
     """A call that could not be done; the model reads `text` and may try again.
 
-    `code` names the refusal for programs and `next` the step that would help, in `_meta["com.zorivest/error"]`."""
+    `code` names the refusal for programs and `next` the step that would help, in `_meta["com.zorivest/error"]`.
+    `problem` is what happened without what to do, for an error that is told inside another one."""
 
     kind = "tool"
 
-    def __init__(self, text: str, *, code: str = "failed", next: str | None = None) -> None:
+    def __init__(self, text: str, *, code: str = "failed", next: str | None = None, problem: str | None = None) -> None:
         super().__init__(text)
         self.text = text
         self.code = code
         self.next = next
+        self.problem = problem or text
 
 
 class InvalidArguments(ToolError):
@@ -101,14 +103,13 @@ class GuardLocked(ToolError):
         self.locked_by = locked_by
 
     @classmethod
-    def unasked(cls, why: str, next: str | None = None) -> GuardLocked:
+    def unasked(cls, problem: str, next: str | None = None) -> GuardLocked:
         """The guard's own answer is missing; without it nothing that it protects may run. `next` is what would help."""
         refused = cls("guard_unavailable")
         refused.code = "guard_unavailable"
         refused.next = next or "Call again; zorivest_diagnose shows the state of the backend."
-        refused.text = f"⛔ MCP guard blocked this call: the guard could not be asked. {why}"
-        if refused.next not in why:
-            refused.text += f" {refused.next}"
+        refused.problem = f"⛔ MCP guard blocked this call: the guard could not be asked. {problem}"
+        refused.text = f"{refused.problem} {refused.next}"
         refused.args = (refused.text,)
         return refused
 
@@ -133,10 +134,11 @@ class BackendError(ToolError):
         *,
         code: str = "backend_error",
         next: str | None = None,
+        problem: str | None = None,
         reported: str | None = None,
         detail: Any = None,
     ) -> None:
-        super().__init__(text, code=code, next=next)
+        super().__init__(text, code=code, next=next, problem=problem)
         self.status = status
         self.reported = reported
         self.detail = detail
@@ -147,17 +149,21 @@ class BackendUnreachable(ToolError):
 
     kind = "backend"
 
-    def __init__(self, text: str, *, code: str = "backend_unreachable", next: str | None = None) -> None:
-        super().__init__(text, code=code, next=next)
+    def __init__(
+        self, text: str, *, code: str = "backend_unreachable", next: str | None = None, problem: str | None = None
+    ) -> None:
+        super().__init__(text, code=code, next=next, problem=problem)
 
 
 class OutcomeUnknown(ToolError):
-    """A write was sent and its answer never came: it may or may not have happened, so it is never sent again."""
+    """A request was sent and its answer never came: it may or may not have been done, so it is never sent again.
+
+    Of a request that changes nothing `problem` is all there is to tell."""
 
     kind = "backend"
 
-    def __init__(self, text: str, *, next: str | None = None) -> None:
-        super().__init__(text, code="outcome_unknown", next=next)
+    def __init__(self, text: str, *, next: str | None = None, problem: str | None = None) -> None:
+        super().__init__(text, code="outcome_unknown", next=next, problem=problem)
 
 
 class CatalogError(ZorivestError):

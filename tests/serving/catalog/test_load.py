@@ -212,7 +212,10 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "offline without guard": (lambda tool: tool.update(guarded=False, guard_offline="allow"), "says nothing"),
     "check with nothing": (lambda tool: tool.update(check_with="list_nothing"), "no other tool 'list_nothing'"),
     "guest of nobody": (lambda tool: tool.update(also_in=["tacks"]), "no other toolset 'tacks'"),
-    "text about nothing": (lambda tool: tool.update(not_found="No {acount_id}."), "no input 'acount_id'"),
+    "text about nothing": (
+        lambda tool: tool.update(not_found={"problem": "No {acount_id}", "next": "Look."}),
+        "no input 'acount_id'",
+    ),
     "date default of nothing": (lambda tool: tool.update(dynamic_defaults={"year": "current_year"}), "optional input"),
     "header on a number": (
         lambda tool: tool["inputSchema"]["properties"]["balance"].update({"x-mcp-header": "Balance"}),

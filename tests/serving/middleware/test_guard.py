@@ -11,8 +11,9 @@ import pytest
 
 from tests.serving.catalog.test_contract import PROMISED
 from tests.serving.middleware.fake import FakeBackend, Ran, make_call
-from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown
+from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown, ToolError
 from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
+from zorivest_rpc.serving.backend.failures import known_to_be_down, no_answer, unreachable
 from zorivest_rpc.serving.backend.interface import Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.guard import GuardLayer
@@ -69,6 +70,24 @@ async def test_a_guard_that_cannot_be_asked_fails_closed(specs: Specs, failure: 
     with pytest.raises(GuardLocked, match="MCP guard blocked this call: the guard could not be asked"):
         await run(answering(failure), specs["list_trades"], ran)
     assert ran.times == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "next"),
+    [
+        (unreachable("http://b", "refused"), "Start the backend or correct the API URL."),
+        (unreachable("", "refused", found=True), "Call again: the embedded backend is started by itself."),
+        (known_to_be_down("", 4.0, found=True), "Wait 4 s and call again."),
+        (no_answer("http://b", "POST", "/mcp-guard/check", "within 10 s", unknown=False, late=True), "Try again."),
+    ],
+)
+async def test_a_guard_that_cannot_be_asked_gives_one_advice(specs: Specs, failure: ToolError, next: str) -> None:
+    with pytest.raises(GuardLocked) as refused:
+        await run(answering(failure), specs["list_trades"], Ran())
+    assert refused.value.next == next
+    before, _, after = refused.value.text.partition(next)
+    assert before == f"⛔ MCP guard blocked this call: the guard could not be asked. {failure.problem} "
+    assert after == ""
 
 
 async def test_exactly_two_required_tools_run_while_the_backend_is_away(specs: Specs) -> None:

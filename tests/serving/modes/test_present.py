@@ -347,7 +347,7 @@ def test_the_shipped_sentences_can_be_filled(definitions: Definitions, table: Cl
     for tool in definitions.tools:
         if tool.not_found is not None:
             given_ = dict.fromkeys(tool.input_schema["properties"], "X")
-            assert "?" not in fill(tool.not_found, given_), tool.name
+            assert "?" not in fill(tool.not_found.problem, given_), tool.name
         if tool.message is not None:
             assert tool.output_schema is not None
             assert "?" not in fill(tool.message, dict.fromkeys(tool.output_schema["properties"], "X")), tool.name

@@ -19,6 +19,7 @@ from tests.serving.catalog.test_contract import PROMISED
 from tests.serving.middleware.fake import FakeBackend, make_call
 from zorivest_rpc.errors import BackendError, BackendUnreachable, FileRefused, InvalidArguments, OutcomeUnknown
 from zorivest_rpc.mcp.call import Outcome
+from zorivest_rpc.serving.backend.failures import no_answer
 from zorivest_rpc.serving.backend.interface import Reply, Request
 from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.catalog.spec import ToolSpec, routes
@@ -265,10 +266,12 @@ async def test_a_write_of_unknown_outcome_names_the_tool_to_check_with() -> None
 
 
 async def test_a_read_without_an_answer_may_simply_be_repeated() -> None:
-    lost = OutcomeUnknown("The backend did not answer POST /x (timed out). Whether it was done is unknown; …")
+    lost = no_answer("http://backend.test", "POST", "/x", "the connection was lost", unknown=True)
     backend = FakeBackend({"POST /market-data/providers/p/test": lost})
-    with pytest.raises(BackendUnreachable, match="Nothing was changed"):
+    with pytest.raises(BackendUnreachable) as failed:
         await run("test_market_provider", {"provider_name": "p"}, backend)
+    told = "The backend did not answer POST /x (the connection was lost). Nothing was changed; it may be called again."
+    assert (failed.value.text, failed.value.next) == (told, "Nothing was changed; it may be called again.")
 
 
 # --- uploads

@@ -137,11 +137,13 @@ def _failure(error: BackendError, key: str) -> BackendError:
     detail = error.detail if isinstance(error.detail, str) and error.detail.strip() else "unknown"
     words = detail.replace(key, "…").strip().rstrip(".")[:300]
     advice = _NEXT.get(error.status, "zorivest_diagnose shows the state of the backend.")
+    problem = f"Auth failed ({error.status}): {words}."
     return BackendError(
         error.status,
-        f"Auth failed ({error.status}): {words}. {advice}",
+        f"{problem} {advice}",
         code="auth_failed",
         next=advice,
+        problem=problem,
         reported=error.reported,
     )
 

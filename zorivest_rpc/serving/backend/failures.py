@@ -22,13 +22,13 @@ _BY_ITSELF = "Call again: the embedded backend is started by itself."
 def unreachable(base: str, reason: str, *, found: bool = False) -> BackendUnreachable:
     """`found`: it is the embedded backend, which starts by itself."""
     if found:
-        return BackendUnreachable(
-            f"The embedded backend cannot be reached ({reason}); nothing was sent. {_BY_ITSELF}", next=_BY_ITSELF
-        )
+        problem = f"The embedded backend cannot be reached ({reason}); nothing was sent."
+        return BackendUnreachable(f"{problem} {_BY_ITSELF}", next=_BY_ITSELF, problem=problem)
+    problem = f"The backend at {base} cannot be reached ({reason}); nothing was sent."
     return BackendUnreachable(
-        f"The backend at {base} cannot be reached ({reason}); nothing was sent. Check that it runs and that the API "
-        "URL is right; zorivest_diagnose shows what is known.",
+        f"{problem} Check that it runs and that the API URL is right; zorivest_diagnose shows what is known.",
         next="Start the backend or correct the API URL.",
+        problem=problem,
     )
 
 
@@ -51,25 +51,33 @@ def ended(base: str) -> BackendUnreachable:
 
 
 def not_found_anywhere(reason: str) -> BackendUnreachable:
+    problem = f"There is no backend to ask: {reason.rstrip('.')}."
     return BackendUnreachable(
-        f"There is no backend to ask: {reason.rstrip('.')}. Call again, or name one with --api-url.",
+        f"{problem} Call again, or name one with --api-url.",
         code="no_backend",
         next="Call again, or name a backend with --api-url.",
+        problem=problem,
     )
 
 
-def no_answer(base: str, method: str, path: str, reason: str, *, unknown: bool) -> BackendUnreachable | OutcomeUnknown:
-    """`unknown`: it was sent, and it is not known whether it was done."""
+def no_answer(
+    base: str, method: str, path: str, reason: str, *, unknown: bool, late: bool = False
+) -> BackendUnreachable | OutcomeUnknown:
+    """`unknown`: it was sent, and it is not known whether it was done. `late`: its time was up."""
     what = f"{method} {path.partition('?')[0]}"
     if unknown and method != "GET":
+        problem = f"The backend did not answer {what} ({reason})."
         return OutcomeUnknown(
-            f"The backend did not answer {what} ({reason}). Whether it was done is unknown; it was not sent again.",
+            f"{problem} Whether it was done is unknown; it was not sent again.",
             next="Check the stored data before you repeat the call.",
+            problem=problem,
         )
+    problem = f"The backend at {base} did not answer {what} ({reason})."
     return BackendUnreachable(
-        f"The backend at {base} did not answer {what} ({reason}). Try again; zorivest_diagnose shows whether it is up.",
-        code="backend_timeout" if reason.startswith("within") else "backend_unreachable",
+        f"{problem} Try again; zorivest_diagnose shows whether it is up.",
+        code="backend_timeout" if late else "backend_unreachable",
         next="Try again.",
+        problem=problem,
     )
 
 

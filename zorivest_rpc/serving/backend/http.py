@@ -259,7 +259,7 @@ class HttpBackend:
                 self._breaker.failed(period)
                 late = lost.late or time() >= deadline
                 reason = f"within {seconds:g} s" if late else str(lost)
-                failure = no_answer(self.base_url, method, path, reason, unknown=attempts == 1)
+                failure = no_answer(self.base_url, method, path, reason, unknown=attempts == 1, late=late)
                 if attempt == attempts or late:
                     raise failure from None
             except BaseException:

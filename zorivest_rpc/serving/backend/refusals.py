@@ -84,8 +84,9 @@ def refusal(
         advice = "Check that the API URL names a Zorivest backend."
     said = said_by(detail)
     where = f", request {request_id}" if request_id and status >= 500 else ""
-    text = f"{what} ({status}{where})" + (f": {said.rstrip('.')}" if said else "") + f". {advice}"
-    return BackendError(status, text, code=code, next=advice, reported=reported, detail=detail)
+    problem = f"{what} ({status}{where})" + (f": {said.rstrip('.')}." if said else ".")
+    text = f"{problem} {advice}"
+    return BackendError(status, text, code=code, next=advice, problem=problem, reported=reported, detail=detail)
 
 
 def is_ours(content_type: str, body: bytes) -> bool:

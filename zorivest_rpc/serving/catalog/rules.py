@@ -286,9 +286,9 @@ def _consistency_problems(tool: ToolSpec, toolset: str | None, known: list[str])
     for name in tool.dynamic_defaults:
         if name not in inputs or name in required or "default" in inputs[name]:
             yield f"/dynamic_defaults/{name}", "must name an optional input without a constant default"
-    for name in _FIELD.findall(tool.not_found or ""):
+    for name in _FIELD.findall(tool.not_found.problem if tool.not_found else ""):
         if name not in inputs:
-            yield "/not_found", f"no input {name!r}"
+            yield "/not_found/problem", f"no input {name!r}"
     entries = tool.rest if isinstance(tool.rest, tuple) else () if tool.rest is None else (tool.rest,)
     for index, entry in enumerate(entries):
         here = f"/rest/{index}" if isinstance(tool.rest, tuple) else "/rest"

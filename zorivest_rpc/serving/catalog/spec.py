@@ -98,6 +98,14 @@ class RestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value_aliases: dict[str, dict[str, str | None]] = {}
 
 
+class Missing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is told where the backend does not know the thing that was named: `problem; next`."""
+
+    problem: str
+    """Without a full stop; `{input}` is filled with that input."""
+    next: str
+
+
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One tool file. `toolset` is the directory the file lies in; the loader fills it, a file may not."""
 
@@ -123,7 +131,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     python: str | None = None
     dynamic_defaults: dict[str, Literal["current_year"]] = {}
     message: str | None = None
-    not_found: str | None = None
+    not_found: Missing | None = None
     check_with: str | None = None
     progress: str | None = None
     keep: tuple[str, ...] = ()

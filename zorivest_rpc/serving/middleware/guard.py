@@ -141,4 +141,4 @@ def _refusal(error: BackendError | BackendUnreachable | OutcomeUnknown) -> ToolE
     """The guard could not be asked; why, and what would help, is the failed request's own word."""
     if isinstance(error, BackendError) and error.code in _KEY_REFUSED and error.status < 500:
         return error
-    return GuardLocked.unasked(error.text, error.next)
+    return GuardLocked.unasked(error.problem, error.next)

@@ -283,12 +283,13 @@ def _explain_missing(spec: ToolSpec, arguments: Mapping[str, Json], error: Backe
     """A 404 about the thing that was named, in the tool's own words."""
     if error.status != 404 or spec.not_found is None or unknown_route(error):
         return error
-    words = fill(spec.not_found, arguments)
+    problem = fill(spec.not_found.problem, arguments)
     return BackendError(
         404,
-        words,
+        f"{problem}; {spec.not_found.next}",
         code="not_found",
-        next=words.partition("; ")[2] or "Check the identifier and call again.",
+        next=spec.not_found.next,
+        problem=f"{problem}.",
         reported=error.reported,
         detail=error.detail,
     )
@@ -297,5 +298,5 @@ def _explain_missing(spec: ToolSpec, arguments: Mapping[str, Json], error: Backe
 def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
     if spec.reads_only:
         next = "Nothing was changed; it may be called again."
-        return BackendUnreachable(f"{error.text.partition(' Whether')[0]} {next}", next=next)
+        return BackendUnreachable(f"{error.problem} {next}", next=next, problem=error.problem)
     return lost(spec, error)
