@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal as D
+from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from zorivest_rpc.embedded.imports.broker import import_broker_file
-from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, PositionEvent
+from zorivest_rpc.embedded.imports.events import join_splits, ratio_of
 
 SCHWAB = '"Date","Action","Symbol","Description","Quantity","Price","Fees & Comm","Amount"\n'
 TASTY = "Date,Type,Sub Type,Action,Symbol,Instrument Type,Description,Value,Quantity,Average Price,Multiplier\n"
@@ -114,7 +117,16 @@ def test_an_end_of_what_is_no_option_is_only_counted(symbol: str) -> None:
         ("Split", "3:2", "5", (5, 3, 2)),
         ("Stock Split 4:1", "", "", (None, 4, 1)),
         ("Stock Split", "1.5 for 1", "", (None, D("1.5"), 1)),
+        ("Reverse Split", "10 for 1", "", (None, 1, 10)),  # said the wrong way round
+        ("SPR", "10 for 1", "", (None, 1, 10)),
+        ("Reverse Split", "1 for 1", "", (None, 1, 1)),
         ("Stock Split", "NVIDIA", "90", (90, None, None)),
+        ("Stock Split", "NVIDIA", "-90", (-90, None, None)),
+        ("Stock Split", "NVIDIA", "(90)", (-90, None, None)),
+        ("Stock Split", "NVIDIA", "90S", (-90, None, None)),
+        ("Stock Split", "Forward split: Close 90.0 NVDA", "90", (-90, None, None)),
+        ("Stock Split", "Forward split: Open 90.0 NVDA", "90", (90, None, None)),
+        ("Stock Split", "Removal of 90 NVDA", "90", (-90, None, None)),
         ("Stock Split", "NVIDIA", "", None),
         ("Stock Split", "NVIDIA", "0", None),
     ],
@@ -125,6 +137,51 @@ def test_a_split_has_a_ratio_or_the_shares_that_were_added(
     result = schwab(action, "NVDA", notes, quantity)
     assert events(result) == ([] if found is None else [("split", "NVDA", *found)])
     assert result.skipped_kinds == ({"split": 1} if found is None else {})
+
+
+SPLIT = PositionEvent(row_number=2, kind="split", symbol="NVDA", day=dt.date(2024, 6, 10))
+OTHERS = {
+    "another symbol": replace(SPLIT, symbol="AMD", quantity=D(-5)),
+    "another day": replace(SPLIT, day=dt.date(2024, 6, 11), quantity=D(-5)),
+    "a stated ratio": replace(SPLIT, numerator=D(10), denominator=D(1), quantity=D(-5)),
+    "no split": replace(SPLIT, kind="expiry", quantity=D(5)),
+}
+
+
+@pytest.mark.parametrize(
+    ("moved", "joined"),
+    [
+        ((108, -54), (None, 2, 1)),
+        ((-400, 20), (None, 1, 20)),
+        ((15, -5, -5), (None, 3, 2)),
+        ((60, 30), (90, None, None)),
+        ((-60, -30), (-90, None, None)),
+    ],
+)
+def test_rows_of_one_split_are_joined_and_others_stay(
+    moved: tuple[int, ...], joined: tuple[D | None, D | None, D | None]
+) -> None:
+    rows = [replace(SPLIT, row_number=number, quantity=D(count)) for number, count in enumerate(moved)]
+    for name, other in OTHERS.items():
+        found = join_splits([rows[0], other, *rows[1:]])
+        assert sorted(found, key=str) == sorted(
+            [other, replace(rows[0], quantity=joined[0], numerator=joined[1], denominator=joined[2])], key=str
+        ), name
+
+
+@pytest.mark.parametrize(
+    ("exact", "told"),
+    [
+        (Fraction(3, 2), (3, 2)),
+        (Fraction(10_000), (10_000, 1)),
+        (Fraction(1, 10_000), (1, 10_000)),
+        (Fraction(10_001), (100_010_000, 10_000)),
+        (Fraction(1, 10_001), (D("0.99990001"), 10_000)),
+    ],
+)
+def test_a_ratio_is_told_in_whole_numbers_while_they_are_small(exact: Fraction, told: tuple[D, D]) -> None:
+    new, old = ratio_of(exact)
+    assert (new, old) == (round(D(told[0]), 6), told[1])
 
 
 def test_a_split_of_an_option_is_no_split_of_shares_and_a_ratio_elsewhere_is_none() -> None:

@@ -1,4 +1,4 @@
-"""Wash sales whose figures the Treasury publishes: each sale as a row of Form 8949, and the basis that is left."""
+"""Wash sales that the Treasury publishes: each sale as a row of Form 8949, and the basis that is left."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Example(NamedTuple):
 
 EXAMPLES = {
     # Pub. 550 (2025), "Wash Sales", "More or less stock bought than sold", Example 1: of a loss of 1,000 on 100 shares
-    # 750 is not deductible, 250 is; 50 shares for 2,750 come to 3,250 and 25 for 1,125 to 1,375. The figures are those
-    # of Reg. §1.1091-1(h), Example 2.
+    # 750 is not deductible, 250 is; 50 shares for 2,750 come to 3,250 and 25 for 1,125 to 1,375. The publication
+    # follows Reg. §1.1091-1(h), Example 2, with days of its own.
     "fewer bought than sold": Example(
         (
             buy("M", 100, 50, "2024-09-20"),
@@ -48,8 +48,8 @@ EXAMPLES = {
         {"2024-12-13": 3250, "2024-12-20": 1375},
     ),
     # The same heading, Example 2: a loss of 1,000 on 100 shares, 50 bought on each of the four days from 3 February:
-    # half the loss goes to the shares of the first day, half to those of the second. The prices are those of Reg.
-    # §1.1091-1(h), Example 3: 5,000, 4,000, and 2,000 for each 50.
+    # half the loss goes to the shares of the first day, half to those of the second. The publication gives no prices;
+    # 5,000, 4,000, and 2,000 for each 50 are after the pattern of Reg. §1.1091-1(h), Example 3, not checked with it.
     "more bought than sold": Example(
         (
             buy("M", 100, 50, "2024-09-16"),
@@ -61,7 +61,7 @@ EXAMPLES = {
     ),
     # Pub. 550 (2012), "Wash Sales", "Loss and gain on same day": three blocks of 100 shares for 158, 100 and 95 are
     # sold together for 125, and 250 bought 13 days later. The loss of 33 a share is not deductible, and does not reduce
-    # the gains of 25 and 30 a share either. The price of the last purchase is not published; 120 stands here.
+    # the gains of 25 and 30 a share either. The days of 2007 and the price of the last purchase are not published.
     "loss and gain on the same day": Example(
         (
             buy("X", 100, 158, "2007-02-05"),
@@ -77,8 +77,9 @@ EXAMPLES = {
         },
         {"2013-01-09": 250 * 120 + 3300},
     ),
-    # Reg. §1.1091-1(h), Example 1: 100 shares for 10,000 and 100 for 9,000 a fortnight later; on 3 January those of the
-    # first purchase are sold for 9,000. No loss is allowed, because of the purchase 19 days before the sale.
+    # After the pattern of Reg. §1.1091-1(h), Example 1: the days are its own; the amounts were not checked with it.
+    # 100 shares for 10,000 and 100 for 9,000 a fortnight later; on 3 January the first are sold for 9,000. No loss is
+    # allowed, because of the purchase 19 days before the sale. The basis follows from §1091(d).
     "bought before the sale": Example(
         (buy("M", 100, 100, "1954-12-01"), buy("M", 100, 90, "1954-12-15"), sell("M", 100, 90, "1955-01-03")),
         {"1954-12-01": row(9000, 10000, 1000, 0)},
@@ -121,8 +122,8 @@ def test_a_published_wash_sale_has_its_published_figures(name: str) -> None:
 
 
 def test_replacements_are_held_for_as_long_as_the_shares_they_replace() -> None:
-    # Reg. §1.1091-1(h), Example 3 and §1223(3): the time from 16 September 2024 to 29 January 2025, 135 days, counts
-    # for the first 100 of the shares bought back and for no more of them.
+    # §1223(3), as Reg. §1.1091-1(h), Example 3, applies it, on the days of the publication: the time from 16 September
+    # 2024 to 29 January 2025, 135 days, counts for the first 100 of the shares bought back and for no more of them.
     book = book_of(*EXAMPLES["more bought than sold"].events)
     before = (date(2025, 1, 29) - date(2024, 9, 16)).days
     starts = {lot.open_date: lot.holding_start for lot in book.open_lots}

@@ -229,7 +229,7 @@ class TradeDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class PositionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What happened to a position without a trade: an option's end (expiry, assignment, exercise) or a split.
 
-    Of a split without a ratio, `quantity` is the number of shares that were added."""
+    Of a split without a ratio, `quantity` is the number of shares that were added, below zero of those taken away."""
 
     row_number: int | None
     kind: str
@@ -238,6 +238,7 @@ class PositionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quantity: Decimal | None = None
     numerator: Decimal | None = None
     denominator: Decimal | None = None
+    is_reverse: bool = False
 
 
 class BrokerImport(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
+
+import msgspec
 
 from zorivest_rpc.embedded.imports.drafts import PositionEvent
 from zorivest_rpc.embedded.imports.rows import BLANKS, Record, RowRefused
@@ -15,7 +20,7 @@ from zorivest_rpc.embedded.imports.values import BadValue
 from zorivest_rpc.embedded.values.kinds import AssetClass
 from zorivest_rpc.embedded.values.symbols import Instrument
 
-__all__ = ["SWEEPS", "is_sweep", "kind_of", "read_event"]
+__all__ = ["SWEEPS", "is_sweep", "join_splits", "kind_of", "ratio_of", "read_event"]
 
 SWEEPS = frozenset(
     {
@@ -53,6 +58,10 @@ _CONTRACTS = tuple(
     )
 )
 _RATIO = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*(?:-?\s*for\s*-?|:)\s*(\d{1,4}(?:\.\d{1,6})?)", re.IGNORECASE)
+_REVERSE = re.compile(r"\breverse\b|\bspr\b", re.IGNORECASE)
+_REMOVED = re.compile(r"split: close\b|\bto[ _]close\b|\bremoval\b", re.IGNORECASE)
+_BELOW_ZERO = re.compile(r"^[-(]|\ds$", re.IGNORECASE)
+_LARGEST_PART = 10_000  # of a ratio that is told in whole numbers
 _COUNT = re.compile(r"[\d,]+(?:\.\d+)?")
 
 
@@ -94,19 +103,58 @@ def read_event(record: Record) -> PositionEvent | None:
         return None
     if symbol is None:
         return None
-    ratio = _RATIO.search(f"{record.text('side')} {record.text('notes')}") if kind == "split" else None
-    quantity = _count(record)
-    if kind == "split" and ratio is None and not quantity:
-        return None
-    return PositionEvent(
+    event = PositionEvent(
         row_number=record.row.number,
         kind=kind,
         symbol=symbol.symbol,
         day=moment.astimezone(record.reading.zone).date(),
-        quantity=quantity,
-        numerator=None if ratio is None else Decimal(ratio[1]),
-        denominator=None if ratio is None else Decimal(ratio[2]),
+        quantity=_count(record),
     )
+    return _split(record, event) if kind == "split" else event
+
+
+def _split(record: Record, event: PositionEvent) -> PositionEvent | None:
+    """With the ratio that a row states, else with the sign of the shares that it moves."""
+    words = " ".join(record.text(role) for role in ("side", "kind", "subtype", "notes"))[:400]
+    is_reverse = _REVERSE.search(words) is not None
+    ratio = _RATIO.search(f"{record.text('side')} {record.text('notes')}")
+    if ratio is not None:
+        new, old = Decimal(ratio[1]), Decimal(ratio[2])
+        if is_reverse and new > old:  # "10 for 1 reverse split"
+            new, old = old, new
+        return msgspec.structs.replace(event, numerator=new, denominator=old, is_reverse=is_reverse)
+    if not event.quantity:
+        return None
+    is_removed = _REMOVED.search(words) or _BELOW_ZERO.search(record.text("quantity"))
+    quantity = -event.quantity if is_removed else event.quantity
+    return msgspec.structs.replace(event, quantity=quantity, is_reverse=is_reverse)
+
+
+def join_splits(events: Iterable[PositionEvent]) -> list[PositionEvent]:
+    """Rows that are one split together: tastytrade closes the old shares in one row and opens the new in another."""
+    parts: defaultdict[tuple[str, dt.date], list[PositionEvent]] = defaultdict(list)
+    joined: list[PositionEvent] = []
+    for event in events:
+        if event.kind == "split" and event.numerator is None:
+            parts[event.symbol, event.day].append(event)
+        else:
+            joined.append(event)
+    for rows in parts.values():
+        moved = [row.quantity or Decimal(0) for row in rows]
+        added, removed = sum((one for one in moved if one > 0), Decimal(0)), -sum(one for one in moved if one < 0)
+        if added and removed:
+            new, old = ratio_of(Fraction(added) / Fraction(removed))
+            joined.append(msgspec.structs.replace(rows[0], quantity=None, numerator=new, denominator=old))
+        else:
+            joined.append(msgspec.structs.replace(rows[0], quantity=added - removed))
+    return joined
+
+
+def ratio_of(exact: Fraction) -> tuple[Decimal, Decimal]:
+    """New shares for old ones in whole numbers; where fractions of shares leave none, for ten thousand."""
+    if exact.numerator <= _LARGEST_PART and exact.denominator <= _LARGEST_PART:
+        return Decimal(exact.numerator), Decimal(exact.denominator)
+    return round(Decimal(exact.numerator) / exact.denominator * _LARGEST_PART, 6), Decimal(_LARGEST_PART)
 
 
 def _count(record: Record) -> Decimal | None:

@@ -155,3 +155,26 @@ async def test_slippage_is_measured_per_broker_and_not_on_futures(journal: Journ
     (line,) = found["by_routing"]
     assert (line["trades"], line["notional"], line["basis"]) == (21, 10 * 101 + 10 * 98 + 200, "measured")
     assert line["avg_slippage_bps"] == pytest.approx((1 / 101 + 1 / 98) / 2 * 10_000, abs=0.006)
+
+
+async def test_slippage_of_fills_without_a_rate_stays_out_of_the_measure(journal: Journal) -> None:
+    await open_account(journal, "A1", broker_id="webull")
+    quoted = {"nbbo_bid": 99, "nbbo_ask": 100}
+    for _ in range(19):  # 1 / 101 over the offer
+        await journal.buy(1, 101, **quoted)
+    await journal.buy(1, 200, instrument="TM", currency="JPY", **quoted)  # one half of its price over the offer
+    await journal.buy(1, 200, instrument="TM", currency="JPY", nbbo_bid=101, nbbo_ask=100)  # crossed: measures nothing
+    await journal.buy(1, 0, instrument="TM", currency="JPY", **quoted)  # for nothing: of no price is there a part
+    await journal.buy(1, 200, instrument="FDAX 12-26", **quoted)  # in euros, without a rate either, and a future
+    query = {"account_id": "A1", "period": "all"}
+    found = await journal.get("/analytics/pfof-report", params=query)
+    (line,) = found["by_routing"]
+    assert (line["trades"], line["notional"], line["basis"], line["cost"]) == (19, 1919, "assumed", 0.69)
+    assert "19 of 19 fills have quotes" in found["assumptions"][0]
+    assert found["unconverted"] == [{"kind": "volume", "currency": "JPY", "count": 3, "amount": 400}]
+    rate = {"day": "2026-03-02", "base": "USD", "quote": "JPY", "rate": 100}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    found = await journal.get("/analytics/pfof-report", params=query)
+    (line,) = found["by_routing"]
+    assert (line["trades"], line["notional"], line["basis"]) == (22, 1923, "measured")
+    assert line["avg_slippage_bps"] == pytest.approx((19 / 101 + 1 / 2) / 20 * 10_000, abs=0.006)

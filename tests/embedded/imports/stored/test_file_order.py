@@ -247,3 +247,33 @@ async def test_many_rows_that_only_close_are_ordered_without_comparing_all_with_
     rows: list[Row] = [(date(2025, 3, 3), "AAA", "Buy to Cover", 1, f"{n / 100:.2f}") for n in range(100, 4100)]
     answer = await journal.csv(table(rows))
     assert answer["imported"] == 4000
+
+
+OPENS_AND_CLOSES = (
+    # what closes goes as soon as there is something to close, not after all that opens: two round trips
+    ([("Sell to Close", 10, "11"), ("Buy to Open", 10, "10"), ("Buy to Open", 10, "12"), ("Sell to Close", 10, "13")],
+     [("BOT", 10, 10), ("BOT", 10, 10)]),
+    # a short sale of the same day waits until the shares of the day before are sold
+    ([("Buy to Open", 10, "10"), "next", ("Sell to Open", 5, "20"), ("Sell to Close", 10, "11")],
+     [("BOT", 10, 10), ("SLD", 5, None)]),
+    # and a purchase that opens until the short is bought back
+    ([("Sell to Open", 10, "10"), "next", ("Buy to Open", 5, "20"), ("Buy to Close", 10, "9")],
+     [("BOT", 5, None), ("SLD", 10, 10)]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("steps", "expected"), OPENS_AND_CLOSES)
+async def test_words_of_opening_and_closing_order_the_fills_of_a_day(
+    journal: Journal, steps: list[Any], expected: list[tuple[str, int, int | None]]
+) -> None:
+    day, rows = date(2024, 1, 2), [(date(2024, 1, 2), "ZZZ", "Buy", 1, "1")]
+    for step in steps:
+        if step == "next":
+            day += timedelta(days=1)
+        else:
+            rows.append((day, "AAA", *step))
+    rows.append((day + timedelta(days=1), "ZZZ", "Buy", 1, "1"))  # the days of the file run forwards
+    answer = await journal.csv(table(rows))
+    assert (answer["imported"], answer["error_rows"]) == (len(rows), 0)
+    found = [(way, int(count), earned) for name, way, count, earned in await trips_of(journal) if name == "AAA"]
+    assert found == expected

@@ -104,3 +104,54 @@ async def test_an_option_that_was_never_open_is_not_delivered(journal: Journal) 
     refusal = await journal.expect(409, "POST", "/corporate-actions", body)
     assert refusal["error"] == "no_open_position"
     assert len(await journal.trades()) == 1
+
+
+async def test_ids_that_other_accounts_hold_are_counted_by_account(journal: Journal) -> None:
+    await journal.csv((HEAD + row("AAA@1") + row("BBB@2")).encode(), "A1")
+    await journal.csv((HEAD + row("CCC@3")).encode(), "A3")
+    days_later = (HEAD + row("AAA@1") + row("BBB@2") + row("CCC@3") + row("DDD@4")).replace("03/19", "04/19")
+    answer = await journal.csv(days_later.encode(), "A2")
+    assert (answer["imported"], answer["duplicates_skipped"]) == (1, 3)
+    (note,) = [note["message"] for note in answer["warnings"] if note["code"] == "held_elsewhere"]
+    assert "(2 in A1, 1 in A3); they were not added to A2." in note
+    again = await journal.csv(days_later.replace("04/19", "05/19").encode(), "A2")  # its own id, of another day
+    assert (again["imported"], again["duplicates_skipped"]) == (0, 4)
+    assert "2 in A1, 1 in A3" in str(again["warnings"])
+
+
+PLAIN = "Date,Time,Symbol,Side,Quantity,Price,Commission\n"
+TIMED, UNTIMED = "03/19/2026,10:30:00,AAA,Buy,10,5,0\n", "03/19/2026,,AAA,Buy,10,5,0\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "imported"),
+    [
+        (TIMED, UNTIMED, 0),
+        (UNTIMED, TIMED, 0),
+        (TIMED, TIMED.replace("10:30", "11:30"), 1),
+        (TIMED, UNTIMED * 2, 1),
+        (UNTIMED, TIMED + TIMED.replace("10:30", "11:30"), 1),
+        (TIMED * 2, UNTIMED * 2, 0),
+        (TIMED * 2, TIMED + UNTIMED, 0),  # one answers for the row of its time, the other for the row without one
+        (TIMED, TIMED + UNTIMED, 1),
+        (TIMED, UNTIMED.replace("AAA", "BBB"), 1),
+        (TIMED, UNTIMED.replace("Buy", "Sell"), 1),
+        (TIMED, UNTIMED.replace("10,5", "11,5"), 1),
+        (TIMED, UNTIMED.replace("10,5", "10,6"), 1),
+        (TIMED, UNTIMED.replace("03/19", "03/20"), 1),
+    ],
+)
+async def test_a_fill_without_a_time_answers_for_one_of_its_day(
+    journal: Journal, first: str, second: str, imported: int
+) -> None:
+    await journal.csv((PLAIN + first).encode())
+    answer = await journal.csv((PLAIN + second).encode())
+    rows = second.count("\n")
+    assert (answer["imported"], answer["duplicates_skipped"], answer["error_rows"]) == (imported, rows - imported, 0)
+    assert len(await journal.trades()) == first.count("\n") + imported
+
+
+async def test_a_fill_entered_by_hand_at_noon_has_a_time(journal: Journal) -> None:
+    noon = {"time": "2026-03-19T12:00:00-04:00", "instrument": "AAA"}
+    await journal.buy(10, 5, **noon)
+    assert (await journal.csv((PLAIN + TIMED).encode()))["imported"] == 1

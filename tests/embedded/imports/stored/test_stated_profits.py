@@ -87,3 +87,27 @@ async def test_many_rows_that_differ_are_one_note_with_their_count(journal: Jour
     )
     ((row, message),) = notes(await journal.csv((HEAD + rows).encode()))
     assert (row, "3 rows differ" in message) == (3, True)
+
+
+NINJA = (
+    "Trade number,Instrument,Account,Strategy,Market pos.,Qty,Entry price,Exit price,Entry time,Exit time,Profit,"
+    "Commission,Exchange Fee,\n"
+    "1,ES 03-26,A1,,Long,1,5000,5010,03/02/2026 10:00:00 AM,03/02/2026 10:20:00 AM,$500.00,$0.00,$0.00,\n"
+    "2,ES 03-26,A1,,Long,1,5004,5006,03/02/2026 10:05:00 AM,03/02/2026 10:10:00 AM,{second},$0.00,$0.00,\n"
+)
+TRADOVATE = (
+    "symbol,_priceFormat,buyFillId,sellFillId,qty,buyPrice,sellPrice,pnl,boughtTimestamp,soldTimestamp,duration\n"
+    "ESH6,-2,11,14,1,5000,5010,$500.00,03/02/2026 10:00:00,03/02/2026 10:20:00,20min\n"
+    "ESH6,-2,12,13,1,5004,5006,{second},03/02/2026 10:05:00,03/02/2026 10:10:00,5min\n"
+)
+
+
+@pytest.mark.parametrize(("text", "broker"), [(NINJA, "ninjatrader"), (TRADOVATE, "tradovate")])
+async def test_a_row_with_both_fills_is_judged_by_them_and_not_first_in_first_out(
+    journal: Journal, text: str, broker: str
+) -> None:
+    # the rows pair the second purchase with the first sale: 10 and 2 points, where first in, first out says 6 and 6
+    answer = await journal.csv(text.format(second="$100.00").encode())
+    assert (answer["broker"], answer["imported"], answer["error_rows"]) == (broker, 4, 0)
+    assert [note["code"] for note in answer["warnings"]] == []
+    assert sorted(one["realized_pnl"] for one in await journal.trades()) == [0, 0, 100, 500]

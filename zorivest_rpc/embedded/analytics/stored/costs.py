@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, Float, func, literal_column, select
+from sqlalchemy import Connection, Float, and_, case, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
 from ...brokers.registry import find_broker
@@ -219,15 +219,27 @@ def _volumes(
 
 
 def _read_slippage(conn: Connection, scope: Scope) -> dict[tuple[str, str | None], tuple[int, Decimal]]:
-    """Of fills with a usable quote, by account and broker: how many, and the basis points they slipped in all."""
+    """Of fills with a usable quote, by account and broker: how many, and the basis points they slipped in all.
+
+    Fills without a rate are taken out again: asked for one currency, SQLite would leave the index of the quotes."""
     bps = sql_cast(slipped(), Float) / sql_cast(scaled(trades.c.price), Float) * 10_000.0
+    is_scored = and_(quote_is_usable(), trades.c.asset_class != "FUTURE")
     groups = (trades.c.account_id, trades.c.broker)
     rows = conn.execute(
         select(*groups, func.count(), func.sum(bps))
-        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), quote_is_usable(), trades.c.asset_class != "FUTURE")
+        .where(*scope.executed(), trades.c.nbbo_bid.is_not(None), is_scored)
         .group_by(*groups)
     )
-    return {(account, broker): (count, Decimal(repr(round(float(total), 6)))) for account, broker, count, total in rows}
+    sums = {(account, broker): (count, float(total)) for account, broker, count, total in rows}
+    conversion = Conversion(conn, scope.currency)
+    # whether a fill is scored is in the column, and no condition, which would lead SQLite through all quotes
+    columns = (*(trades.c[name] for name in _OF_TRADE), case((is_scored, bps)).label("bps"))
+    foreign = select(*columns).where(differs(trades.c.currency, scope.currency), *scope.executed())
+    for row in conn.execute(foreign):
+        if row.bps is not None and conversion.rate(row.currency, row.time, own_rate(row)) is None:
+            count, total = sums[row.account_id, row.broker]
+            sums[row.account_id, row.broker] = (count - 1, total - row.bps)
+    return {group: (count, Decimal(repr(round(total, 6)))) for group, (count, total) in sums.items()}
 
 
 def _count_days(conn: Connection, scope: Scope, now: datetime) -> int | None:
