@@ -238,11 +238,11 @@ def chain_times() -> dict[str, float]:
         for name in ("list_trades", "create_trade"):
             spec = audience.specs[name]
             gated = {each.name: each for each in definitions.tools if each.confirm}
-            confirmation = Confirmation(gated, lambda call: audience.asks(call.session, audience.specs[call.name]))
+            confirmation = Confirmation(gated, audience.asks_before)
             guard = GuardLayer(lambda call: AtOnce())
             layers = {"metrics": Metrics(), "guard": guard, "confirmation": confirmation, "travelling": handler}
             chained = around(spec, handler, **layers)  # type: ignore[arg-type]
-            call = Call(name, {"exec_id": "a"}, session, wire)
+            call = Call(name, {"exec_id": "a"}, session, wire, audience.view(session))
             taken[name] = _microseconds(run(chained, call)) - _microseconds(run(handler, call))
     return taken
 
