@@ -386,6 +386,51 @@ def _text(found: Runtime) -> str:
     return json.dumps(found._asdict())
 
 
+DETACHED = "python -P -m zorivest_rpc.cli.backend --detached --data-dir d"
+COMMANDS = [
+    (DETACHED, True),
+    (DETACHED.replace(" --detached", ""), False),  # of a person
+    (DETACHED.replace("zorivest_rpc.cli.backend", "another"), False),  # a number that was given to another program
+    ("", False),
+    (None, False),  # it cannot be learnt
+]
+
+
+@pytest.mark.usefixtures("finds", "held", "child")
+@pytest.mark.parametrize("way", ["proc", "ps"])
+@pytest.mark.parametrize(("command", "ended"), COMMANDS)
+def test_of_release_0_1_only_what_a_server_started_is_ended(
+    directory: DataDir,
+    killed: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    command: str | None,
+    ended: bool,
+) -> None:
+    """Release 0.1 wrote nothing down, so its command line tells."""
+    directory.runtime.write_text(_text(runtime(generation=1)))
+    plain = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path != Path(f"/proc/{ME}/cmdline"):
+            return plain(path)
+        if way == "ps" or command is None:
+            raise FileNotFoundError
+        return command.replace(" ", "\0").encode()
+
+    def ps(words: list[str], *, capture_output: bool, text: bool, **options: Any) -> Any:
+        assert (words, capture_output, text) == (["ps", "-o", "args=", "-p", str(ME)], True, True)
+        if command is None:
+            raise FileNotFoundError("ps")
+        return SimpleNamespace(stdout=command + "\n")
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(subprocess, "run", ps)
+    with pytest.raises(BackendStartError, match="does not end" if ended else "started by hand"):
+        find_or_start(directory.root, environ={}, timeout=-1)
+    assert killed == ([(ME, signal.SIGTERM)] if ended else [])
+
+
 @pytest.mark.usefixtures("finds", "held")
 @pytest.mark.parametrize("found", [runtime("99.0"), runtime(generation=GENERATION + 1)])
 def test_a_server_that_is_older_than_the_backend_is_told_to_restart_and_starts_none(

@@ -293,3 +293,8 @@ async def test_without_an_idle_time_it_stays(monkeypatch: pytest.MonkeyPatch, se
     backend: Any = Idle(monkeypatch, {})
     await process._watch_idle(backend, seconds)
     assert (backend.waits, backend.stop_requested.is_set()) == ([], False)
+
+
+def test_unless_told_otherwise_it_is_a_persons_on_the_socket_for_ever_with_the_keyring() -> None:
+    assert Options(Path("d")) == Options(Path("d"), None, 0.0, None, use_keyring=True, detached=False, demo=False)
+    assert process.DEFAULT_PORT == 8765  # where clients and the neighbour of this machine look
