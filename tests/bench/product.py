@@ -74,6 +74,7 @@ def serve(variant: str, words: list[str]) -> int:
         key = "zrv_sk_travels" if variant == "product-travels" else "zrv_sk_asks"
         variables = {"HOME": data, "ZORIVEST_API_KEY": key, "ZORIVEST_API_URL": os.environ["BENCH_BACKEND"]}
         common = ["--data-dir", data, "--client-mode", "dynamic"]
+        common += ["--backend-writer", os.environ.get("BENCH_WRITER", "direct")]
         journal = Journal(
             parse(command, common, variables), str(schemas_with_forward(Path(data), variant != "product"))
         )
