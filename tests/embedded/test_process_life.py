@@ -49,6 +49,10 @@ class Life:
 Begin = Callable[..., Any]
 
 
+def logged(directory: DataDir) -> str:
+    return "".join(path.read_text() for path in directory.logs.iterdir())
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> DataDir:
     return DataDir(tmp_path / "home")
@@ -130,7 +134,7 @@ async def test_its_log_files_are_written_while_it_lives_and_no_longer(live: Begi
     async with live():
         assert len(logging.getLogger("zorivest").handlers) == len(before) + 1
     assert logging.getLogger("zorivest").handlers == before
-    written = "".join(path.read_text() for path in directory.logs.iterdir())
+    written = logged(directory)
     assert f"listening on unix:{directory.socket}" in written
     assert "ended" in written
 
@@ -162,6 +166,7 @@ async def test_the_key_of_the_process_is_adopted_and_not_stored(live: Begin, dir
         assert life.backend.locked  # no key is at hand
     async with live(api_key=new_api_key()) as life:
         assert life.backend.locked  # another one does not open it
+    assert "the key from the environment does not open the database" in logged(directory)
     async with live(api_key=own) as life:
         assert not life.backend.locked
 
@@ -214,6 +219,7 @@ async def test_a_file_system_without_sockets_means_a_port(
     monkeypatch.setattr(process, "DEFAULT_PORT", 0)
     async with live() as life:
         assert life.said[-1].startswith("listening on http://127.0.0.1:")
+    assert "(No such file or directory): listening on a port instead" in logged(directory)
 
 
 async def test_a_socket_that_a_dead_backend_left_is_replaced(live: Begin, directory: DataDir) -> None:
