@@ -8,9 +8,11 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +44,7 @@ class Child:
     made: list[Child]
     codes: list[int | None]
     words: str
+    reaped: SimpleQueue[tuple[str, bool]]
 
     def __init__(self, command: list[str], **options: Any) -> None:
         self.command, self.options, self.pid = command, options, 1000 + len(Child.made)
@@ -54,12 +57,13 @@ class Child:
         return self.code
 
     def wait(self) -> None:
-        pass
+        thread = threading.current_thread()
+        Child.reaped.put((thread.name, thread.daemon))
 
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> type[Child]:
-    Child.made, Child.codes, Child.words = [], [], ""
+    Child.made, Child.codes, Child.words, Child.reaped = [], [], "", SimpleQueue()
     monkeypatch.setattr(subprocess, "Popen", Child)
     return Child
 
@@ -171,6 +175,7 @@ def test_the_process_is_started_apart_with_this_very_package(
         "creationflags": 0,
     }
     assert environ == {"HOME": "/h", **outside}
+    assert child.reaped.get(timeout=60) == ("zorivest-backend-reaper", True)  # it leaves no zombie, and holds up no end
 
 
 @needs_proc

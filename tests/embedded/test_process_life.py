@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import json
 import logging
 import os
+import signal
 import socket
 import stat
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.embedded.conftest import CHEAP
@@ -39,6 +42,7 @@ class Life:
         self.backend: Embedded | None = None
         self.listens = asyncio.Event()
         self.task: asyncio.Task[int] | None = None
+        self.signals: list[tuple[int, Any]] = []
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -78,7 +82,12 @@ def live(directory: DataDir, masks: list[int], monkeypatch: pytest.MonkeyPatch) 
             life.backend = backend
             return create_app(backend)
 
+        def note(number: int, handler: Any) -> None:
+            life.signals.append((number, handler))
+
         monkeypatch.setattr(process, "create_app", make_app)
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", note)
+        monkeypatch.setattr(signal, "signal", note)
         given = Options(directory.root, use_keyring=False, **options)
         life.task = asyncio.create_task(run(given, life.say))
         async with asyncio.timeout(HANGS):
@@ -127,6 +136,38 @@ async def test_a_first_start_tells_the_key_once_and_publishes_its_socket(
     async with live() as again:
         assert again.said == [f"listening on unix:{directory.socket}"]
         assert not again.backend.locked  # with the stored key
+
+
+@pytest.mark.parametrize("detached", [True, False])
+async def test_a_request_to_end_is_heard_and_a_detached_one_outlives_its_terminal(live: Begin, detached: bool) -> None:
+    async with live(detached=detached, idle_exit=900) as life:
+        end = life.backend.stop_requested.set
+        hangup = [(signal.SIGHUP, signal.SIG_IGN)] if detached else []
+        assert life.signals == [(signal.SIGTERM, end), (signal.SIGINT, end), *hangup]
+    assert life.task.result() == 0
+
+
+@pytest.mark.parametrize("number", [errno.EADDRINUSE, errno.EACCES])
+async def test_another_port_than_the_usual_one_is_of_loopback_too(
+    live: Begin, directory: DataDir, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(process, "socket_path", lambda directory: None)
+    bind, reused = socket.socket.bind, []
+
+    def refuse(sock: socket.socket, address: Any) -> None:
+        reused.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR))
+        if address == ("127.0.0.1", process.DEFAULT_PORT):
+            raise OSError(number, os.strerror(number))
+        bind(sock, address)
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    async with live():
+        port = json.loads(directory.runtime.read_bytes())["port"]
+        listening = [line for line in psutil.Process().net_connections("inet") if line.laddr.port == port]
+        assert {line.laddr.ip for line in listening} == {"127.0.0.1"}
+        assert port > 1023
+    assert reused
+    assert all(reused)  # so that a restart does not wait for connections of before
 
 
 async def test_its_log_files_are_written_while_it_lives_and_no_longer(live: Begin, directory: DataDir) -> None:
@@ -320,6 +361,8 @@ async def test_without_an_idle_time_it_stays(monkeypatch: pytest.MonkeyPatch, se
     backend: Any = Idle(monkeypatch, {})
     await process._watch_idle(backend, seconds)
     assert (backend.waits, backend.stop_requested.is_set()) == ([], False)
+    await process._watch_idle(backend, 1)
+    assert (backend.waits, backend.stop_requested.is_set()) == ([1], True)
 
 
 def test_unless_told_otherwise_it_is_a_persons_on_the_socket_for_ever_with_the_keyring() -> None:
