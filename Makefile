@@ -13,7 +13,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check quick pythons conformance interop agents fuzz crash mutants soak bench bench-peers golden docs clean
+.PHONY: help setup run test check quick pythons conformance interop agents canary fuzz crash mutants soak bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ interop: $(READY) ## the official clients against the installed command
 
 agents: $(READY) ## real agents from npm, driven by a scripted model; rewrites their transcripts
 	@$(BIN)/python -m tests.interop.agents
+
+canary: $(READY) ## what reaches below aiohttp's public interface, on the newest aiohttp there is
+	@$(BIN)/python -m tests.canary
 
 fuzz: $(READY) ## 100 000 hostile messages per transport, and the largest of every shape
 	@for transport in memory stdio http sse; do $(BIN)/python -m tests.fuzz --count 100000 --transport $$transport || exit 1; done

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.pipe import converse
 from tests.places import ROOT
 
 PACKAGE = ROOT / "zorivest_rpc"
@@ -204,23 +205,15 @@ command.serve_stdio(lambda: Journal(settings).offer, settings)  # without what i
 
 def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> None:
     initialize = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, str(tmp_path)],
-        input=b"".join(json.dumps(message).encode() + b"\n" for message in messages),
-        capture_output=True,
-        timeout=30,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["id"] for answer in answers] == [1, 2]
-    assert answers[1]["result"]["tools"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = converse([sys.executable, "-c", PROBE, str(tmp_path)], *messages, cwd=ROOT, env=environ)
+    assert (done.code, list(done.answers)) == (0, [1, 2])
+    assert done.answers[2]["result"]["tools"]
     loaded = set(json.loads(done.stderr))
     assert "zorivest_rpc.mcp.transports.stdio" in loaded
     assert sorted(loaded & set(HEAVY)) == []

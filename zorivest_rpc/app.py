@@ -122,39 +122,41 @@ class Journal:
         from zorivest_rpc.serving.middleware.metrics import Metrics
         from zorivest_rpc.serving.pipeline import Pipeline
         from zorivest_rpc.serving.tools.files import ImportRoots, default_roots
-        from zorivest_rpc.serving.tools.own import own_handlers
 
         settings, definitions = self.settings, self.audience.definitions
         network = [spec.name for spec in definitions.tools if spec.network_bound]
         here = os.getcwd() if settings.command == "stdio" else None
         roots = settings.import_root or default_roots(settings.data_dir, here, os.path.expanduser("~"))
-        pipeline = Pipeline(
+        return Pipeline(
             self.audience,
             self._backend_for,
             Metrics(network_bound=network, started=self.started),
+            own=self._own_handlers,
             roots=ImportRoots(roots, private=settings.data_dir),
             seen=self._record_guard_state,
             desktop=bool(settings.api_url),
         )
-        pipeline.use(
-            own_handlers(
-                self.audience,
-                self._backend_for,
-                run=pipeline.handler,
-                changed=self._list_changed,
-                metrics=pipeline.metrics,
-                issue=pipeline.confirmation.issue,
-                consent=pipeline.confirmation.answer_to,
-                asks=settings.confirm != "never",
-                shape=pipeline.shown,
-                seen=self._record_guard_state,
-                log_directory=os.path.join(settings.data_dir, "logs"),
-                environ=os.environ,
-                desktop=bool(settings.api_url),
-                gui_page=settings.gui_page,
-            )
+
+    def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:
+        from zorivest_rpc.serving.tools.own import own_handlers
+
+        settings = self.settings
+        return own_handlers(
+            self.audience,
+            self._backend_for,
+            run=pipeline.handler,
+            changed=self._list_changed,
+            metrics=pipeline.metrics,
+            issue=pipeline.confirmation.issue,
+            consent=pipeline.confirmation.answer_to,
+            asks=settings.confirm != "never",
+            shape=pipeline.shape,
+            seen=self._record_guard_state,
+            log_directory=os.path.join(settings.data_dir, "logs"),
+            environ=os.environ,
+            desktop=bool(settings.api_url),
+            gui_page=settings.gui_page,
         )
-        return pipeline
 
     def resources(self) -> Shelf:
         if self._resources is None:
@@ -246,7 +248,11 @@ class Journal:
         return self._backends
 
     def _backend_for(self, call: Call) -> HttpBackend:
-        return self.backends().of(call.session.principal)
+        """Found once and carried on the call. One that was retired while the user was asked is replaced."""
+        backend: HttpBackend | None = call.context
+        if backend is None or backend.closed:
+            backend = call.context = self.backends().of(call.session.principal)
+        return backend
 
     def _backend_of(self, principal: str) -> HttpBackend:
         from zorivest_rpc.serving.backend.http import HttpBackend

@@ -10,6 +10,7 @@ Exit code 0: counted; 1: a server failed or answered wrongly; 2: no valgrind, or
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import shutil
@@ -25,7 +26,7 @@ import aiohttp
 from tests.bench.catalog import CALL_ARGUMENTS, ECHO_TEXT, write_catalog
 from tests.bench.processes import free_port
 from tests.bench.product import _backend_process, rows
-from tests.bench.rows import CACHE, FLOOR, OURS, REAL, ROOT, Row, environment
+from tests.bench.rows import CACHE, FLOOR, OURS, OURS_PLAIN, REAL, ROOT, Row, environment
 
 IN_FLIGHT = 64
 CONNECTIONS = 16
@@ -158,11 +159,12 @@ def main(chosen: list[str]) -> int:
     catalog = write_catalog(CACHE)
     with tempfile.TemporaryDirectory() as data, _backend_process(catalog) as address:
         product = rows(data)[1][0]
+        by_aiohttp = dataclasses.replace(product, name="product-plain", env={"BENCH_WRITER": "plain"})
         figures: dict[str, tuple[Way, Calls, tuple[Row, ...]]] = {
-            "forward-stdio": (over_stdio, FORWARD, (FLOOR, product)),
+            "forward-stdio": (over_stdio, FORWARD, (FLOOR, product, by_aiohttp)),
             "forward-http": (over_http, FORWARD, (FLOOR, product)),
             "echo-stdio": (over_stdio, ECHO, (FLOOR, REAL, OURS)),
-            "echo-http": (over_http, ECHO, (FLOOR, REAL, OURS)),
+            "echo-http": (over_http, ECHO, (FLOOR, REAL, OURS, OURS_PLAIN)),
             "echo-http-modern": (over_http, ECHO._replace(modern=True), (FLOOR, REAL, OURS)),
         }
         if unknown := [name for name in chosen if name not in figures]:

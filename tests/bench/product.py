@@ -74,6 +74,7 @@ def serve(variant: str, words: list[str]) -> int:
         key = "zrv_sk_travels" if variant == "product-travels" else "zrv_sk_asks"
         variables = {"HOME": data, "ZORIVEST_API_KEY": key, "ZORIVEST_API_URL": os.environ["BENCH_BACKEND"]}
         common = ["--data-dir", data, "--client-mode", "dynamic"]
+        common += ["--backend-writer", os.environ.get("BENCH_WRITER", "direct")]
         journal = Journal(
             parse(command, common, variables), str(schemas_with_forward(Path(data), variant != "product"))
         )
@@ -238,11 +239,11 @@ def chain_times() -> dict[str, float]:
         for name in ("list_trades", "create_trade"):
             spec = audience.specs[name]
             gated = {each.name: each for each in definitions.tools if each.confirm}
-            confirmation = Confirmation(gated, lambda call: audience.asks(call.session, audience.specs[call.name]))
+            confirmation = Confirmation(gated, audience.asks_before)
             guard = GuardLayer(lambda call: AtOnce())
             layers = {"metrics": Metrics(), "guard": guard, "confirmation": confirmation, "travelling": handler}
             chained = around(spec, handler, **layers)  # type: ignore[arg-type]
-            call = Call(name, {"exec_id": "a"}, session, wire)
+            call = Call(name, {"exec_id": "a"}, session, wire, audience.view(session))
             taken[name] = _microseconds(run(chained, call)) - _microseconds(run(handler, call))
     return taken
 

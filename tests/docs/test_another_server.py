@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.connect import PREFIX
+from tests.pipe import converse
 from tests.places import ROOT
 
 
@@ -27,11 +27,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers_of(program: Path, *messages: dict[str, Any]) -> list[Any]:
-    lines = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages)
-    run = subprocess.run(
-        [sys.executable, str(program)], input=lines, capture_output=True, text=True, timeout=60, check=True
-    )
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    run = converse([sys.executable, str(program)], *({"jsonrpc": "2.0", **each} for each in messages))
+    assert run.code == 0, run.stderr
+    return [json.loads(line) for line in run.lines]
 
 
 CALL = {"name": "to_fahrenheit", "arguments": {"celsius": 100}}

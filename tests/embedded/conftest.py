@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from aiohttp import ClientResponse
-from aiohttp.test_utils import TestClient, TestServer
+from pytest_aiohttp import AiohttpClient
 
 from tests.embedded.upstream import NOWHERE, addresses
 from tests.places import ROOT
@@ -116,10 +116,9 @@ async def backend(directory: DataDir, api_key: str, clock: Clock) -> AsyncIterat
 
 
 @pytest.fixture
-async def anybody(backend: Embedded) -> AsyncIterator[Caller]:
+async def anybody(backend: Embedded, aiohttp_client: AiohttpClient) -> Caller:
     """A caller without a session."""
-    async with TestClient(TestServer(create_app(backend))) as client:
-        yield Caller(client)
+    return Caller(await aiohttp_client(create_app(backend)))
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiohttp import FormData, web
-from aiohttp.test_utils import TestClient, TestServer
+from pytest_aiohttp import AiohttpClient
 from sqlalchemy import text
 
 from zorivest_rpc.embedded.app import create_app
@@ -49,9 +48,8 @@ ROUTES = (
 
 
 @pytest.fixture
-async def caller(backend: Embedded, api_key: str) -> AsyncIterator[Caller]:
-    async with TestClient(TestServer(create_app(backend, (*AREAS, ROUTES)))) as client:
-        yield await Caller(client).unlock(api_key)
+async def caller(backend: Embedded, api_key: str, aiohttp_client: AiohttpClient) -> Caller:
+    return await Caller(await aiohttp_client(create_app(backend, (*AREAS, ROUTES)))).unlock(api_key)
 
 
 def form(*parts: tuple[str, str | bytes, str | None]) -> FormData:

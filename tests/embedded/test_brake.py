@@ -384,6 +384,9 @@ def test_a_mark_in_a_directory_that_is_gone_is_no_mark(directory: DataDir) -> No
 # --- two at once
 
 
+HANGS = 30  # seconds after which a step that should have come is not coming
+
+
 class Gate:
     """Writes wait here until they are let through, one at a time and in order."""
 
@@ -400,7 +403,7 @@ class Gate:
         patch.setattr(Database, "write", write)
 
     async def let_through(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             (await self.reached.get()).set()
 
 
@@ -419,7 +422,8 @@ async def test_a_lock_that_arrives_while_an_unlock_waits_for_its_turn_stops_the_
     await asyncio.sleep(0)
     passes.set()
     await gate.let_through()
-    await asyncio.gather(settling, unlocking, locking)
+    async with asyncio.timeout(HANGS):  # a write of the unlock would wait at the gate
+        await asyncio.gather(settling, unlocking, locking)
     assert guard.status()["lock_reason"] == "second"
     assert await actions(backend) == ["guard.lock", "guard.config", "guard.lock"]
 

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.pipe import converse
 from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find, find_or_start
 
@@ -96,18 +97,9 @@ def test_processes_that_hold_keys_leave_no_core(home: Path, environ: dict[str, s
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirection")
 def test_a_closed_stderr_costs_nothing(home: Path, environ: dict[str, str]) -> None:
-    find_or_start(home, environ=environ)  # its start would outlast the end of the input
+    find_or_start(home, environ=environ)
     script = f'exec "{sys.executable}" -m zorivest_rpc stdio --data-dir "{home}" --log-level debug 2>&-'
-    ran = subprocess.run(
-        ["bash", "-c", script],
-        input=lines(HELLO, call(2, "get_settings", key="ui.theme")),
-        env=environ,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    answers = {answer["id"]: answer for answer in map(json.loads, ran.stdout.splitlines()) if "id" in answer}
+    answers = converse(["bash", "-c", script], HELLO, call(2, "get_settings", key="ui.theme"), env=environ).answers
     assert answers[1]["result"]["serverInfo"]["name"] == "zorivest-rpc"
     assert answers[2]["result"]["structuredContent"]["value"] == "dark"
 
@@ -139,16 +131,8 @@ def test_sixteen_file_descriptors_are_enough_to_answer_or_to_say_what_is_missing
     find_or_start(home, environ=environ)
     script = f'ulimit -n 16; exec "{sys.executable}" -m zorivest_rpc stdio --data-dir "{home}"'
     calls = [call(number, "get_settings", key="ui.theme") for number in range(2, 42)]
-    ran = subprocess.run(
-        ["bash", "-c", script],
-        input=lines(HELLO, *calls),
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    answers = {answer["id"]: answer for answer in map(json.loads, ran.stdout.splitlines()) if "id" in answer}
+    ran = converse(["bash", "-c", script], HELLO, *calls, env=environ)
+    answers = ran.answers
     assert set(answers) == set(range(1, 42)), ran.stderr  # every request has its answer
     for id in range(2, 42):
         result = answers[id]["result"]

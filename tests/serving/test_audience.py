@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.serving.middleware.fake import NoWire
+from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import Implementation
 from zorivest_rpc.serving.audience import Audience, Policy
@@ -107,6 +109,17 @@ def test_a_toolset_is_loaded_when_every_tool_that_may_be_called_is_listed() -> N
     assert not audience.loaded(session_of("cline", "1", "", READ), "tax"), "no tool of it may be called"
 
 
+def test_a_call_with_a_view_does_not_look_for_its_profile_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    audience, session = Audience(DEFINITIONS, Policy()), session_of("claude-code", "2.1.326")
+    call, without = Call(WRITE, {}, session, NoWire(), audience.view(session)), Call("x://y", {}, session, NoWire())
+    assert audience.profile_of(without) is audience.profile_of(call)
+    looked: list[Session] = []
+    monkeypatch.setattr(audience, "profile", looked.append)
+    audience.profile_of(call)
+    audience.asks_before(call.dispatch(WRITE, {}))
+    assert looked == []
+
+
 @pytest.mark.parametrize(
     ("confirm", "trusts_names", "dispatched", "asks"),
     [
@@ -122,7 +135,9 @@ def test_the_server_asks_unless_the_client_is_known_to(
 ) -> None:
     audience = Audience(DEFINITIONS, Policy(confirm=confirm, trusts_names=trusts_names))  # type: ignore[arg-type]
     spec = audience.specs[WRITE]
-    assert audience.asks(session_of("claude-code", "2.1.326"), spec, dispatched=dispatched) is asks
+    session = session_of("claude-code", "2.1.326")
+    call = Call("call_tool" if dispatched else WRITE, {}, session, NoWire(), audience.view(session))
+    assert audience.asks_before(call.dispatch(WRITE, {}) if dispatched else call) is asks
     if confirm == "auto":
         assert audience.asks(session_of("an unknown client"), spec) is True
         assert audience.asks(session_of("claude-code", "2.1.326"), spec, trusts_names=False) is True

@@ -33,7 +33,7 @@ from .link import BackendConnection, LocalAddress
 from .runtime import GENERATION, Runtime, is_newer, is_older, read_runtime
 from .vault.keystore import read_key
 
-__all__ = ["BackendStartError", "Located", "find", "find_or_start", "stored_key"]
+__all__ = ["BackendStartError", "Located", "describe_holder", "find", "find_or_start", "stored_key"]
 
 IDLE_EXIT_SECONDS = 900.0
 START_TIMEOUT = 60.0
@@ -117,7 +117,8 @@ def find_or_start(
                     return found
                 _end_older(directory, deadline)
                 return _start(directory, port, idle_exit, deadline, environ)
-            _pause(deadline, directory)
+            pid = _pid_in(directory.start_lock)
+            _pause(deadline, directory, f"is being started by process {pid} and did not answer in time")
     except OSError as exc:  # a full disk has no room for the locks and the log of a start
         raise BackendStartError(
             f"The embedded backend of {directory.root} cannot be started: {exc.strerror or exc}."
@@ -131,9 +132,9 @@ def _find_same_release(directory: DataDir) -> Located | None:
     found, runtime = find(directory.root), read_runtime(directory)
     if runtime is not None and is_newer(runtime) and _holder(directory) == runtime.pid:
         raise BackendStartError(
-            f"The journal in {directory.root} is open in release {runtime.release} of zorivest-rpc, newer than this "
-            f"server ({__version__}). Restart this server, so that it runs the new release: restart it in the "
-            "client that started it, or the client itself."
+            f"The journal in {directory.root} is open in release {runtime.release} of zorivest-rpc (process "
+            f"{runtime.pid}), newer than this server ({__version__}). Restart this server, so that it runs the new "
+            "release: restart it in the client that started it, or the client itself."
         )
     return None if runtime is not None and is_older(runtime) else found
 
@@ -142,13 +143,35 @@ def _holder(directory: DataDir) -> int | None:
     """The process that holds the directory as its backend; None if no process does."""
     probe = FileLock(directory.process_lock)
     try:
-        if probe.acquire():
-            return None
-        return int(directory.process_lock.read_text())
-    except (OSError, ValueError):
+        return None if probe.acquire() else _pid_in(directory.process_lock)
+    except OSError:
         return None
     finally:
         probe.release()
+
+
+def _pid_in(lock: Path) -> int | None:
+    try:
+        return int(lock.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def describe_holder(directory: DataDir) -> str:
+    """Why a directory that another process holds cannot be taken, and what its owner can do, without a full stop."""
+    runtime, pid = read_runtime(directory), _holder(directory)
+    if pid is None:
+        return f"another process holds {directory.process_lock} and does not answer"
+    if runtime is None or runtime.pid != pid:
+        return f"process {pid} holds {directory.process_lock} and does not answer: end it"
+    if is_older(runtime):
+        return f"a backend of an older release holds {directory.root} (process {pid}): restart it with this release"
+    if is_newer(runtime):
+        return (
+            f"the journal in {directory.root} is open in release {runtime.release} of zorivest-rpc (process {pid}), "
+            f"newer than this one ({__version__}): use that release"
+        )
+    return f"the backend of {directory.root} does not answer (process {pid}): end it"
 
 
 def _end_older(directory: DataDir, deadline: float) -> None:
@@ -166,7 +189,7 @@ def _end_older(directory: DataDir, deadline: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(runtime.pid, signal.SIGTERM)
     while _holder(directory) == runtime.pid:
-        _pause(deadline, directory)
+        _pause(deadline, directory, f"is of an older release and does not end (process {runtime.pid}); end it")
 
 
 def _may_be_ended(runtime: Runtime) -> bool:
@@ -255,9 +278,7 @@ def _startup_log(directory: DataDir) -> Path:
     return directory.logs / "startup.log"
 
 
-def _pause(deadline: float, directory: DataDir) -> None:
+def _pause(deadline: float, directory: DataDir, why: str = "did not answer in time") -> None:
     if time.monotonic() > deadline:
-        raise BackendStartError(
-            f"The embedded backend of {directory.root} did not answer in time; see {directory.logs}."
-        )
+        raise BackendStartError(f"The embedded backend of {directory.root} {why}; see {directory.logs}.")
     time.sleep(_POLL)

@@ -32,7 +32,7 @@ from .disk.filelock import FileLock
 from .disk.paths import DataDir
 from .errors import Corrupt, Refusal
 from .link import socket_path
-from .locate import find
+from .locate import describe_holder, find
 from .runtime import GENERATION, Runtime, publish
 from .vault.crypto import is_api_key, new_api_key
 from .vault.keystore import read_key, store_key
@@ -106,7 +106,7 @@ async def _alone(directory: DataDir, lock: FileLock, say: Callable[[str], None])
             say(f"already running: {running.shown} (pid {running.pid})")
             return 0
         if loop.time() > deadline:
-            say(f"another process holds {lock.path} and does not answer")
+            say(describe_holder(directory))
             return 1
         await asyncio.sleep(0.1)
     return None

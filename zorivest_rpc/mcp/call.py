@@ -8,7 +8,7 @@ era alike. So side effects belong below the last `need`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -19,6 +19,9 @@ from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import LEVELS
+
+if TYPE_CHECKING:
+    from zorivest_rpc.mcp.catalog.view import View
 
 __all__ = [
     "Ask",
@@ -178,13 +181,29 @@ class Wire(Protocol):
 class Call:
     """One request being worked on: what was asked, by whom, and the way back to them."""
 
-    __slots__ = ("_progress", "answers", "arguments", "dispatched", "in_task", "name", "session", "wire")
+    __slots__ = (
+        "_progress",
+        "answers",
+        "arguments",
+        "context",
+        "dispatched",
+        "in_task",
+        "name",
+        "session",
+        "view",
+        "wire",
+    )
 
-    def __init__(self, name: str, arguments: dict[str, Json], session: Session, wire: Wire) -> None:
+    def __init__(
+        self, name: str, arguments: dict[str, Json], session: Session, wire: Wire, view: View | None = None
+    ) -> None:
+        """`view` is the one that the tool was found in; the call of a prompt or a resource has none."""
         self.name = name
         self.arguments = arguments
         self.session = session
         self.wire = wire
+        self.view = view
+        self.context: Any = None  # the offer's own: what it has found out about this call and needs again
         self.answers: Mapping[str, Json] = _NOTHING
         self.in_task = False
         self.dispatched = False  # reached through another tool, so the client saw that one's hints
@@ -192,7 +211,8 @@ class Call:
 
     def dispatch(self, name: str, arguments: dict[str, Json]) -> Call:
         """This call as one of another tool: the same request, the same answers so far."""
-        inner = Call(name, arguments, self.session, self.wire)
+        inner = Call(name, arguments, self.session, self.wire, self.view)
+        inner.context = self.context
         inner.answers = self.answers
         inner.in_task = self.in_task
         inner.dispatched = True

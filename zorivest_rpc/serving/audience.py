@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.protocol.session import Session
@@ -77,6 +78,16 @@ class ListLimits(msgspec.Struct, frozen=True):
         return None
 
 
+class AudienceView(View):
+    """A view together with the profile it was made for, so that a call that carries it need not find it again."""
+
+    __slots__ = ("profile",)
+
+    def __init__(self, listed: Iterable[Tool], also_found: Iterable[Tool], profile: Profile) -> None:
+        super().__init__(listed, also_found)
+        self.profile = profile
+
+
 class Audience:
     """The catalogue as sessions see it."""
 
@@ -89,7 +100,7 @@ class Audience:
             for spec in self.specs.values()
         }
         self._presented: dict[Presentation, dict[str, Tool]] = {}
-        self._views: dict[tuple[object, ...], View] = {}
+        self._views: dict[tuple[object, ...], AudienceView] = {}
         self._profiles: dict[tuple[object, ...], Profile] = {}
         self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
@@ -128,26 +139,35 @@ class Audience:
             _remember(self._profiles, key, found)
         return found
 
-    def asks(
-        self, session: Session, spec: ToolSpec, *, dispatched: bool = False, trusts_names: bool | None = None
-    ) -> bool:
-        """Whether the server itself asks before this gated tool runs.
+    def profile_of(self, call: Call) -> Profile:
+        """The profile that the call's view carries; a call of a resource has no view."""
+        view = call.view
+        return view.profile if isinstance(view, AudienceView) else self.profile(call.session)
 
-        Of a call through the dispatcher (`dispatched`) the client saw the dispatcher's hints, not the tool's.
-        `trusts_names` answers for another transport than the one that is served."""
-        policy = self.policy
-        if policy.confirm != "auto":
-            return policy.confirm == "always"
-        if dispatched or not (policy.trusts_names if trusts_names is None else trusts_names):
-            return True
-        return spec.name not in self._names_asked_by_client(session)
+    def asks_before(self, call: Call) -> bool:
+        """Whether the server itself asks before this call of a gated tool runs."""
+        profile, revision = self.profile_of(call), call.session.revision.name
+        return self._asks(profile, revision, call.name, self.policy.trusts_names and not call.dispatched)
 
-    def _names_asked_by_client(self, session: Session) -> frozenset[str]:
-        key = (self.profile(session), session.revision.name)
+    def asks(self, session: Session, spec: ToolSpec, *, trusts_names: bool | None = None) -> bool:
+        """Whether the server itself would ask before this gated tool, called directly; `trusts_names` answers for
+        another transport than the one that is served."""
+        trusts = self.policy.trusts_names if trusts_names is None else trusts_names
+        return self._asks(self.profile(session), session.revision.name, spec.name, trusts)
+
+    def _asks(self, profile: Profile, revision: str, name: str, trusts_names: bool) -> bool:
+        """A client is trusted to ask if its name can be trusted and it has seen this tool's hints; of a call through
+        the dispatcher it saw the dispatcher's."""
+        if self.policy.confirm != "auto":
+            return self.policy.confirm == "always"
+        return not trusts_names or name not in self._names_asked_by_client(profile, revision)
+
+    def _names_asked_by_client(self, profile: Profile, revision: str) -> frozenset[str]:
+        key = (profile, revision)
         names = self._asked_by_client.get(key)
         if names is None:
-            how = presentation(key[0], session.revision.name, self.policy.allowed_callers)
-            names = asked_by_client(key[0], self._gated, how)
+            how = presentation(profile, revision, self.policy.allowed_callers)
+            names = asked_by_client(profile, self._gated, how)
             _remember(self._asked_by_client, key, names)
         return names
 
@@ -212,19 +232,19 @@ class Audience:
         ]
         return (*chosen, *(spec for spec in self.definitions.meta_tools if limits.refusal(spec) is None))
 
-    def view(self, session: Session) -> View:
-        client = session.client
+    def view(self, session: Session) -> AudienceView:
+        client, profile = session.client, self.profile(session)
         key = (
             session.revision.name,
-            self.profile(session),
+            profile,
             client and client.name if self.policy.config.client_overrides else None,
             session.toolsets,
             session.asked,
         )
         found = self._views.get(key)
         if found is None:
-            tools = self._tools(presentation(self.profile(session), session.revision.name, self.policy.allowed_callers))
-            found = View([tools[spec.name] for spec in self.listed(session)], tools.values())
+            tools = self._tools(presentation(profile, session.revision.name, self.policy.allowed_callers))
+            found = AudienceView([tools[spec.name] for spec in self.listed(session)], tools.values(), profile)
             _remember(self._views, key, found)
         return found
 

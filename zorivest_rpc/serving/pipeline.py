@@ -24,8 +24,8 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """`use` takes the handlers of the tools that have logic of their own, by the name their file gives; `seen` is told
-    what the guard's answers say about its lock."""
+    """`own` makes the handlers of the tools that have logic of their own, by the name their file gives, from a pipeline
+    that can be asked for every other; `seen` is told what the guard's answers say about its lock."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Pipeline:
         backend_for: Callable[[Call], Backend],
         metrics: Metrics,
         *,
+        own: Callable[[Pipeline], Mapping[str, Handler]],
         roots: ImportRoots,
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
         desktop: bool = True,
@@ -43,14 +44,11 @@ class Pipeline:
         self._ids = identifiers(audience.definitions.tools)
         self._kept: dict[str, frozenset[str] | None] = {}
         self._chains: dict[str, Handler] = {}
-        self._python: Mapping[str, Handler] = {}
         self.metrics = metrics
         self.guard = GuardLayer(backend_for, seen, desktop=desktop)
         gated = {spec.name: spec for spec in audience.definitions.tools if spec.is_gated}
-        self.confirmation = Confirmation(gated, self._asks)
-
-    def use(self, python: Mapping[str, Handler]) -> None:
-        self._python = python
+        self.confirmation = Confirmation(gated, audience.asks_before)
+        self._own = own(self)
 
     def handler(self, name: str) -> Handler:
         found = self._chains.get(name)
@@ -64,13 +62,13 @@ class Pipeline:
         The guard's question travels with a plain request. Where a file is read first, it is asked before that."""
         travelling = None
         if spec.python is not None:
-            handler = self._python[spec.python]
+            handler = self._own[spec.python]
         else:
             handler = rest_handler(
-                spec, self._backend_for, shape=self.shown, files=self._roots, confirms=self.confirmation
+                spec, self._backend_for, shape=self.shape, files=self._roots, confirms=self.confirmation
             )
             if all(route.file is None for route in routes(spec)):
-                travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shown, files=self._roots)
+                travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shape, files=self._roots)
         return around(
             spec,
             handler,
@@ -80,13 +78,9 @@ class Pipeline:
             travelling=travelling,
         )
 
-    def _asks(self, call: Call) -> bool:
-        audience = self._audience
-        return audience.asks(call.session, audience.specs[call.name], dispatched=call.dispatched)
-
-    def shown(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
+    def shape(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:
         """In full or in brief, as this call's client is served."""
-        if self._audience.profile(call.session).results == "detailed":
+        if self._audience.profile_of(call).results == "detailed":
             return payload
         spec = self._audience.specs[call.name]
         kept = self._kept.get(call.name, ...)

@@ -8,6 +8,7 @@ import pytest
 
 from zorivest_rpc.cli.checks import machine, web
 from zorivest_rpc.cli.checks.line import ok
+from zorivest_rpc.serving.backend import neighbour
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +19,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """Without the imports, which take a second; a test of their own looks at them."""
+    """Without the imports, which take a second and have a test of their own, and without the developer's Zorivest."""
     monkeypatch.setattr(machine, "packages", lambda encrypted: iter([ok("packages", "skipped")]))
+    monkeypatch.setattr(neighbour, "USUAL", "http://localhost:1")
 
 
 @pytest.fixture

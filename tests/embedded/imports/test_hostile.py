@@ -461,7 +461,8 @@ class TestPdf:
         exc = refusal(lambda: import_broker_pdf(endless_pdf(), HINTS, expired=lambda: next(checks, True)))
         assert exc.code == "deadline_exceeded"
 
-    @pytest.mark.parametrize("megabytes", [60, 140, 160, 200])  # short already of the parser, in it, and late in it
+    # short of the parser, of one of its libraries, in it, and late in it
+    @pytest.mark.parametrize("megabytes", [60, 105, 110, 115, 140, 160, 200])
     def test_a_pdf_that_would_fill_the_memory_is_stopped(self, megabytes: int) -> None:
         page = b"BT /F1 8 Tf " + b"(xxxxxxxxxxxxxxxx) Tj " * 100_000 + b"ET"
         limits = ImportLimits(max_pdf_memory=megabytes << 20)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
+import msgspec
 import pytest
 from multidict import CIMultiDict
 
@@ -29,6 +30,7 @@ from zorivest_rpc.mcp.protocol.inbound import (
 from zorivest_rpc.mcp.protocol.jsonrpc import Batch, Message, decode
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME, Era
 from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.mcp.protocol.types import Meta
 
 METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "server/discover"})
 SERVED = Served(METHODS, lambda session, name: {"Text": ("text",)} if name == "echo" else {})
@@ -124,6 +126,97 @@ def test_of_two_flaws_of_a_post_the_higher_row_is_told(first: int, second: int) 
     assert refusal(posted.arrival(), Way.POST_MODERN) == (*FLAWS[first][1:], 7)
 
 
+LEGACY = Session(BY_NAME["2025-11-25"], Phase.READY)
+BATCHING = Session(BY_NAME["2025-03-26"], Phase.READY)
+RESPONSE = decode(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+NOTE = decode(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}')
+HELLO = decode(b'{"jsonrpc":"2.0","id":3,"method":"initialize"}')
+HELLO_NOTE = decode(b'{"jsonrpc":"2.0","method":"initialize"}')
+CLAIM = msgspec.json.decode(json.dumps(meta()), type=Meta)
+
+
+def opening(params: Any = INITIALIZE) -> dict[str, Any]:
+    """The fields of an `initialize`, as they are read from a POST."""
+    message = decode(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params}).encode())
+    assert isinstance(message, Message)
+    arrival = read_post(SERVED, message)
+    return {"served": SERVED, "method": "initialize", "id": 7, "params": arrival.params, "problem": arrival.problem}
+
+
+# Way, what arrives, code, status, id, words: one row at least for each refusal, and the neighbour that is let through.
+REFUSED: list[tuple[Way, dict[str, Any], int, int, Any, str]] = [
+    (Way.MODERN_BATCH, {}, -32600, 400, None, "no batches"),
+    (Way.MODERN_NOTE, {"message": RESPONSE, "version": "2026-07-28"}, -32600, 400, None, "send no responses"),
+    (Way.MODERN_NOTE, {"message": RESPONSE, "version": "2099-01-01"}, -32600, 400, None, "send no responses"),
+    (Way.MODERN_NOTE, {"message": NOTE, "version": "2099-01-01"}, -32022, 400, None, "'2099-01-01' is not served"),
+    (Way.IN_SESSION, {"version": "2099-01-01"}, -32600, 400, None, "missing Mcp-Session-Id"),
+    (Way.IN_SESSION, {"session_id": "s", "version": "2099-01-01"}, -32600, 400, None, "unsupported MCP-Protocol-Ver"),
+    (Way.IN_SESSION, {"session_id": "s"}, -32600, 404, None, "no such session"),
+    (Way.IN_SESSION, {"session_id": "s", "version": "2025-11-25"}, -32600, 404, None, "no such session"),
+    (Way.PIPE_BATCH, {}, -32600, 400, None, "in revision 2025-03-26 alone"),
+    (Way.POST_BATCH, {"session": LEGACY, "size": 1}, -32600, 400, None, "in revision 2025-03-26 alone"),
+    (Way.PIPE_BATCH, {"session": BATCHING, "size": 1001}, -32600, 400, None, "at most 1000"),
+    (Way.POST_BATCH, {"session": BATCHING, "size": 1001}, -32600, 400, None, "at most 1000"),
+    (Way.BATCH_ITEM, {"message": Batch([b"1"])}, -32600, 0, None, "not batches"),
+    (Way.BATCH_ITEM, {"message": HELLO}, -32600, 0, 3, "does not go into a batch"),
+    (Way.BATCH_ITEM, {"message": HELLO_NOTE}, -32600, 0, None, "does not go into a batch"),
+    (Way.PIPE_OPENING, opening({}), -32602, 400, 7, "protocolVersion"),
+    (Way.POST_OPENING, opening({}), -32602, 400, 7, "protocolVersion"),
+    (Way.POST_OPENING, opening() | {"session": LEGACY}, -32600, 400, 7, "already answered"),
+    (Way.POST_OPENING, opening({}) | {"session": LEGACY}, -32602, 400, 7, "protocolVersion"),
+    (Way.PIPE_LEGACY, {"meta": CLAIM, "id": 7, "session": LEGACY}, -32600, 0, 7, "a request of another era"),
+    (Way.PIPE_MODERN, {"meta": CLAIM, "id": 7, "carries_modern": False}, -32600, 0, 7, "transport is older"),
+    (Way.PIPE_MODERN, opening(), -32022, 0, 7, "'2025-11-25' is not served"),
+    (Way.PIPE_MODERN, {"method": "initialize", "id": 7}, -32022, 0, 7, "'' is not served"),
+    (Way.PIPE_LEGACY, opening() | {"session": LEGACY}, -32600, 400, 7, "initialize"),
+    (Way.POST_LEGACY, opening() | {"session": LEGACY}, -32600, 400, 7, "initialize"),
+    (Way.PIPE_OPENING, {"method": "tools/list", "id": 7, "session": Session()}, -32600, 400, 7, "initialize"),
+    *(
+        (way, {"served": SERVED, "method": name, "id": 7, "session": LEGACY}, -32601, 200, 7, "in revision 2025-11-25")
+        for way in (Way.PIPE_LEGACY, Way.POST_LEGACY)
+        for name in ("no/such", "prompts/list", "server/discover")  # unknown, not served here, of another revision
+    ),
+]
+
+
+@pytest.mark.parametrize(("way", "fields", "code", "status", "id", "words"), REFUSED)
+def test_each_refusal_has_its_code_status_id_and_words(
+    way: Way, fields: dict[str, Any], code: int, status: int, id: Any, words: str
+) -> None:
+    arrival = Arrival(**fields)
+    with pytest.raises(ProtocolError) as refused:
+        climb(arrival, select_rows(way))
+    assert (refused.value.code, refused.value.status, refused.value.id) == (code, status, id)
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("way", "fields"),
+    [
+        (Way.MODERN_NOTE, {"message": NOTE, "version": "2026-07-28"}),
+        (Way.IN_SESSION, {"session_id": "s", "session": LEGACY}),
+        (Way.POST_BATCH, {"session": BATCHING, "size": 1000}),
+        (Way.BATCH_ITEM, {"message": RESPONSE}),
+        (Way.POST_OPENING, opening()),
+        (Way.POST_LEGACY, {"served": SERVED, "method": "tools/list", "id": 7, "session": LEGACY}),
+    ],
+)
+def test_what_has_none_of_the_flaws_passes_every_row(way: Way, fields: dict[str, Any]) -> None:
+    climb(Arrival(**fields), select_rows(way))
+
+
+def test_a_name_is_compared_with_its_header_where_the_method_has_one() -> None:
+    posted = Posted()
+    posted.headers["Mcp-Name"] = "other"
+    assert refusal(posted.arrival(), Way.POST_MODERN) == (-32020, 400, 7)
+    del posted.headers["Mcp-Name"]
+    assert refusal(posted.arrival(), Way.POST_MODERN) == (-32020, 400, 7)
+    posted = Posted()
+    posted.method = posted.headers["Mcp-Method"] = "tools/list"
+    del posted.headers["Mcp-Name"]
+    climb(posted.arrival(), select_rows(Way.POST_MODERN))
+
+
 def test_every_row_names_its_clause_and_every_way_has_rows() -> None:
     assert all(row.clause for row in ORDER)
     assert all(select_rows(way) for way in Way)
@@ -200,6 +293,7 @@ def test_a_refused_opening_and_a_probe_leave_the_era_open() -> None:
     pipe = Pipe(SERVED, Session(), True)
     assert judge(pipe, "tools/list")[0] == -32600
     assert judge(pipe, "server/discover", {"_meta": meta()})[0] == "2026-07-28"
+    assert judge(pipe, "tools/list")[0] == -32600
     assert judge(pipe, "initialize", {})[0] == -32602
     assert pipe.era is None
     assert judge(pipe, "initialize", INITIALIZE)[1] is Phase.GREETED
@@ -239,6 +333,16 @@ def test_an_array_and_initialize_are_no_items() -> None:
 )
 def test_only_a_revision_with_sessions_and_no_header_at_all_are_legacy(version: str | None, legacy: bool) -> None:
     assert has_legacy_header(version) is legacy
+
+
+@pytest.mark.parametrize("claim", [True, False])
+@pytest.mark.parametrize("version", [None, "2025-11-25", "2026-07-28", "2099-01-01"])
+def test_a_post_is_modern_by_its_body_or_by_its_header(version: str | None, claim: bool) -> None:
+    body = {"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"_meta": meta()} if claim else {}}
+    message = decode(json.dumps(body).encode())
+    assert isinstance(message, Message)
+    modern = claim or version in ("2026-07-28", "2099-01-01")
+    assert read_post(SERVED, message, version).is_modern is modern
 
 
 def refuse_on_pipe() -> weakref.ref[ProtocolError]:

@@ -351,8 +351,11 @@ async def test_the_pools_are_bounded_and_busy_ones_stay(server: Misbehaving, clo
 async def test_a_stranger_leaves_no_pool_behind(server: Misbehaving, clock: Clock) -> None:
     backends = Backends(lambda principal: HttpBackend(server.url, clock=clock))
     try:
-        await backends.of("a").ask(Request("GET", "/x"))
+        first = backends.of("a")
+        await first.ask(Request("GET", "/x"))
+        assert not first.closed
         backends.drop("a")
+        assert first.closed, "a call that carries it sees so at once"
         backends.drop("never seen")
         assert len(backends) == 0
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.catalogue import ALL, DEFAULT
+from tests.pipe import converse
 from tests.serving.product.conftest import Client, Connect, refusal_of, text_of
 from tests.serving.product.http import serving
 from zorivest_rpc.mcp.catalog.explain import example
@@ -229,21 +229,19 @@ def test_the_list_is_the_same_bytes_in_every_process(tmp_path: Path) -> None:
         "capabilities": {},
         "clientInfo": {"name": "claude-code", "version": "1"},
     }
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}},
     ]
     lists = set()
     for seed in ("1", "2"):
-        done = subprocess.run(
+        done = converse(
             [sys.executable, "-m", "zorivest_rpc", "stdio", "--api-url", "http://127.0.0.1:9"],
-            input=b"".join(orjson.dumps(message) + b"\n" for message in messages),
+            *messages,
             env={**os.environ, "HOME": str(tmp_path), "PYTHONHASHSEED": seed},
-            check=True,
-            capture_output=True,
-            timeout=60,
         )
-        lists.add(next(line for line in done.stdout.splitlines() if orjson.loads(line).get("id") == 2))
+        assert done.code == 0
+        lists.add(next(line for line in done.lines if orjson.loads(line).get("id") == 2))
     assert len(lists) == 1
     assert structured(orjson.loads(lists.pop())["result"]["tools"])["items"]

@@ -191,7 +191,7 @@ class Stage:
         tools = kit(backend)
         guard = GuardLayer(lambda call: backend)
         gated = {spec.name: spec for spec in DEFINITIONS.tools if spec.confirm}
-        confirmation = Confirmation(gated, self._asks, clock=self.clock)
+        confirmation = Confirmation(gated, self.audience.asks_before, clock=self.clock)
         self.discovery = Discovery(self.audience, lambda session: self.offer.changed(TOOLS, session), self.handler)
         self.modules = (
             self.discovery,
@@ -244,9 +244,6 @@ class Stage:
                 assert name not in found, f"two handlers are named {name}"
                 found[name] = handler
         return found
-
-    def _asks(self, call: Call) -> bool:
-        return self.audience.asks(call.session, SPECS[call.name], dispatched=call.dispatched)
 
     def view(self, session: Session) -> View:
         return self.audience.view(session)

@@ -97,9 +97,14 @@ def test_the_search_path_comes_before_the_variable() -> None:
     assert find(on) == DesktopProgram("/opt/zorivest/gui", "env")
 
 
-@pytest.mark.parametrize("inside", ["/home/ada/shop/.venv/lib/python3.11/site-packages/zorivest_rpc"])
-def test_an_installed_server_runs_no_project_that_its_environment_lies_in(inside: str) -> None:
+@pytest.mark.parametrize("packages", ["site-packages", "dist-packages"])
+def test_an_installed_server_runs_no_project_that_its_environment_lies_in(packages: str) -> None:
+    inside = f"/home/ada/shop/.venv/lib/python3.11/{packages}/zorivest_rpc"
     assert find(having("/home/ada/shop/.git", "/home/ada/shop/ui/package.json", server_directory=inside)) is None
+    project = (r"C:\shop\.git", r"C:\shop\ui\package.json")
+    inside = rf"C:\shop\.venv\Lib\{packages}\zorivest_rpc"
+    assert find(having(*project, **WINDOWS | {"server_directory": inside})) is None
+    assert find(having(*project, **WINDOWS | {"server_directory": r"C:\shop\mcp"})) is not None
 
 
 def test_a_variable_that_names_nothing_finds_nothing() -> None:
@@ -266,7 +271,7 @@ async def test_without_an_application_instructions_come_back_and_the_page_opens(
     instructions = found["setup_instructions"]
     assert instructions["desktop_app"]["url"] == PAGE
     assert {"description", "windows", "macos", "linux"} <= set(instructions["desktop_app"])
-    assert instructions["from_source"]["steps"]
+    assert instructions["from_source"]["steps"] == ["cd ui", "npm install", "npm run dev"]
     assert "ZORIVEST_GUI_PATH" in instructions["env_hint"]
     assert starts.commands == [(command_to_open("linux", PAGE), False)]
 
@@ -288,7 +293,7 @@ async def test_a_start_that_fails_says_so_with_the_error_flag() -> None:
     outcome = await launch(having("/usr/bin/zorivest"), Starts(PermissionError(13, "Permission denied")))
     assert outcome.is_error
     found = payload(outcome)
-    assert found["gui_found"] is True
+    assert (found["gui_found"], found["method"]) == (True, "installed")
     assert "permission denied" in found["message"]
     assert outcome.meta is not None
     assert outcome.meta["com.zorivest/error"]["code"] == "launch_failed"
@@ -412,9 +417,14 @@ async def test_a_cancelled_wait_leaves_the_application_running(tmp_path: Path) -
             await waiting
         (left,) = processes._left
         assert os.getsid(left.pid) == left.pid
+        nothing = Command(("/bin/sh", "-c", "exit 0"))
+        await processes(nothing, True)
+        assert processes._left == [left]  # kept while it runs, so that it is reaped
         questions.write("alive\n")
         assert await answers.read() == "alive\n"
-        assert left.wait(10) == 0
+        assert left.wait(60) == 0
+        await processes(nothing, True)
+        assert processes._left == []
 
 
 @linux_only

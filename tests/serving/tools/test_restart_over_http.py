@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
 
 from tests.serving.tools.stage import Clock, kit, make_call, payload
 from zorivest_rpc.serving.backend.http import HttpBackend
@@ -56,20 +57,20 @@ class Process:
         return web.json_response({"status": "shutting_down"})
 
 
-async def test_after_a_restart_the_backend_is_unlocked_again() -> None:
+async def test_after_a_restart_the_backend_is_unlocked_again(aiohttp_server: AiohttpServer) -> None:
     process, clock = Process(), Clock()
-    async with TestServer(process.app()) as server:
-        backend = HttpBackend(str(server.make_url("")), lambda: "zrv_sk_test")
-        try:
-            service = Service(kit(backend), "/logs", clock=clock, sleep=clock.sleep)
-            found = payload(await service.restart(make_call("zorivest_service_restart", confirm="RESTART")))
-            assert (found["status"], found["pid"]) == ("restarted", 2)
-            assert clock.slept == [2.0, 2.0]
-            assert process.unlocked == 2
-            assert (await backend.ask(Request("GET", "/service/status"))).value["pid"] == 2
-            assert process.unlocked == 2
-        finally:
-            await backend.close()
+    server = await aiohttp_server(process.app())
+    backend = HttpBackend(str(server.make_url("")), lambda: "zrv_sk_test")
+    try:
+        service = Service(kit(backend), "/logs", clock=clock, sleep=clock.sleep)
+        found = payload(await service.restart(make_call("zorivest_service_restart", confirm="RESTART")))
+        assert (found["status"], found["pid"]) == ("restarted", 2)
+        assert clock.slept == [2.0, 2.0]
+        assert process.unlocked == 2
+        assert (await backend.ask(Request("GET", "/service/status"))).value["pid"] == 2
+        assert process.unlocked == 2
+    finally:
+        await backend.close()
 
 
 async def test_a_diagnosis_of_a_real_address_where_nobody_listens() -> None:

@@ -145,8 +145,7 @@ def is_hollow(backup: Backup, beside: Iterable[Backup]) -> bool:
 def best(directory: DataDir) -> Backup | None:
     """The newest backup worth restoring: not of an emptied journal, and not what a restore had replaced."""
     whole = [backup for backup in listed(directory) if backup.reason not in REPLACED]
-    full = [backup for backup in whole if not is_hollow(backup, whole)]
-    return next(iter(full or whole), None)
+    return next((backup for backup in whole if not is_hollow(backup, whole)), None)
 
 
 def prune(directory: DataDir, keep: int, max_age_days: int, now: datetime | None = None) -> list[str]:
@@ -163,7 +162,7 @@ def prune(directory: DataDir, keep: int, max_age_days: int, now: datetime | None
         dense = [backup for backup in group if backup.reason == "changes"][_FEW:]
         rest = [backup for backup in group if backup not in dense]
         old = [backup for backup in rest if backup.created_at < now - timedelta(days=max_age_days)]
-        extra = (backup for backup in (*dense, *rest[keep:], *old) if backup not in (everything[0], group[0]))
+        extra = (backup for backup in (*dense, *rest[keep:], *old) if backup is not group[0])
         gone += dict.fromkeys(backup.name for backup in extra)
     for name in gone:
         doomed = directory.backups / f"{_PARTIAL}{name}-gone-{os.getpid()}"

@@ -55,8 +55,11 @@ def write(answer: dict[str, Any]) -> None:
 
 
 def read_pages(data: bytes, max_pages: int, max_content: int, page_seconds: int) -> None:
-    import pdfplumber
-    from pdfminer.pdftypes import stream_value
+    try:
+        import pdfplumber
+        from pdfminer.pdftypes import stream_value
+    except Exception as error:  # a library that cannot be mapped is an ImportError, and nothing of the file was read
+        raise MemoryError from error
 
     allow_seconds(page_seconds)
     document = pdfplumber.open(io.BytesIO(data))  # never closed: closing walks the pages again

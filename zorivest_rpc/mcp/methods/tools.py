@@ -64,7 +64,7 @@ class Tools:
             arguments = tool.check(arguments)
         except ToolError as error:
             return encode(fail(error), session.revision)
-        call = Call(tool.name, arguments, session, exchange)
+        call = Call(tool.name, arguments, session, exchange, view)
         if params.input_responses is not UNSET or params.request_state is not UNSET:
             call.answers = given_answers(self._core, exchange, "tools/call", call, params)
         handler = self._tools.handler(tool.name)
@@ -143,7 +143,7 @@ class Tools:
         revision = exchange.session.revision
 
         async def work(record: TaskRecord) -> Result:
-            inside = Call(call.name, call.arguments, call.session, record)
+            inside = Call(call.name, call.arguments, call.session, record, call.view)
             inside.answers = call.answers
             inside.in_task = True
             try:

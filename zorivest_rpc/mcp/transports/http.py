@@ -16,12 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.protocol.framing import SSE_COMMENT
 from zorivest_rpc.mcp.protocol.jsonrpc import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     Json,
@@ -29,7 +27,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
     error_frame,
 )
 from zorivest_rpc.mcp.server import Server
-from zorivest_rpc.mcp.transports.answers import JSON, EventStream, Headers, Writer
+from zorivest_rpc.mcp.transports.answers import JSON, EventStream, Headers, QuietServer, Writer
 from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore
 from zorivest_rpc.mcp.transports.sse import SsePair
@@ -133,14 +131,14 @@ class HttpTransport:
         self._stopping = False
         self._listener: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._aiohttp: _QuietServer | None = None
+        self._aiohttp: QuietServer | None = None
         self.port = options.port
 
     # --- life
 
     async def start(self, listening: socket.socket | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self._aiohttp = _QuietServer(
+        self._aiohttp = QuietServer(
             self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE, tcp_keepalive=True
         )
         if listening is not None:
@@ -376,35 +374,6 @@ def _note(seen: dict[str, bool], text: str, allowed: bool) -> None:
     if len(seen) > 100:
         seen.clear()
     seen[text] = allowed
-
-
-class _QuietHandler(RequestHandler):
-    """aiohttp's handler with errors that are JSON."""
-
-    __slots__ = ()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        if status >= 500:
-            log.error("HTTP request failed", exc_info=exc)
-            error = ProtocolError(INTERNAL_ERROR, "internal error; the server's log has the details")
-        else:
-            error = ProtocolError(INVALID_REQUEST, "this is not an HTTP request that can be read")
-        if request.writer.output_size > 0:
-            raise ConnectionError("part of an answer is sent already")
-        response = web.Response(status=status, body=error_frame(error), content_type="application/json")
-        response.force_close()
-        return response
-
-
-class _QuietServer(web.Server):
-    def __call__(self) -> RequestHandler:
-        return _QuietHandler(self, loop=self._loop, **self._kwargs)
 
 
 def with_names(options: HttpOptions, hosts: Iterable[str], origins: Iterable[str]) -> HttpOptions:

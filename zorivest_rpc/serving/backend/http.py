@@ -115,7 +115,7 @@ class HttpBackend:
         self._breaker = breaker or Breaker(clock)
         self._sessions = None if key is None else BackendLogins(self._unlock, key, clock=clock)
         self._plain = plain
-        self._closed = False
+        self.closed = False
         self._urls: dict[str, URL] = {}  # of the paths without values
         self._ids = count(1)
         self._name = urandom(5).hex()
@@ -152,7 +152,7 @@ class HttpBackend:
 
     async def close(self) -> None:
         """For good: a request that comes later, or was only on its way to the pool, is not sent."""
-        self._closed = True
+        self.closed = True
         await self._find.close()
         if self._sessions is not None:
             await self._sessions.close()
@@ -246,7 +246,7 @@ class HttpBackend:
                 self._breaker.failed(period)
                 moved = self._move(place)
                 follows = moved and moves < _MOVES
-                if self._closed or (attempt == attempts and not follows):
+                if self.closed or (attempt == attempts and not follows):
                     raise
                 if moved:
                     before = time()
@@ -321,7 +321,7 @@ class HttpBackend:
         raise BackendError(310, words, code="redirects", next="Check the API URL.")
 
     def _open(self) -> HttpWire:
-        if self._closed:
+        if self.closed:
             raise ended(self.base_url)
         self._wire = HttpWire(self._limits, plain=self._plain, address=self._address)
         return self._wire

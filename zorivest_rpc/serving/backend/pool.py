@@ -46,7 +46,9 @@ class Backends:
             self._end(principal)
 
     def _end(self, principal: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._known.pop(principal).close())
+        backend = self._known.pop(principal)
+        backend.closed = True  # at once: a call that still carries it asks for another one
+        task = asyncio.get_running_loop().create_task(backend.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

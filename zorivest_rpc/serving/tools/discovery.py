@@ -209,7 +209,7 @@ class Discovery:
         refusal = self._audience.refusal(call.session, name)
         if refusal is not None:
             raise refusal
-        tool = self._audience.view(call.session).find(name)
+        tool = (call.view or self._audience.view(call.session)).find(name)
         assert tool is not None
         arguments = tool.check(arguments)
         if tool.task != FORBIDDEN:

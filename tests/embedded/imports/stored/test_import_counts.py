@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from tests.embedded.driver import Journal
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.imports.drafts import BrokerImport, Status, TradeDraft
+from zorivest_rpc.embedded.imports.stored import trades as import_store
+from zorivest_rpc.embedded.values.kinds import AssetClass, Side
 
 HEAD = "Date,Time,Symbol,Side,Quantity,Price,Commission,Fee,Exec ID\n"
 
@@ -47,6 +55,19 @@ async def test_a_correction_of_fees_brings_its_own_lines_and_a_file_without_fees
     assert sorted((line["fee_type"], line["amount"]) for line in lines) == [("commission", 2), ("other", 0.3)]
     await journal.expect(200, "PUT", "/trades/AAA@1", {"notes": "the lines stay"})
     assert len((await journal.get("/trades/AAA@1/fees"))["items"]) == 2
+
+
+async def test_a_correction_of_fees_keeps_the_kinds_of_its_columns(journal: Journal) -> None:
+    head = HEAD.replace("Fee,", "ECN Fee,Exchange Fee,")
+    for commission, ecn, exchange in (("1.00", "0.10", "0.20"), ("2.00", "0.30", "0.40")):
+        line = f"03/19/2026,10:30:00,AAA,Buy,10,5,{commission},{ecn},{exchange},AAA@1\n"
+        await journal.csv((head + line).encode())
+        lines = (await journal.get("/trades/AAA@1/fees"))["items"]
+        assert {each["fee_type"]: each["amount"] for each in lines} == {
+            "commission": float(commission),
+            "ecn": float(ecn),
+            "exchange": float(exchange),
+        }
 
 
 FLEX = (
@@ -104,6 +125,156 @@ async def test_an_option_that_was_never_open_is_not_delivered(journal: Journal) 
     refusal = await journal.expect(409, "POST", "/corporate-actions", body)
     assert refusal["error"] == "no_open_position"
     assert len(await journal.trades()) == 1
+
+
+async def test_the_trades_that_are_shown_are_shown_whole_and_only_the_first_five(journal: Journal) -> None:
+    text = HEAD + "".join(row(f"AAA@{number}", quantity=str(number)) for number in range(1, 7))
+    shown = (await journal.csv(text.encode()))["preview"]
+    assert [each["quantity"] for each in shown] == [1, 2, 3, 4, 5]
+    assert shown[1] == {
+        "exec_id": "AAA@2",
+        "time": "2026-03-19T14:30:00+00:00",
+        "symbol": "AAA",
+        "asset_class": "EQUITY",
+        "action": "BOT",
+        "quantity": 2,
+        "price": 5,
+        "commission": 1,
+        "fees": 0.1,
+        "currency": "USD",
+        "row_number": 3,
+    }
+
+
+async def test_rows_that_are_no_trades_are_counted_by_their_kind(journal: Journal) -> None:
+    text = "Date,Action,Symbol,Description,Quantity,Price,Fees & Comm,Amount\n03/19/2026,Buy,AAA,A,10,5,,-50.00\n"
+    text += "03/20/2026,Cash Dividend,AAA,A,,,,1.00\n" * 2 + "03/20/2026,Bank Interest,,BANK INT,,,,0.10\n"
+    answer = await journal.csv(text.encode())
+    assert (answer["broker"], answer["imported"], answer["skipped_rows"]) == ("schwab", 1, 3)
+    assert answer["skipped"] == [{"kind": "dividend", "count": 2}, {"kind": "interest", "count": 1}]
+
+
+BY_NUMBER = "Date,Symbol,Side,Quantity,Price\n2025-03-03,{},BUY,1,200\n2025-03-03,{},BUY,1,300\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("037833100", "594918104", {"date_only"}),
+        ("037833100", "000000000", {"date_only", "unresolved_identifiers"}),
+    ],
+)
+async def test_numbers_without_a_ticker_are_told_until_all_are_known(
+    journal: Journal, first: str, second: str, told: set[str]
+) -> None:
+    answer = await journal.csv(BY_NUMBER.format(first, second).encode())
+    assert answer["imported"] == 2
+    assert {note["code"] for note in answer["warnings"]} == told
+
+
+async def test_a_fill_with_more_places_than_the_journal_keeps_is_known_again_without_its_id(journal: Journal) -> None:
+    exact = row("AAA@1", price="5.12345678912")
+    assert (await journal.csv((HEAD + exact).encode()))["imported"] == 1
+    answer = await journal.csv((HEAD + exact.replace(",AAA@1", ",")).encode())
+    assert (answer["imported"], answer["duplicates_skipped"]) == (0, 1)
+
+
+def found(*trades: TradeDraft) -> BrokerImport:
+    return BrokerImport(
+        status=Status.SUCCESS,
+        broker="alpaca",
+        detected_format="api",
+        detected_by="connection",
+        account_id="A1",
+        file_sha256="",
+        file_size=0,
+        encoding="",
+        total_rows=len(trades),
+        parsed_rows=len(trades),
+        skipped_rows=0,
+        repeated_rows=0,
+        error_rows=0,
+        trades=trades,
+        errors=(),
+        warnings=(),
+        date_from=None,
+        date_to=None,
+        symbols=("AAA",),
+    )
+
+
+def pulled(number: int, **more: Any) -> TradeDraft:
+    draft: dict[str, Any] = {
+        "row_number": None,
+        "broker": "alpaca",
+        "account_id": "A1",
+        "exec_time": datetime(2026, 3, 19, 14, 30, number % 60, tzinfo=UTC),
+        "instrument": "AAA",
+        "symbol": "AAA",
+        "asset_class": AssetClass.EQUITY,
+        "side": Side.BOT,
+        "quantity": Decimal(number),
+        "price": Decimal(5),
+        "multiplier": Decimal(1),
+        "currency": "USD",
+    }
+    return TradeDraft(**draft | more)
+
+
+async def store(backend: Embedded, *drafts: TradeDraft, **more: Any) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"kind": "sync", "file_name": "", "actor": "tests", "auto_create": True, **more}
+    return await backend.database().write(lambda conn: import_store.store(conn, found(*drafts), **arguments))
+
+
+@pytest.mark.parametrize("field", ["quantity", "price", "multiplier", "commission", "fees"])
+async def test_each_amount_is_stored_up_to_its_limit(journal: Journal, backend: Embedded, field: str) -> None:
+    most = Decimal(10**10)
+    answer = await store(backend, pulled(1, exec_id="E1", **{field: most}))
+    assert (answer["imported"], answer["status"], answer["parsed_rows"]) == (1, "SUCCESS", 1)
+    answer = await store(backend, pulled(2, exec_id="E2", **{field: most + 1}))
+    assert (answer["imported"], answer["status"], answer["parsed_rows"]) == (0, "FAILED", 0)
+    assert [(error["field"], error["message"]) for error in answer["errors"]] == [(field, "is above 10000000000")]
+
+
+@pytest.mark.parametrize(
+    ("pair", "more", "commission"),
+    [
+        ("EUR/USD", {}, Decimal("2.2")),  # the pair's own price
+        ("EUR/USD", {"fx_rate": Decimal("0.8"), "base_currency": "EUR"}, Decimal("2.5")),  # a rate that was stated wins
+        ("GBP/USD", {}, None),  # its price says nothing about euros
+    ],
+)
+async def test_fees_of_a_pair_are_changed_at_a_rate_between_their_own_currencies(
+    journal: Journal, backend: Embedded, pair: str, more: dict[str, Any], commission: Decimal | None
+) -> None:
+    forex = {"symbol": pair, "instrument": pair, "asset_class": AssetClass.FOREX, "fee_currency": "EUR"}
+    draft = pulled(1, exec_id="E1", price=Decimal("1.1"), commission=Decimal(2), **forex, **more)
+    answer = await store(backend, draft)
+    if commission is None:
+        assert (answer["imported"], answer["error_rows"], answer["errors"][0]["field"]) == (0, 1, "commission")
+    else:
+        (trade,) = await journal.trades()
+        assert (trade["commission"], answer["imported"]) == (float(commission), 1)
+
+
+async def test_an_id_is_kept_up_to_128_characters(journal: Journal, backend: Embedded) -> None:
+    ids = ("e" * 128, "f" * 129)
+    await store(backend, *(pulled(number, exec_id=name, order_id=name) for number, name in enumerate(ids, 1)))
+    kept, replaced = await journal.trades()
+    assert (kept["exec_id"], kept["order_id"]) == (ids[0], ids[0])
+    assert (replaced["exec_id"] in ids, len(replaced["exec_id"]) <= 128) == (False, True)
+    assert replaced["order_id"] == ids[1][:128]
+
+
+async def test_writing_is_half_of_an_import_and_told_every_thousand_rows(journal: Journal, backend: Embedded) -> None:
+    heard: list[tuple[int, int]] = []
+    drafts = [pulled(number, exec_id=f"E{number}") for number in range(1, 2002)]
+
+    def progress(done: int, total: int) -> None:
+        heard.append((done, total))
+
+    await store(backend, *drafts, progress=progress)
+    assert heard == [(0, 4002), (1000, 4002), (2000, 4002), (1, 2)]
 
 
 async def test_ids_that_other_accounts_hold_are_counted_by_account(journal: Journal) -> None:
