@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from tests.bench.report import about_run, insert, report
+from tests.bench.page import CORE
+from tests.bench.report import about_run, report
 from tests.bench.rows import CACHE, OURS, PEERS, ROOT, rows
 from tests.bench.run import TESTS, Plan, measure
 from tests.bench.setup_peers import is_ready
@@ -97,8 +98,7 @@ def main(argv: list[str]) -> int:
     failed = any("failed" in record or record.get("errors") for record in records)
     page = chosen.out or (ROOT / "docs" / "benchmarks.md" if measured >= JUDGED and not failed else None)
     if page is not None:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(insert(page.read_text() if page.exists() else "", block))
+        CORE.write(page, block)
         print(f"written: {page}", file=sys.stderr)
     return int(failed)
 

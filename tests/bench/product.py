@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tests.bench.bars import Bar, Judgement
     from tests.bench.rows import Row
 
-BEGIN = "<!-- product:begin (written by python -m tests.bench.product; do not edit) -->"
-END = "<!-- product:end -->"
 VARIANTS = {
     "product": "68 tools and the whole pipeline, the forwarding tool outside the guard",
     "product-asks": "the same with the tool behind the guard, asked in a round trip of its own",
@@ -437,15 +435,6 @@ def report(records: list[dict[str, Any]], about: dict[str, Any], fixed: dict[str
     return "\n".join(lines).rstrip() + "\n"
 
 
-def insert(page: str, block: str) -> str:
-    """The page with the block between its markers; text outside stays, and missing markers are appended."""
-    if BEGIN not in page or END not in page:
-        page = f"{page.rstrip() or '# Benchmarks'}\n\n## The product\n\n{BEGIN}\n{END}\n"
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{block}\n{END}{after}"
-
-
 def fixed_figures() -> dict[str, tuple[float, float]]:
     """What has a bar in microseconds: (bar, measured)."""
     import statistics
@@ -467,6 +456,7 @@ def main(argv: list[str]) -> int:
         return 0
     import argparse
 
+    from tests.bench.page import PRODUCT
     from tests.bench.report import about_run
     from tests.bench.rows import FLOOR, PEERS, ROOT
     from tests.bench.setup_peers import is_ready
@@ -489,7 +479,7 @@ def main(argv: list[str]) -> int:
     records = measure(chosen.rounds, chosen.seconds, chosen.spawns, peers)
     block = report(records, about, fixed)
     print(block)
-    chosen.out.write_text(insert(chosen.out.read_text() if chosen.out.exists() else "", block))
+    PRODUCT.write(chosen.out, block)
     return int(any("failed" in record or record.get("errors") for record in records))
 
 

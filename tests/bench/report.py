@@ -14,11 +14,8 @@ from tests.bench.bars import Figures, Judgement, Verdict, judge_all
 from tests.bench.rows import OURS, OURS_PLAIN, PEERS, Row, rows
 from tests.bench.run import QUIET, TRIES
 
-__all__ = ["BEGIN", "END", "about_run", "bars_table", "insert", "report"]
+__all__ = ["about_run", "bars_table", "report"]
 
-BEGIN = "<!-- bench:begin (written by python -m tests.bench; do not edit) -->"
-END = "<!-- bench:end -->"
-PAGE = f"# Benchmarks\n\n{BEGIN}\n{END}\n"
 # title, and the columns as test, metric, heading
 TABLES: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
@@ -224,14 +221,3 @@ def report(records: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
         lines += _figures_table(figures, title, columns)
     lines += ["† the load generator was over 75 % busy, so the true figure is higher.", "", *_problems(figures)]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def insert(page: str, block: str) -> str:
-    """The page with the block between its markers; text outside them stays, and missing markers are appended."""
-    if not page:
-        page = PAGE
-    if BEGIN not in page or END not in page:
-        page = f"{page.rstrip()}\n\n{BEGIN}\n{END}\n"
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{block}\n{END}{after}"

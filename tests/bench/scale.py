@@ -28,6 +28,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import Connection, Engine, event
 
+from tests.bench.page import SCALE
 from tests.crash.lives import Life, Nursery
 from tests.embedded.conftest import CHEAP, Caller
 from tests.places import ROOT
@@ -41,7 +42,6 @@ from zorivest_rpc.embedded.values.symbols import parse_instrument
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 from zorivest_rpc.embedded.vault.vault import Vault
 
-BEGIN, END = "<!-- scale:begin -->", "<!-- scale:end -->"
 PAGE = ROOT / "docs" / "benchmarks.md"
 POSITIONS = 100
 CYCLE = (("BOT", 10), ("SLD", 4), ("BOT", 4), ("SLD", 5), ("SLD", 5))  # one round trip, flat again at its end
@@ -333,15 +333,6 @@ def report(figures: Figures, small: int, large: int, rounds: int, more: int) -> 
     return "\n".join(lines) + "\n"
 
 
-def insert(page: str, block: str) -> str:
-    """The page with the block between its markers; missing markers are appended under a heading."""
-    if BEGIN not in page or END not in page:
-        page = f"{page.rstrip()}\n\n## Scale of the embedded backend\n\n{BEGIN}\n{END}\n"
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{block}\n{END}{after}"
-
-
 def main(argv: list[str]) -> int:
     from tests.bench import scale_tax
 
@@ -363,7 +354,7 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="zorivest-scale-") as place:
         block += scale_tax.report(*scale_tax.measure(Path(place), max(chosen.large // 10, whole), chosen.large))
     print(block)
-    chosen.out.write_text(insert(chosen.out.read_text() if chosen.out.exists() else "# Benchmarks\n", block))
+    SCALE.write(chosen.out, block)
     print(f"written: {chosen.out}", file=sys.stderr)
     return 0
 

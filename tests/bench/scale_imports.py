@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from tests.bench.page import IMPORTS
 from tests.bench.scale import PAGE, _peak, fill
 from tests.crash.lives import Life, Nursery
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.imports.drafts import ImportLimits
 from zorivest_rpc.embedded.vault.crypto import new_api_key
 
-BEGIN, END = "<!-- scale-imports:begin -->", "<!-- scale-imports:end -->"
 MOST = 12.0
 """Ten times the rows may take this many times the work."""
 MOST_MEMORY = 6.0
@@ -193,15 +193,6 @@ def report(figures: Figures, small: int, large: int, repeats: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def insert(page: str, block: str) -> str:
-    """The page with the block between its markers; missing markers are appended under a heading."""
-    if BEGIN not in page or END not in page:
-        page = f"{page.rstrip()}\n\n## Scale of imports\n\n{BEGIN}\n{END}\n"
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{block}\n{END}{after}"
-
-
 def missed(figures: Figures, small: int, large: int) -> list[str]:
     """The bars that were not reached."""
     ratios = {step: figures.ratio(step, small, large) for step in figures.seconds}
@@ -224,7 +215,7 @@ def main(argv: list[str]) -> int:
         figures = measure(Path(place), chosen.small, chosen.large, chosen.repeats)
     block = report(figures, chosen.small, chosen.large, chosen.repeats)
     print(block)
-    chosen.out.write_text(insert(chosen.out.read_text() if chosen.out.exists() else "# Benchmarks\n", block))
+    IMPORTS.write(chosen.out, block)
     print(f"written: {chosen.out}", file=sys.stderr)
     problems = missed(figures, chosen.small, chosen.large)
     for problem in problems:

@@ -19,7 +19,8 @@ from tests.bench.bars import BARS, Bar, Figures, Verdict, judge, judge_all
 from tests.bench.catalog import ECHO_TEXT, tools, write_catalog
 from tests.bench.loadgen import Stdio, stdio_load
 from tests.bench.loadgen_http import http_load
-from tests.bench.report import BEGIN, END, about_run, bars_table, insert, report
+from tests.bench.page import CORE, IMPORTS, PRODUCT, SCALE, Section
+from tests.bench.report import about_run, bars_table, report
 from tests.bench.rows import FLOOR, REAL, ROOT, Row, environment, rows
 
 EVERYWHERE = frozenset(os.sched_getaffinity(0))
@@ -217,13 +218,29 @@ def test_the_table_names_a_miss_and_the_report_counts_it() -> None:
     assert f"Bars: 1 miss, {len(BARS) - 1} not measured" in report(records, about)
 
 
-def test_a_report_replaces_only_what_stands_between_the_markers() -> None:
-    page = insert("# Title\n\nbefore\n", "first")
-    again = insert(page + "\nafter\n", "second")
-    assert again.startswith("# Title\n\nbefore\n")
-    assert again.endswith("\nafter\n")
-    assert "first" not in again
-    assert again.count(BEGIN) == again.count(END) == again.count("second") == 1
+SECTIONS = (CORE, PRODUCT, SCALE, IMPORTS)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_report_replaces_only_what_stands_between_its_markers(section: Section) -> None:
+    page = "# Title\n\nbefore\n"
+    for other in SECTIONS:
+        page = other.insert(page, f"first of {other.begin}")
+    again = section.insert(page + "\nafter\n", "second")
+    assert again == page.replace(f"first of {section.begin}", "second") + "\nafter\n"
+    assert section.insert(again, "second") == again
+
+
+def test_a_page_that_does_not_exist_is_begun(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "figures.md"
+    PRODUCT.write(page, "figures")
+    assert page.read_text() == f"# Benchmarks\n\n## The product\n\n{PRODUCT.begin}\n\nfigures\n{PRODUCT.end}\n"
+
+
+def test_the_page_has_every_section_once() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    for section in SECTIONS:
+        assert page.count(section.begin) == page.count(section.end) == 1
 
 
 def test_imports_that_cost_more_than_in_proportion_are_named() -> None:
@@ -236,8 +253,6 @@ def test_imports_that_cost_more_than_in_proportion_are_named() -> None:
     assert any("KB of memory" in problem for problem in scale_imports.missed(figures, 1000, 10_000))
     block = scale_imports.report(figures, 1000, 10_000, 1)
     assert "| linear | 2.00 | 2.00 | 20.00 | 20.00 | 10.0 × | 500 |" in block
-    page = scale_imports.insert("# Title\n", block)
-    assert scale_imports.insert(page, block) == page
 
 
 def test_imports_are_really_measured(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -76,6 +77,63 @@ def finds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="/proc names the open file")
+
+
+# --- the look
+
+
+class Line:
+    """In place of a connection: notes what is done with it, and fails where it should."""
+
+    made: list[tuple[LocalAddress, float, list[str]]]
+    failure: Exception | None
+
+    def __init__(self, address: LocalAddress, timeout: float) -> None:
+        self.done: list[str] = []
+        Line.made.append((address, timeout, self.done))
+
+    def connect(self) -> None:
+        self.done.append("connect")
+        if Line.failure is not None:
+            raise Line.failure
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> type[Line]:
+    Line.made, Line.failure = [], None
+    monkeypatch.setattr(locate, "BackendConnection", Line)
+    return Line
+
+
+def test_what_is_published_counts_once_it_has_proved_itself(directory: DataDir, line: type[Line]) -> None:
+    assert locate.find(directory.root) is None
+    directory.runtime.write_text(_text(runtime(generation=1)))
+    assert (locate.find(directory.root), line.made) == (None, [])  # it cannot prove itself, so it is not asked
+    publish(directory, runtime(pid=77)._replace(port=9))
+    address = LocalAddress(None, 9, "00" * 32)
+    assert locate.find(directory.root) == Located(address, 77, False)
+    assert line.made == [(address, 2.0, ["connect", "close"])]
+
+
+@pytest.mark.parametrize("failure", [ConnectionRefusedError(), http.client.BadStatusLine("x"), TimeoutError()])
+def test_what_does_not_prove_itself_is_not_there(directory: DataDir, line: type[Line], failure: Exception) -> None:
+    publish(directory, runtime(pid=77)._replace(port=9))
+    line.failure = failure
+    assert locate.find(directory.root) is None
+    assert line.made[0][2] == ["connect", "close"]
+
+
+@pytest.mark.parametrize(("word", "used"), [(None, True), ("on", True), ("off", False)])
+def test_the_keyring_is_asked_unless_it_is_off(
+    directory: DataDir, monkeypatch: pytest.MonkeyPatch, word: str | None, used: bool
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(locate, "read_key", lambda where, *, use_keyring: asked.append(use_keyring))
+    stored_key(directory.root, {} if word is None else {"ZORIVEST_KEYRING": word})
+    assert asked == [used]
 
 
 # --- the start
@@ -227,6 +285,23 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, child: type[Ch
     assert child.made == []
 
 
+@pytest.mark.usefixtures("finds")
+@pytest.mark.parametrize(
+    ("failure", "why"), [(OSError(28, "No space left on device"), "No space left on device"), (OSError("x"), "x")]
+)
+def test_a_start_that_the_disk_refuses_says_why(
+    directory: DataDir, child: type[Child], monkeypatch: pytest.MonkeyPatch, failure: OSError, why: str
+) -> None:
+    def acquire(lock: FileLock) -> bool:
+        raise failure
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    with pytest.raises(BackendStartError) as told:
+        find_or_start(directory.root, environ={})
+    assert str(told.value) == f"The embedded backend of {directory.root} cannot be started: {why}."
+    assert child.made == []
+
+
 def test_the_key_is_the_callers_own_before_the_stored_one(directory: DataDir) -> None:
     stored, own = new_api_key(), new_api_key()
     off = {"ZORIVEST_KEYRING": "off"}
@@ -309,6 +384,51 @@ def _text(found: Runtime) -> str:
     if found.generation == 1:
         return json.dumps({"port": 1, "pid": found.pid, "instance_id": "older", "started_at": "2026"})
     return json.dumps(found._asdict())
+
+
+DETACHED = "python -P -m zorivest_rpc.cli.backend --detached --data-dir d"
+COMMANDS = [
+    (DETACHED, True),
+    (DETACHED.replace(" --detached", ""), False),  # of a person
+    (DETACHED.replace("zorivest_rpc.cli.backend", "another"), False),  # a number that was given to another program
+    ("", False),
+    (None, False),  # it cannot be learnt
+]
+
+
+@pytest.mark.usefixtures("finds", "held", "child")
+@pytest.mark.parametrize("way", ["proc", "ps"])
+@pytest.mark.parametrize(("command", "ended"), COMMANDS)
+def test_of_release_0_1_only_what_a_server_started_is_ended(
+    directory: DataDir,
+    killed: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    command: str | None,
+    ended: bool,
+) -> None:
+    """Release 0.1 wrote nothing down, so its command line tells."""
+    directory.runtime.write_text(_text(runtime(generation=1)))
+    plain = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path != Path(f"/proc/{ME}/cmdline"):
+            return plain(path)
+        if way == "ps" or command is None:
+            raise FileNotFoundError
+        return command.replace(" ", "\0").encode()
+
+    def ps(words: list[str], *, capture_output: bool, text: bool, **options: Any) -> Any:
+        assert (words, capture_output, text) == (["ps", "-o", "args=", "-p", str(ME)], True, True)
+        if command is None:
+            raise FileNotFoundError("ps")
+        return SimpleNamespace(stdout=command + "\n")
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(subprocess, "run", ps)
+    with pytest.raises(BackendStartError, match="does not end" if ended else "started by hand"):
+        find_or_start(directory.root, environ={}, timeout=-1)
+    assert killed == ([(ME, signal.SIGTERM)] if ended else [])
 
 
 @pytest.mark.usefixtures("finds", "held")

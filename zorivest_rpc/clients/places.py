@@ -36,7 +36,9 @@ def home_of(environ: Mapping[str, str], platform: str) -> str:
     return named or os.path.expanduser("~")
 
 
-def places(client: str, platform: str, environ: Mapping[str, str]) -> tuple[Place, ...]:
+def places(  # noqa: C901 - one branch for each client
+    client: str, platform: str, environ: Mapping[str, str]
+) -> tuple[Place, ...]:
     """The candidates, strongest first; the first that counts is the client's file."""
     join: _Join = ntpath.join if platform == "win32" else posixpath.join
     home = home_of(environ, platform)

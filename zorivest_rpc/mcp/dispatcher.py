@@ -273,7 +273,7 @@ class Dispatcher:
             outcome: Any = function(exchange, params)
             if type(outcome) is CoroutineType:
                 outcome = begin(outcome, self.loop)
-        except (Exception, asyncio.CancelledError) as exc:
+        except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - a request is answered whatever its handler does
             self._fail(exchange, exc)
             return None
         if type(outcome) is Result:

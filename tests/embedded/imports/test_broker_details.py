@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from zorivest_rpc.embedded.imports.broker import import_broker_file
-from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, Effect
+from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, Effect, ImportRefused
 from zorivest_rpc.embedded.imports.tradovate import FINGERPRINT
 
 HINTS = BrokerHints(account_id="A1")
@@ -117,8 +117,8 @@ class TestTradovate:
         cells = [cell for cell in self.HEAD.strip().split(",") if cell.lower() != name]
         try:
             broker = load(",".join(cells) + "\n").broker
-        except Exception as exc:
-            broker = type(exc).__name__
+        except ImportRefused as exc:
+            broker = exc.code
         assert broker != "tradovate"
 
 

@@ -161,7 +161,7 @@ async def obey(client: Client, diary: Diary) -> None:
             order, *given = json.loads(line)
             try:
                 seen = await follow(client, diary, stack, order, given)
-            except Exception as exc:  # a refusal of the protocol, by whatever class this library knows it
+            except Exception as exc:  # noqa: BLE001 - a refusal of the protocol, by whatever class this library knows it
                 seen = {"refused": f"{type(exc).__name__}: {exc}"}
             print(json.dumps(seen), flush=True)
 

@@ -45,13 +45,3 @@ def test_the_bars_are_those_of_the_product() -> None:
     assert [each.verdict for each in product.judged(records(0.7))[2:5]] == [Verdict.MISS] * 3
     wrong = product.judged(records(0.9, errors=1, first_error="x"))[2:5]
     assert [each.verdict for each in wrong] == [Verdict.INVALID] * 3
-
-
-def test_a_report_replaces_only_its_own_section() -> None:
-    page = "# Benchmarks\n\n<!-- bench:begin -->\nother figures\n<!-- bench:end -->\n"
-    once = product.insert(page, "first\n")
-    twice = product.insert(once, "second\n")
-    assert "other figures" in twice
-    assert "first" not in twice
-    assert twice.count(product.BEGIN) == 1
-    assert product.insert("", "x\n").startswith("# Benchmarks")

@@ -94,7 +94,7 @@ def main() -> int:
     try:
         read_pages(data, request["pages"], request["content"], request["page_seconds"])
         return 0
-    except Exception as error:  # the parser meets broken files with any exception there is
+    except Exception as error:  # noqa: BLE001 - the parser meets broken files with any exception there is
         last_word = _OUT_OF_MEMORY if ran_out(error) else _BROKEN
     # outside the handler, whose error keeps what fills the memory alive; and without making a new object
     os.write(1, last_word)

@@ -89,7 +89,7 @@ def _measure_unpacked(data: bytes, start: int, filters: list[bytes], limit: int,
         packed = data[start : end if end >= 0 else len(data)]
         try:
             packed = ascii85decode(packed) if _ASCII[filters[0]] == 85 else asciihexdecode(packed)
-        except Exception:  # whatever the decoder dislikes, the parser will dislike in the same words
+        except Exception:  # noqa: BLE001 - whatever the decoder dislikes, the parser will dislike in the same words
             return 0, 0
         source, at = packed, 0
     else:

@@ -81,7 +81,7 @@ def _decode(data: bytes, kind: str) -> Image:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Invalid({"file": ["has more pixels than can be decoded"]}, "image_too_large") from None
-    except Exception:  # a broken file can make a decoder raise anything
+    except Exception:  # noqa: BLE001 - a broken file can make a decoder raise anything
         raise Invalid({"file": ["is damaged: it cannot be decoded"]}, "not_an_image") from None
 
 

@@ -95,7 +95,7 @@ def render(request: dict[str, Any]) -> dict[str, Any]:
             return {"error": f"{name}: {exc.message or type(exc).__name__}{line}"}
         except (MemoryError, RecursionError):
             return {"error": f"{name}: needs too much memory"}
-        except Exception as exc:  # whatever the template's own operations raise is the template's mistake
+        except Exception as exc:  # noqa: BLE001 - whatever the template's own operations raise is the template's mistake
             return {"error": f"{name}: {type(exc).__name__}: {exc}"}
         answer[name] = "".join(chunks)
         context[name] = Markup(answer[name]) if request["chain"] else context.get(name)

@@ -23,7 +23,7 @@ def store_key(directory: DataDir, api_key: str, *, use_keyring: bool = True) -> 
             ring.set_password(_SERVICE, _name(directory), api_key)
             if ring.get_password(_SERVICE, _name(directory)) == api_key:
                 return "keyring"
-        except Exception:
+        except Exception:  # noqa: BLE001 - a keyring of the system may raise anything; the key goes to the file then
             pass
     write_private(directory.key_file, api_key.encode() + b"\n")
     return "file"
@@ -42,7 +42,7 @@ def read_key(directory: DataDir, *, use_keyring: bool = True) -> str | None:
         return None
     try:
         return ring.get_password(_SERVICE, _name(directory)) or None
-    except Exception:
+    except Exception:  # noqa: BLE001 - the same; the key may be in the file
         return None
 
 
@@ -59,5 +59,5 @@ def _keyring() -> Any:
     try:
         chosen = keyring.get_keyring()
         return keyring if getattr(chosen, "priority", 0) >= 1 else None
-    except Exception:
+    except Exception:  # noqa: BLE001 - a broken installation of the library counts as none
         return None

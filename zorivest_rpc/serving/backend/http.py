@@ -217,7 +217,7 @@ class HttpBackend:
 
     # --- attempts
 
-    async def _try(
+    async def _try(  # noqa: C901 - what follows each end of an attempt, side by side
         self,
         method: str,
         path: str,

@@ -91,7 +91,7 @@ class _Origin(NamedTuple):
 
 
 @cache
-def _connector_class() -> Any:
+def _connector_class() -> Any:  # noqa: C901 - two classes, which need aiohttp to be defined
     """On demand, because aiohttp is not imported before it is needed."""
     import aiohttp
     from aiohttp.client_exceptions import UnixClientConnectorError

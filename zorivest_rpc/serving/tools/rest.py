@@ -52,7 +52,7 @@ _OCTETS: Final = "application/octet-stream"
 _KINDS: Final = {"csv": "text/csv", "txt": "text/plain", "pdf": "application/pdf", "xml": "application/xml"}
 
 
-def rest_handler(
+def rest_handler(  # noqa: C901 - the whole of a call in the order in which it happens
     spec: ToolSpec,
     backend_for: BackendFor,
     *,
