@@ -190,7 +190,7 @@ def test_a_backend_that_another_caller_started_is_not_this_callers(
 @needs_proc
 @pytest.mark.usefixtures("finds")
 @pytest.mark.parametrize(
-    ("words", "reason"), [("one\nlast words\n\n", "last words"), ("", "exit code 3"), (" \n", "exit code 3")]
+    ("words", "reason"), [("one\ntwo\nlast words\n\n", "last words"), ("", "exit code 3"), (" \n", "exit code 3")]
 )
 def test_the_last_words_of_a_process_that_ended_are_told(
     directory: DataDir, child: type[Child], words: str, reason: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import logging
 import os
 import socket
 import stat
@@ -21,6 +22,7 @@ from zorivest_rpc import __version__
 from zorivest_rpc.embedded import process
 from zorivest_rpc.embedded.app import create_app
 from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.disk.filelock import FileLock
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.process import Options, run
 from zorivest_rpc.embedded.runtime import GENERATION
@@ -45,6 +47,10 @@ class Life:
 
 
 Begin = Callable[..., Any]
+
+
+def logged(directory: DataDir) -> str:
+    return "".join(path.read_text() for path in directory.logs.iterdir())
 
 
 @pytest.fixture
@@ -123,6 +129,25 @@ async def test_a_first_start_tells_the_key_once_and_publishes_its_socket(
         assert not again.backend.locked  # with the stored key
 
 
+async def test_its_log_files_are_written_while_it_lives_and_no_longer(live: Begin, directory: DataDir) -> None:
+    before = list(logging.getLogger("zorivest").handlers)
+    async with live():
+        assert len(logging.getLogger("zorivest").handlers) == len(before) + 1
+    assert logging.getLogger("zorivest").handlers == before
+    written = logged(directory)
+    assert f"listening on unix:{directory.socket}" in written
+    assert "ended" in written
+
+
+async def test_a_backend_that_is_just_ending_is_waited_for(live: Begin, directory: DataDir) -> None:
+    directory.create()
+    with FileLock(directory.process_lock) as ending:
+        assert ending.acquire()
+        asyncio.get_running_loop().call_later(0.3, ending.release)
+        async with live(detached=True) as life:
+            assert life.said[-1] == f"listening on unix:{directory.socket}"
+
+
 async def test_what_a_server_starts_shows_no_key_and_says_so_in_what_it_publishes(
     live: Begin, directory: DataDir
 ) -> None:
@@ -141,6 +166,7 @@ async def test_the_key_of_the_process_is_adopted_and_not_stored(live: Begin, dir
         assert life.backend.locked  # no key is at hand
     async with live(api_key=new_api_key()) as life:
         assert life.backend.locked  # another one does not open it
+    assert "the key from the environment does not open the database" in logged(directory)
     async with live(api_key=own) as life:
         assert not life.backend.locked
 
@@ -193,6 +219,7 @@ async def test_a_file_system_without_sockets_means_a_port(
     monkeypatch.setattr(process, "DEFAULT_PORT", 0)
     async with live() as life:
         assert life.said[-1].startswith("listening on http://127.0.0.1:")
+    assert "(No such file or directory): listening on a port instead" in logged(directory)
 
 
 async def test_a_socket_that_a_dead_backend_left_is_replaced(live: Begin, directory: DataDir) -> None:
