@@ -43,9 +43,13 @@ def test_a_flip_closes_one_round_trip_and_opens_the_next() -> None:
 
 def test_a_flip_splits_its_fee_by_quantity() -> None:
     # fee 3 on 150: 100/150 of it (2) closes, 1 opens; the entry's own fee was 1
-    long, short = match([fill(1, 1, "100", "10", fee="1"), fill(2, -1, "150", "12", fee="3")]).episodes
+    history = match([fill(1, 1, "100", "10", fee="1"), fill(2, -1, "150", "12", fee="3")])
+    long, short = history.episodes
     assert (long.realized, long.fees) == (D(197), D(3))
     assert short.fees == D(1)
+    assert [(leg.role, leg.fee, leg.realized) for leg in history.fills] == [
+        ("entry", D(1), D(0)), ("exit", D(2), D(197)), ("entry", D(1), D(0)),
+    ]  # fmt: skip
 
 
 def test_a_short_earns_when_the_price_falls() -> None:

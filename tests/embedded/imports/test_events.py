@@ -154,12 +154,13 @@ OTHERS = {
         ((108, -54), (None, 2, 1)),
         ((-400, 20), (None, 1, 20)),
         ((15, -5, -5), (None, 3, 2)),
+        ((D("0.5"), -1), (None, 1, 2)),
         ((60, 30), (90, None, None)),
         ((-60, -30), (-90, None, None)),
     ],
 )
 def test_rows_of_one_split_are_joined_and_others_stay(
-    moved: tuple[int, ...], joined: tuple[D | None, D | None, D | None]
+    moved: tuple[D | int, ...], joined: tuple[D | None, D | None, D | None]
 ) -> None:
     rows = [replace(SPLIT, row_number=number, quantity=D(count)) for number, count in enumerate(moved)]
     for name, other in OTHERS.items():

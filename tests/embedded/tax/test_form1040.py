@@ -242,6 +242,9 @@ def test_years_without_an_income_in_the_profile_are_named() -> None:
     gains = {year: Gains(short_term=dec(amount)) for year, amount in results.items()}
     assert carry_into(2026, gains, profile_of).without_income == (2023, 2024)
     assert carry_into(2025, {2024: gains[2024]}, profile_of).without_income == ()
+    # a year without a loss has nothing to deduct, and none is missing
+    earlier = {2021: Gains(short_term=dec(500)), 2022: gains[2022]}
+    assert carry_into(2023, earlier, profile_of) == Carryover(dec(6000), dec(0), "journal", ())
 
 
 def test_a_stated_zero_is_a_figure_and_a_default_zero_is_none() -> None:

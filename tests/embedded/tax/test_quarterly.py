@@ -180,6 +180,20 @@ def test_an_assumed_rate_and_an_unfinished_period_are_told() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("year", "today", "is_told"),
+    [
+        # the first rate that no ruling gives is in force from 15 April 2026, when the return for 2025 is due
+        *((2026, date(2026, 4, 16), True), (2025, date(2026, 4, 14), False), (2025, date(2026, 11, 1), False)),
+        (2024, date(2026, 11, 1), False),
+    ],
+)
+def test_a_rate_is_called_assumed_only_where_it_was_used(year: int, today: date, is_told: bool) -> None:
+    estimate = ask(Q1, today, tax_year=year)
+    assert estimate.penalty_estimate > 0
+    assert any("carried forward" in note for note in estimate.basis.notes) is is_told
+
+
 def test_a_late_payment_stops_the_penalty() -> None:
     # 15 April to 15 May: 30 days: 5.7534.
     estimate = ask(Q1, date(2026, 9, 1), paid(Q1, 1000, date(2026, 5, 15)))

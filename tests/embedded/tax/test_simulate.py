@@ -151,6 +151,22 @@ def test_covering_a_short_takes_the_price_as_basis() -> None:
     assert result.hold_savings == ()
 
 
+@pytest.mark.parametrize("asset_class", [AssetClass.EQUITY, AssetClass.OPTION])
+def test_covering_a_recent_short_saves_nothing_by_waiting(asset_class: AssetClass) -> None:
+    book = book_of(sell("ACME", 100, 60, "2026-03-02", asset_class=asset_class))
+    result = run(book, 100, 45, action="COVER")
+    assert (result.summary.st_gain > 0, result.hold_savings) == (True, ())
+
+
+@pytest.mark.parametrize(("side", "action"), [(buy, "SELL"), (sell, "COVER")])
+def test_a_section_1256_contract_saves_nothing_by_waiting(side: Any, action: str) -> None:
+    # 60 % of its gain is long-term whenever it is sold (§1256(a)(3))
+    contract = side("ES 12-26", 1, 5000, "2026-03-02", asset_class=AssetClass.FUTURE, multiplier=50)
+    price = 5010 if action == "SELL" else 4990
+    result = run(book_of(contract), 1, price, ticker="ES 12-26", action=action)
+    assert (result.summary.realized_gain, result.hold_savings) == (dec(500), ())
+
+
 def test_a_wash_adjustment_is_part_of_the_basis() -> None:
     # 1000 disallowed moved into the lot: 4100 + 1000.
     book = book_of(

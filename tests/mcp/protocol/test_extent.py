@@ -115,3 +115,12 @@ def test_a_refusal_repeats_little_of_a_large_value() -> None:
         decode_params("completion/complete", raw, 1)
     assert len(refused.value.message) < 200
     assert refused.value.message.endswith("at `$.ref.type`")
+
+
+@pytest.mark.parametrize("kind", ["", "ref/tool", "ref/prompts", "x" * 100])
+def test_a_reference_of_an_unknown_type_is_refused_with_the_known_ones(kind: str) -> None:
+    raw = msgspec.Raw(b'{"ref":{"type":"' + kind.encode() + b'","name":"a"},"argument":{"name":"a","value":""}}')
+    with pytest.raises(ProtocolError) as refused:
+        decode_params("completion/complete", raw, 1)
+    known = f'type must be "ref/prompt" or "ref/resource", not {shorten(kind)!r}'
+    assert refused.value.message == f"invalid params: {known} - at `$.ref`"

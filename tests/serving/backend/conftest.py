@@ -43,7 +43,7 @@ async def bounded() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     if left:
-        _, left_over = await asyncio.wait(left, timeout=1)
+        _, left_over = await asyncio.wait(left, timeout=30)
         assert not left_over
 
 

@@ -241,7 +241,7 @@ def penalty_for(
     """The addition to tax for one installment: its unpaid part, day by day, until it is paid or the return is due."""
     if plan[3].year_tax - profile.withholding < statute().small_balance:
         return cents(ZERO)  # §6654(e)(1)
-    last_day = min(today, next_business_day(date(profile.tax_year + 1, 4, 15)))
+    last_day = _last_day(profile.tax_year, today)
     entries = [entry for entry in _credits(profile.tax_year, withheld, payments) if entry[0] <= last_day]
     owed = ZERO
     for installment in plan:
@@ -259,6 +259,11 @@ def penalty_for(
             owed += interest(left, installment.due_date, last_day)
             break
     return cents(owed)
+
+
+def _last_day(year: int, today: date) -> date:
+    """Until when the addition to tax grows: today, or the day the return is due (§6654(b)(2))."""
+    return min(today, next_business_day(date(year + 1, 4, 15)))
 
 
 def _cumulative_paid(withheld: Decimal, payments: Iterable[TaxPayment], quarter: Quarter) -> Decimal:
@@ -326,11 +331,12 @@ def _notes(
     profile: TaxProfile, method: EstimationMethod, quarter: Quarter, today: date, penalty: Decimal
 ) -> Iterable[str]:
     month, day = _PERIOD_ENDS[quarter.number - 1]
+    last_day = _last_day(profile.tax_year, today)
     if profile.prior_year_tax is None and method is EstimationMethod.PRIOR_YEAR:
         yield "The profile names no prior-year tax; 90 % of this year's projected tax stands in for it."
     if today < date(profile.tax_year, month, day):
         yield f"The period ends on {date(profile.tax_year, month, day)}; only gains up to {today} are in."
-    if penalty and any(rate.assumed and rate.start <= today for rate in penalty_rates()):
+    if penalty and any(rate.assumed and _in_force(rate.start) < last_day for rate in penalty_rates()):
         yield "The latest underpayment rate is carried forward from the last published quarter."
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.embedded.driver import START, Journal
 
 
@@ -120,3 +122,62 @@ async def test_a_period_begins_and_ends_with_the_traders_day(journal: Journal) -
     taxes = await journal.get("/tax/ytd-summary")
     assert [said for said in taxes["assumptions"] if "America/New_York" in said]
     assert "dates" not in taxes  # said once
+
+
+async def leave_early(journal: Journal, **more: Any) -> None:
+    """Ten shares bought at 100 and sold at 101 two days later, which stood at 108 in between: 10 kept of 80."""
+    midnight = START.replace(hour=0)
+    days = [
+        {"time": (midnight + timedelta(days=number)).isoformat(), "open": 100, "high": high, "low": 100, "close": 100}
+        for number, high in enumerate((101, 108, 101))
+    ]
+    await journal.buy(10, 100, exec_id="in", **more)
+    await journal.sell(10, 101, time=(START + timedelta(days=2)).isoformat(), **more)
+    await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": days, "source": "hand"})
+    await journal.expect(200, "POST", "/analytics/excursion/in")
+
+
+@pytest.mark.parametrize(("stops", "is_early"), [([92], False), ([92.1], True), ([92, 99], False), ([92.1, 90], True)])
+async def test_an_early_exit_is_judged_by_what_its_first_plan_risked(
+    journal: Journal, stops: list[float], is_early: bool
+) -> None:
+    await leave_early(journal)
+    for stop in stops:  # 8 a share on ten: 80, and the best gain was no more than that
+        plan = {
+            "ticker": "SPY", "direction": "long", "strategy_name": f"at {stop}", "entry": 100, "stop": stop,
+            "target": 110, "conditions": "x", "timeframe": "1d",
+        }  # fmt: skip
+        added = await journal.expect(201, "POST", "/trade-plans", plan)
+        link = {"status": "executed", "linked_trade_id": "in"}
+        await journal.expect(200, "PUT", f"/trade-plans/{added['id']}", link)
+    assert await suspected(journal) == ([("in", "early_exit")] if is_early else [])
+
+
+@pytest.mark.parametrize(
+    ("lost", "paid_in", "is_early"),
+    [(80, "USD", False), (79, "USD", True), (160, "EUR", False), (159, "EUR", True)],
+)
+async def test_without_a_plan_an_early_exit_is_judged_by_the_usual_loss(
+    journal: Journal, lost: int, paid_in: str, is_early: bool
+) -> None:
+    # a euro is two dollars, so that the best gain was 160 dollars
+    rate = {"day": "2026-03-02", "base": "EUR", "quote": "USD", "rate": 2}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    await leave_early(journal, currency=paid_in)
+    await day(journal, 30, size=2, pnl=-lost, instrument="QQQ")
+    assert await suspected(journal) == ([("in", "early_exit")] if is_early else [])
+
+
+async def test_round_trips_without_a_rate_are_compared_with_nothing_and_told(journal: Journal) -> None:
+    for number in range(12):
+        await day(journal, number)
+    await journal.buy(1, 15_000, time=(START + timedelta(days=20)).isoformat(), currency="JPY", instrument="SNY")
+    answer = await journal.get("/mistakes/suspected", params={"period": "all"})
+    assert (answer["items"], answer["round_trips_examined"]) == ([], 13)
+    (apart,) = answer["not_comparable"]
+    assert apart["account_id"] == "A1"
+    assert apart["unconverted"] == [{"kind": "round trips", "currency": "JPY", "count": 1, "amount": 15_000}]
+    rate = {"day": "2026-03-20", "base": "USD", "quote": "JPY", "rate": 10}
+    await journal.expect(201, "POST", "/exchange-rates", rate)
+    answer = await journal.get("/mistakes/suspected", params={"period": "all"})
+    assert ([item["category"] for item in answer["items"]], "not_comparable" in answer) == (["oversized"], False)

@@ -124,23 +124,24 @@ async def test_shares_sold_after_a_split_do_not_change_its_ratio(
 
 
 async def test_the_shares_before_a_split_count_fills_sales_and_earlier_splits(journal: Journal) -> None:
-    await journal.buy(8, 900, "2024-05-01", instrument="NVDA")
-    await journal.sell(3, 900, "2024-05-02", instrument="NVDA")  # 5
+    await journal.buy(9, 900, "2024-05-01", instrument="NVDA")
+    await journal.sell(3, 900, "2024-05-02", instrument="NVDA")  # 6
     await journal.buy(7, 900, "2024-05-02", instrument="NVDA", account_id="A2")
-    body = {"kind": "split", "symbol": "NVDA", "effective": "2024-05-20", "numerator": 3, "denominator": 1}
-    await journal.expect(201, "POST", "/corporate-actions", body)  # 15
-    await journal.buy(5, 300, instrument="NVDA", time="2024-05-20T05:00:00Z")  # of that moment, in new shares: 20
+    body = {"kind": "split", "symbol": "NVDA", "effective": "2024-05-20", "numerator": 3, "denominator": 2}
+    await journal.expect(201, "POST", "/corporate-actions", body)  # 9
+    await journal.buy(5, 300, instrument="NVDA", time="2024-05-20T05:00:00Z")  # of that moment, in new shares: 14
     await journal.buy(4, 300, instrument="NVDA", time="2024-06-10T05:00:00Z")  # after the split that comes now
     await journal.buy(9, 300, instrument="AMD", time="2024-06-01T05:00:00Z")
-    assert await load(journal, row("6/10", "NVDA", "SPL", 10)) == (1, [])
-    assert await actions(journal, "numerator", "denominator") == [(3, 1), (3, 2)]
-    assert (await open_shares(journal, "NVDA"))[0][:2] == ("BOT", 34)
+    assert await load(journal, row("6/10", "NVDA", "SPL", 7)) == (1, [])
+    assert await actions(journal, "numerator", "denominator") == [(3, 2), (3, 2)]
+    assert (await open_shares(journal, "NVDA"))[0][:2] == ("BOT", 25)
 
 
 @pytest.mark.parametrize(
     ("moved", "code", "ratio"),
     [
         ("-90", "SPR", (1, 10)),
+        ("-99", "SPR", (1, 100)),
         ("90S", "SPR", (1, 10)),
         ("50", "SPL", (3, 2)),
         ("-100", "SPR", None),
@@ -196,6 +197,12 @@ async def test_tastytrade_closes_the_old_shares_of_a_split_and_opens_the_new(
         assert (answer["corporate_actions"], answer["error_rows"]) == (applied, 0)
     assert await actions(journal, "numerator", "denominator") == [ratio]
     assert await open_shares(journal, "WKHS") == [left]
+
+
+async def test_a_split_of_one_for_one_changes_nothing_and_is_not_counted(journal: Journal) -> None:
+    await journal.buy(100, 1, "2024-05-01", instrument="XYZ")
+    assert await load(journal, row("6/10", "XYZ", "SPL", "", notes="1 for 1")) == (0, [])
+    assert await actions(journal, "kind") == []
 
 
 DELIVERED = {"action": "BOT", "quantity": 100, "price": 170, "instrument": "TSLA", "account_id": "A1"}

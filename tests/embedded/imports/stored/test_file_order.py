@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from tests.embedded.driver import Journal
+from zorivest_rpc.embedded.imports.stored.held import NEAR
 
 HEAD = "Date,Symbol,Side,Quantity,Price\n"
 ROBINHOOD = (
@@ -259,6 +260,10 @@ OPENS_AND_CLOSES = (
     # and a purchase that opens until the short is bought back
     ([("Sell to Open", 10, "10"), "next", ("Buy to Open", 5, "20"), ("Buy to Close", 10, "9")],
      [("BOT", 5, None), ("SLD", 10, 10)]),
+    # nothing is left of what was sold: the short sale goes before its cover
+    ([("Buy to Open", 10, "10"), ("Sell to Close", 10, "11"), "next", ("Buy to Close", 5, "8"),
+      ("Sell to Open", 5, "9")],
+     [("BOT", 10, 10), ("SLD", 5, 5)]),
 )  # fmt: skip
 
 
@@ -277,3 +282,19 @@ async def test_words_of_opening_and_closing_order_the_fills_of_a_day(
     assert (answer["imported"], answer["error_rows"]) == (len(rows), 0)
     found = [(way, int(count), earned) for name, way, count, earned in await trips_of(journal) if name == "AAA"]
     assert found == expected
+
+
+@pytest.mark.parametrize("before", [timedelta(days=200), NEAR, NEAR - timedelta(seconds=1)])
+async def test_shares_that_the_journal_held_before_the_file_are_closed_first(
+    journal: Journal, before: timedelta
+) -> None:
+    noon = datetime(2024, 1, 2, 17, tzinfo=UTC)  # in New York, where a row without a time is stored
+    await journal.buy(10, 10, time=(noon - before).isoformat(), instrument="AAA")
+    await journal.sell(7, 10, "2023-06-01", instrument="AAA", account_id="A2")
+    steps = [("Buy to Close", 5, "8"), ("Sell to Open", 5, "9"), ("Sell to Close", 10, "11")]
+    day = date(2024, 1, 2)
+    answer = await journal.csv(table([(day, "AAA", *step) for step in steps]))
+    assert (answer["imported"], answer["error_rows"]) == (3, 0)
+    page = await journal.get("/round-trips", params={"account_id": "A1"})
+    found = sorted((one["direction"], one["total_quantity"], one["realized_pnl"]) for one in page["items"])
+    assert found == [("BOT", 10, 10), ("SLD", 5, 5)]

@@ -322,6 +322,15 @@ async def test_a_fill_without_a_time_answers_for_one_of_its_day(
     assert len(await journal.trades()) == first.count("\n") + imported
 
 
+async def test_a_row_of_a_time_and_one_without_answer_for_two_equal_fills_with_ids(journal: Journal) -> None:
+    named = [row(f"AAA@{number}", commission="0", fee="0") for number in (1, 2)]
+    await journal.csv((HEAD + "".join(named)).encode())
+    answer = await journal.csv((PLAIN + TIMED + UNTIMED).encode())
+    assert (answer["imported"], answer["duplicates_skipped"]) == (0, 2)
+    answer = await journal.csv((PLAIN + TIMED + UNTIMED * 2).encode())
+    assert (answer["imported"], answer["duplicates_skipped"]) == (1, 2)
+
+
 async def test_a_fill_entered_by_hand_at_noon_has_a_time(journal: Journal) -> None:
     noon = {"time": "2026-03-19T12:00:00-04:00", "instrument": "AAA"}
     await journal.buy(10, 5, **noon)

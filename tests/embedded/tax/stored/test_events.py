@@ -261,3 +261,39 @@ async def test_a_trade_from_before_a_split_that_comes_late_is_split_too(journal:
     assert [lot["quantity"] for lot in await lots(journal)] == [20, 20]
     await journal.buy(10, 25, "2025-02-04")
     assert [lot["quantity"] for lot in await lots(journal)] == [20, 20, 10]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({}, []),
+        ({"B": 500, "A": 1500, "C": 1, "D": 1999, "E": 5000, "F": 1}, [["A", "B"], ["C", "D"], ["E"], ["F"]]),
+        ({"A": 1500, "B": 501}, [["A"], ["B"]]),
+    ],
+)
+def test_underlyings_are_read_together_up_to_two_thousand_fills(
+    counts: dict[str, int], expected: list[list[str]]
+) -> None:
+    assert list(tax_events.portions(counts)) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(500, [500]), (501, [500, 1]), (1000, [500, 500])])
+def test_no_more_than_five_hundred_underlyings_are_read_together(count: int, expected: list[int]) -> None:
+    found = list(tax_events.portions({f"S{number:04d}": 1 for number in range(count)}))
+    assert [len(portion) for portion in found] == expected
+
+
+@pytest.mark.parametrize("at_once", [2, 2000])
+async def test_ids_that_run_backwards_hide_no_fill(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    # the ids of imported fills are hashes, and tell nothing of their order
+    monkeypatch.setattr(tax_events, "_AT_ONCE", at_once)
+    for number, name in enumerate("zyxw", 1):
+        await journal.buy(10, 100, f"2026-03-{number:02d}", exec_id=name)
+    assert (await journal.get("/tax/lots", params={"status": "open"}))["total_count"] == 4
+    for number, name in enumerate("dcba", 5):
+        await journal.sell(10, 110, f"2026-03-{number:02d}", exec_id=name)
+    assert (await journal.get("/tax/lots", params={"status": "open"}))["total_count"] == 0
+    closed = (await journal.get("/tax/lots", params={"status": "closed"}))["lots"]
+    assert sorted(lot["realized_gain_loss"] for lot in closed) == [100, 100, 100, 100]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, event, select, text
 
+from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.database.migrate import migrate
 from zorivest_rpc.embedded.database.schema.books import (
     tax_lots,
@@ -231,3 +232,16 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
         assert list(written(conn)) == ["lot-a"]
         assert conn.execute(text("PRAGMA integrity_check")).scalar() == "ok"
     engine.dispose()
+
+
+@pytest.mark.parametrize(("days", "disallowed"), [(29, 100), (30, 100), (31, 0)])
+async def test_a_purchase_that_comes_after_the_lots_were_made_washes_up_to_thirty_days_back(
+    journal: Journal, days: int, disallowed: int
+) -> None:
+    sold = date(2026, 3, 2)
+    await journal.buy(10, 100, "2025-11-03")
+    await journal.sell(10, 90, str(sold))
+    assert (await journal.get("/tax/lots", params={"status": "closed"}))["total_count"] == 1  # the lots are made
+    await journal.buy(10, 80, str(sold + timedelta(days=days)))
+    (lot,) = (await journal.get("/tax/lots", params={"status": "open"}))["lots"]
+    assert (lot["cost_basis"], lot["wash_sale_adjustment"]) == (80, disallowed)
