@@ -129,7 +129,7 @@ def test_a_lost_part_leads_to_the_backup_if_there_is_one(run: Run, quick: None, 
     told = {
         line["area"]: line for line in json.loads(run("doctor", "--json").out)["checks"] if line["status"] == "fail"
     }
-    (kept,) = backups.listed(directory)
+    (kept,) = backups.list_backups(directory)
     assert told["vault"]["next"] == f"zorivest-rpc backup restore {kept.name}"
 
 
@@ -148,7 +148,7 @@ def test_a_damaged_vault_leads_to_the_backup(directory: DataDir) -> None:
     backup(directory)
     line, vault = journal.read_bootstrap(str(directory.root))
     assert line is not None
-    (kept,) = backups.listed(directory)
+    (kept,) = backups.list_backups(directory)
     assert (line.next, vault) == (f"zorivest-rpc backup restore {kept.name}", None)
 
 
@@ -193,8 +193,8 @@ def test_a_key_that_soon_expires_is_a_warning_with_the_way_to_the_next(directory
     _, held = journal.read_bootstrap(str(directory.root))
     assert held is not None
     assert held.ends(fingerprint(first)) is None
-    assert statuses(list(backend._stored(first, held, directory.root, {}))) == ["ok"]
-    lines = list(backend._stored(soon, held, directory.root, {"ZORIVEST_API_KEY": soon}))
+    assert statuses(list(backend._check_stored_key(first, held, directory.root, {}))) == ["ok"]
+    lines = list(backend._check_stored_key(soon, held, directory.root, {"ZORIVEST_API_KEY": soon}))
     assert statuses(lines) == ["ok", "warn"]
     assert "keys create" in lines[1].next
 
@@ -203,9 +203,9 @@ def test_a_lost_key_leads_to_the_passphrase_if_there_is_one(directory: DataDir) 
     key = new_api_key()
     vault = Vault.create(directory, key, encrypted=True, key_source="file", kdf=CHEAP)
     _, held = journal.read_bootstrap(str(directory.root))
-    (line,) = backend._stored(None, held, directory.root, {})
+    (line,) = backend._check_stored_key(None, held, directory.root, {})
     assert "ZORIVEST_API_KEY" in line.next
     vault.set_passphrase(vault.unlock(key)[1], "correct horse battery")
     _, held = journal.read_bootstrap(str(directory.root))
-    (line,) = backend._stored(None, held, directory.root, {})
+    (line,) = backend._check_stored_key(None, held, directory.root, {})
     assert (line.status, "passphrase" in line.next) == ("fail", True)

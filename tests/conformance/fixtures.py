@@ -22,7 +22,7 @@ from zorivest_rpc.mcp.offer import (
     ToolShelf,
     message,
 )
-from zorivest_rpc.mcp.protocol.content import Block, audio, embedded, image, text
+from zorivest_rpc.mcp.protocol.content import Block, audio, embed, image, text
 from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, Json
 from zorivest_rpc.mcp.protocol.session import Session
 
@@ -40,7 +40,7 @@ def arguments(required: tuple[str, ...] = (), **properties: Json) -> dict[str, J
 
 
 def block_of(uri: str) -> Block:
-    return embedded({"uri": uri, "mimeType": "text/plain", "text": "This is an embedded resource."})
+    return embed({"uri": uri, "mimeType": "text/plain", "text": "This is an embedded resource."})
 
 
 def user_says(words: str) -> list[Json]:

@@ -78,7 +78,7 @@ async def test_a_backup_from_the_future_does_not_stop_the_daily_ones(
     assert await keeper.due() == "daily"
     await keeper.make("daily")
     assert await keeper.due() is None
-    assert len(backups.listed(backend.directory)) >= 2
+    assert len(backups.list_backups(backend.directory)) >= 2
     await owner.expect(200, "PUT", "/settings", {"ui.theme": "light"})
     jump(timedelta(days=1))
     assert await keeper.due() == "daily"

@@ -28,7 +28,7 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.cli import keys
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.database.engine import cipher_driver, examine
-from zorivest_rpc.embedded.disk.backups import digest, listed
+from zorivest_rpc.embedded.disk.backups import digest, list_backups
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.locate import BackendStartError, Located, find, find_or_start, stored_key
 from zorivest_rpc.embedded.vault.crypto import is_api_key, new_api_key
@@ -176,7 +176,7 @@ def test_a_kill_during_backups_leaves_only_whole_ones_and_the_next_start_sweeps_
         thread.start()
     directory = DataDir(home)
     deadline = time.monotonic() + PATIENCE
-    while not listed(directory) or not list(directory.backups.glob(".partial-*")):
+    while not list_backups(directory) or not list(directory.backups.glob(".partial-*")):
         assert time.monotonic() < deadline  # until one is whole and another is being made
     os.kill(located.pid, signal.SIGKILL)
     stop.set()
@@ -187,7 +187,7 @@ def test_a_kill_during_backups_leaves_only_whole_ones_and_the_next_start_sweeps_
     start(home)
     assert not list(directory.backups.glob(".partial-*"))
     _, dek = Vault.load(directory).unlock(stored_key(home, ENVIRON) or "")
-    found = listed(directory)
+    found = list_backups(directory)
     assert found
     for backup in found:
         assert digest(backup.database) == backup.files["zorivest.db"][1]

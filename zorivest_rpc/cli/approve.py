@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
         policies = backend.ask("GET", "/scheduling/policies")["policies"]
         if arguments.policy is None:
             return _list(policies)
-        policy = _chosen(policies, arguments.policy)
+        policy = _find_policy(policies, arguments.policy)
         _show(policy)
         if policy["approved"]:
             print("This policy is approved as it is.")
@@ -52,7 +52,7 @@ def _list(policies: list[Any]) -> int:
     return 0
 
 
-def _chosen(policies: list[Any], wanted: str) -> Any:
+def _find_policy(policies: list[Any], wanted: str) -> Any:
     """By id, by name, or by the beginning of an id that is long enough and fits one policy."""
     for field in ("id", "name"):
         for policy in policies:

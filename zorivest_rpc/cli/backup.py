@@ -60,7 +60,7 @@ def _restore(arguments: argparse.Namespace) -> None:
     from zorivest_rpc.embedded.errors import Refusal
     from zorivest_rpc.embedded.safekeeping.restore import restore
 
-    backup = _chosen(arguments.data_dir, arguments.name)
+    backup = _choose_backup(arguments.data_dir, arguments.name)
     directory = DataDir(arguments.data_dir.absolute()).create()
     # A process that wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
     with FileLock(directory.start_lock) as starting, FileLock(directory.process_lock) as running:
@@ -120,7 +120,7 @@ def _acquire(lock: FileLock, otherwise: str, patience: float = 0.0) -> None:
         time.sleep(0.05)
 
 
-def _chosen(data_dir: Path, name: str) -> Backup:
+def _choose_backup(data_dir: Path, name: str) -> Backup:
     found = _list_backups(data_dir)
     if not found:
         raise RequestRefused(f"there are no backups in {data_dir / 'backups'}")
@@ -136,10 +136,10 @@ def _chosen(data_dir: Path, name: str) -> Backup:
 
 
 def _list_backups(data_dir: Path) -> list[Backup]:
-    from zorivest_rpc.embedded.disk.backups import listed
+    from zorivest_rpc.embedded.disk.backups import list_backups
     from zorivest_rpc.embedded.disk.paths import DataDir
 
-    return listed(DataDir(data_dir))
+    return list_backups(DataDir(data_dir))
 
 
 def _size(count: int) -> str:

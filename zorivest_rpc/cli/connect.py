@@ -11,7 +11,7 @@ from typing import Any
 
 from zorivest_rpc.cli.admin import Admin, RequestRefused, tell
 from zorivest_rpc.cli.answers import Answers, Typed, answers
-from zorivest_rpc.cli.connections import Parser, backend_of, chosen, described, place, read_words
+from zorivest_rpc.cli.connections import Parser, backend_of, describe, find_connection, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
 __all__ = ["run"]
@@ -34,7 +34,7 @@ def run(argv: list[str]) -> int:
             return 0
         if arguments.kind == "mail":
             return _connect_mail(backend, listed["mail"], arguments)
-        return _connect(backend, chosen(listed, arguments.kind, arguments.name), arguments)
+        return _connect(backend, find_connection(listed, arguments.kind, arguments.name), arguments)
     except ConfigError:
         raise
     except ZorivestError as exc:
@@ -45,11 +45,9 @@ def run(argv: list[str]) -> int:
 def _table(listed: Any) -> str:
     from zorivest_rpc.cli.terminal import table
 
-    rows = [
-        ("provider", entry["name"], _state(entry), described(entry["credentials"])) for entry in listed["providers"]
-    ]
+    rows = [("provider", entry["name"], _state(entry), describe(entry["credentials"])) for entry in listed["providers"]]
     rows += [
-        ("broker", entry["name"], _state(entry), described(entry["credentials"]))
+        ("broker", entry["name"], _state(entry), describe(entry["credentials"]))
         for entry in listed["brokers"]
         if not entry["files_only"]
     ]

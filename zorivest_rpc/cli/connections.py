@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
 from zorivest_rpc.config import parse
 
-__all__ = ["Parser", "backend_of", "chosen", "described", "place", "read_words"]
+__all__ = ["Parser", "backend_of", "describe", "find_connection", "place", "read_words"]
 
 _LISTS = {"provider": "providers", "broker": "brokers"}
 KINDS = (*_LISTS, "mail")
@@ -54,7 +54,7 @@ def backend_of(arguments: argparse.Namespace) -> Admin:
     return Admin(arguments.data_dir, by_passphrase=arguments.passphrase, timeout=180)
 
 
-def chosen(listed: Any, kind: str, name: str) -> Any:
+def find_connection(listed: Any, kind: str, name: str) -> Any:
     """The connection of this name, in any case and spelling; Refused with the names that are near."""
     entries = listed[_LISTS[kind]]
     wanted = _fold(name)
@@ -79,7 +79,7 @@ def place(kind: str, entry: Any, *further: str) -> str:
     return "/".join((root, urllib.parse.quote(entry["name"], safe=""), *further))
 
 
-def described(credentials: Any) -> str:
+def describe(credentials: Any) -> str:
     """The labels, those in brackets that may be left out."""
     return ", ".join(one["label"] if one["required"] else f"[{one['label']}]" for one in credentials) or "nothing"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from zorivest_rpc.cli.admin import tell
-from zorivest_rpc.cli.connections import Parser, backend_of, chosen, place, read_words
+from zorivest_rpc.cli.connections import Parser, backend_of, find_connection, place, read_words
 from zorivest_rpc.errors import ConfigError, ZorivestError
 
 __all__ = ["run"]
@@ -18,7 +18,7 @@ def run(argv: list[str]) -> int:
     try:
         backend = backend_of(arguments)
         listed = backend.ask("GET", "/connections")
-        entry = listed["mail"] if kind == "mail" else chosen(listed, kind, arguments.name)
+        entry = listed["mail"] if kind == "mail" else find_connection(listed, kind, arguments.name)
         who = "mail" if kind == "mail" else entry["display_name"]
         if kind == "mail" and not entry["connected"]:
             status, text = "not_connected", "mail: was not connected"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings
 from zorivest_rpc.cli.checks.line import Line, fail
-from zorivest_rpc.cli.words import Words, coloured
+from zorivest_rpc.cli.words import Words, uses_colour
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
 
@@ -70,7 +70,7 @@ def examine(
     if usable:
         yield from journal.schemas()
         if not wrong:
-            yield from journal.offered(settings, client)
+            yield from journal.check_offer(settings, client)
     past = {"this program was installed": os.stat(__file__).st_mtime}
     if vault is not None and vault.created is not None:
         past["this journal's newest key was made"] = vault.created
@@ -93,7 +93,7 @@ def examine(
         yield from surroundings.transport(settings.api_url)
         yield from backend.remote(settings, environ)
     elif damaged is None:
-        yield from backend.embedded(settings, vault, environ, start=start)
+        yield from backend.check_embedded(settings, vault, environ, start=start)
     yield machine.port(_port(settings, environ))
     yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
 
@@ -140,7 +140,7 @@ def _clean(text: str, secrets: Iterable[str]) -> str:
 
 
 def _print(lines: list[Line], failed: int) -> None:
-    colours = coloured()
+    colours = uses_colour()
     for line in lines:
         mark = f"{line.status:4}"
         if colours:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.cli.words import coloured
+from zorivest_rpc.cli.words import uses_colour
 from zorivest_rpc.config import usage
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
@@ -17,9 +17,9 @@ from zorivest_rpc.serving.modes.detect import find_client, normalise
 
 __all__ = [
     "WIDTH",
-    "misused",
     "paragraph",
     "print_json",
+    "report_misuse",
     "say",
     "session_as",
     "table",
@@ -71,12 +71,12 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
 
     lines = [line(row) for row in rows]
     head = line(heads)
-    if coloured():
+    if uses_colour():
         head = f"\x1b[1m{head}\x1b[0m"
     return "\n".join([head, *lines])
 
 
-def misused(command: str, forms: str, words: Sequence[str], verbs: Sequence[str]) -> int:
+def report_misuse(command: str, forms: str, words: Sequence[str], verbs: Sequence[str]) -> int:
     """What is wrong with the words, and then the forms there are; the exit code of a misuse."""
     from zorivest_rpc.mcp.catalog.names import nearest
 

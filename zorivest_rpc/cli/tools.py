@@ -9,7 +9,7 @@ from typing import Any
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.asking import asker, describe_askers
-from zorivest_rpc.cli.terminal import misused, paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import paragraph, print_json, report_misuse, say, session_as, table, wants_help
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
@@ -41,7 +41,7 @@ def run(argv: list[str]) -> int:
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
     if verb not in commands or (verb != "list" and not rest):
-        return misused("tools", USAGE, words.words, tuple(commands))
+        return report_misuse("tools", USAGE, words.words, tuple(commands))
     if verb == "call" and settings.confirm == "auto":
         settings = settings._replace(confirm="always")  # `--as` names a client; none is there to ask its user
     return commands[verb](Journal(settings), words, rest)

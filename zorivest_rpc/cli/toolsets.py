@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zorivest_rpc.app import Journal
-from zorivest_rpc.cli.terminal import misused, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import print_json, report_misuse, say, session_as, table, wants_help
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
@@ -27,7 +27,7 @@ def run(argv: list[str]) -> int:
     words = Words(argv)
     settings = parse("toolsets", words.options)
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
-        return misused("toolsets", USAGE, words.words, ("list", "show"))
+        return report_misuse("toolsets", USAGE, words.words, ("list", "show"))
     journal = Journal(settings)
     session = session_as(journal, words.flags.get("--as"))
     definitions = journal.audience.definitions

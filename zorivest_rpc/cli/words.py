@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from zorivest_rpc.config import is_switch
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["Words", "coloured"]
+__all__ = ["Words", "uses_colour"]
 
 
 class Words:
@@ -44,6 +44,6 @@ class Words:
         return "--json" in self.switches
 
 
-def coloured() -> bool:
+def uses_colour() -> bool:
     """Only for a person at a terminal who has not said otherwise (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -35,7 +35,7 @@ __all__ = [
     "ToolShelf",
     "Toolbox",
     "message",
-    "threaded",
+    "run_in_thread",
 ]
 
 TOOLS, PROMPTS, RESOURCES = "tools", "prompts", "resources"  # the lists that can change
@@ -92,7 +92,7 @@ class ToolShelf:
         return
 
 
-def threaded(function: Callable[[Call], Outcome]) -> Handler:
+def run_in_thread(function: Callable[[Call], Outcome]) -> Handler:
     """A handler for code that blocks: it runs in a thread, so that the loop stays responsive.
 
     A thread cannot be stopped from outside: a long function looks at `call.cancelled` from time to time."""

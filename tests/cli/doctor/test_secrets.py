@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.doctor.lines import HEALTHY, answering, cursor, failing
-from zorivest_rpc.cli.checks.web import shown
+from zorivest_rpc.cli.checks.web import render_url
 from zorivest_rpc.clients.places import locate
 
 # --- secrets
@@ -62,5 +62,5 @@ def test_a_secret_that_only_another_program_knows_is_not_repeated(
 
 
 def test_a_url_is_shown_without_what_may_be_secret_in_it() -> None:
-    assert shown("http://me:pw@host:1/mcp?token=x#y") == "http://host:1/mcp"
-    assert shown("http://[") == "the URL"
+    assert render_url("http://me:pw@host:1/mcp?token=x#y") == "http://host:1/mcp"
+    assert render_url("http://[") == "the URL"

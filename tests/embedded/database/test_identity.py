@@ -153,7 +153,7 @@ async def test_a_file_that_is_not_this_journal_is_refused_by_name_with_the_backu
     for name in ("ZORIVEST_API_KEY", "ZORIVEST_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ZORIVEST_KEYRING", "off")
-    (good,) = backups.listed(locked.directory)
+    (good,) = backups.list_backups(locked.directory)
     lose, codes = LOSSES[loss]
     lose(locked)
     before = locked.directory.database.read_bytes() if locked.directory.database.exists() else None
@@ -267,7 +267,7 @@ async def test_vault_and_database_carry_one_id_and_the_mark_grows(locked: Journa
     second = locked.vault
     assert second["journal_id"] == first["journal_id"]
     assert second["mark"] > first["mark"]
-    facts = backups.listed(locked.directory)[0].facts
+    facts = backups.list_backups(locked.directory)[0].facts
     assert (facts.journal_id, facts.rows) == (first["journal_id"], 1)
 
 
@@ -319,7 +319,7 @@ async def test_a_backup_from_before_the_upgrade_can_be_restored_after_it(
         before = (await owner.get("/trades"))["total"]
         await owner.expect(200, "POST", "/mcp-guard/unlock")
         await owner.expect(204, "DELETE", "/trades/KEPT-19")
-    (made,) = [backup for backup in backups.listed(directory) if backup.reason == "migration"]
+    (made,) = [backup for backup in backups.list_backups(directory) if backup.reason == "migration"]
     assert made.facts.journal_id is None
     assert backup_command.run(["restore", made.name, "--data-dir", str(directory.root)]) == 0, capsys.readouterr()
     async with open_kept(directory) as (_, owner):
@@ -366,7 +366,7 @@ def keep(directory: DataDir, reason: str, age: float, rows: int | None) -> str:
 
 
 def names(directory: DataDir) -> list[str]:
-    return [backup.name for backup in backups.listed(directory)]
+    return [backup.name for backup in backups.list_backups(directory)]
 
 
 @pytest.mark.parametrize("left", [0, 1, 49])
@@ -409,6 +409,6 @@ def test_a_backup_of_release_0_1_counts_as_a_good_one(tmp_path: Path) -> None:
 
 async def test_a_backup_knows_how_much_is_in_it(locked: Journal) -> None:
     await locked.use(trade(2), trade(3), BACKUP, ("DELETE", "/trades/T-1", None), BACKUP)
-    assert [backup.facts.rows for backup in backups.listed(locked.directory)] == [2, 3, 1]
+    assert [backup.facts.rows for backup in backups.list_backups(locked.directory)] == [2, 3, 1]
     (listed,) = await locked.use(("GET", "/backups", None))
     assert [item["rows"] for item in listed["items"]] == [2, 3, 1]

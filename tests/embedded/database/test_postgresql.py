@@ -87,7 +87,7 @@ def trips(conn: Connection) -> Any:
 
 def listed(sort: str, search: str | None = None, period: str = "all") -> Callable[[Connection], Any]:
     span = parse_period(period, NOW)
-    return lambda conn: trades.listed(conn, PAGE, account_id=None, search=search, sort=sort, period=span)
+    return lambda conn: trades.list_trades(conn, PAGE, account_id=None, search=search, sort=sort, period=span)
 
 
 READ: dict[str, Callable[[Connection], Any]] = {
@@ -96,9 +96,9 @@ READ: dict[str, Callable[[Connection], Any]] = {
     "trades found": listed("-instrument", "nvda"),
     "trades with a percent sign": listed("time", "100%"),
     "trades of a year": listed("-time", period="2025"),
-    "a trade": lambda conn: trades.shown(conn, "DEMO-010"),
-    "accounts": lambda conn: accounts.listed(conn, archived=True, system=True),
-    "an account": lambda conn: accounts.shown(conn, "DEMO-BROKER"),
+    "a trade": lambda conn: trades.read_trade(conn, "DEMO-010"),
+    "accounts": lambda conn: accounts.list_accounts(conn, archived=True, system=True),
+    "an account": lambda conn: accounts.read_account(conn, "DEMO-BROKER"),
     "balances": lambda conn: accounts.snapshots(conn, "DEMO-BANK", 10, 0),
     "round trips": trips,
     "moments": lambda conn: results.moments(conn, MINE),
@@ -113,16 +113,16 @@ READ: dict[str, Callable[[Connection], Any]] = {
     "fees": lambda conn: costs.breakdown(conn, MINE),
     "routing": lambda conn: costs.routing(conn, Scope("DEMO-ZERO", ALL), NOW),
     "ledger": lambda conn: [line["amount"] for line in costs.ledger_of(conn, "DEMO-001")],
-    "periodic": lambda conn: costs.listed_periodic(conn, PAGE),
+    "periodic": lambda conn: costs.list_periodic(conn, PAGE),
     "mistakes": lambda conn: mistake_log.sums(conn, MINE, Conversion(conn, "USD")),
     "report": lambda conn: journal.report(conn, STORY.exec_id(demo_data.BREAKOUT))["tags"],
     "entry": lambda conn: journal.entry(conn, "DEMO-WEEK")["title"],
-    "plans": lambda conn: [plan["entry_price"] for plan in plans.listed(conn, PAGE)["items"]],
-    "quality": lambda conn: judgement.scored(conn, None, PAGE),
+    "plans": lambda conn: [plan["entry_price"] for plan in plans.list_plans(conn, PAGE)["items"]],
+    "quality": lambda conn: judgement.list_scores(conn, None, PAGE),
     "review": lambda conn: judgement.facts_of_trade(conn, STORY.exec_id(demo_data.REVENGE)),
     "week": lambda conn: judgement.facts_of_week(conn, STORY.exec_id(demo_data.REVENGE)),
     "closes": lambda conn: bars.closes_before(conn, "SPY", NOW, 14),
-    "bank accounts": bank_store.listed,
+    "bank accounts": bank_store.list_bank_accounts,
     "bank lines": lambda conn: bank_store.ledger(conn, "DEMO-BANK", PAGE, first=date(2025, 9, 1), last=None)[
         "net_change"
     ],

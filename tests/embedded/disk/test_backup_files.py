@@ -34,7 +34,7 @@ def keep(directory: DataDir, reason: str, age_days: float, rows: int | None = 10
 
 
 def names(directory: DataDir) -> list[str]:
-    return [backup.name for backup in backups.listed(directory)]
+    return [backup.name for backup in backups.list_backups(directory)]
 
 
 def test_a_backup_says_what_is_in_it(directory: DataDir) -> None:
@@ -69,7 +69,7 @@ def test_a_backup_says_what_is_in_it(directory: DataDir) -> None:
             "zorivest.db": {"bytes": 8, "sha256": sha256(b"database").hexdigest()},
         },
     }
-    (listed,) = backups.listed(directory)
+    (listed,) = backups.list_backups(directory)
     assert listed.view() == {
         "name": name,
         "created_at": "2026-03-04T05:06:07+00:00",
@@ -170,7 +170,7 @@ def test_a_manifest_is_read_or_its_backup_is_not_offered(
     directory.bootstrap.write_bytes(b"{}")
     manifest = directory.backups / keep(directory, "daily", 0) / "backup.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_bytes()) | changes))
-    listed = backups.listed(directory)
+    listed = backups.list_backups(directory)
     assert len(listed) == (read is not None)
     if read is not None:
         assert listed[0].facts._asdict().items() >= read.items()
@@ -182,12 +182,16 @@ def test_a_manifest_of_release_0_1_has_no_counts(directory: DataDir) -> None:
     for name in ("rows", "journal_id", "last_entry"):
         del content[name]
     manifest.write_text(json.dumps(content))
-    assert [each.facts for each in backups.listed(directory)] == [(3, 40, True, None, None, 0)] == [Facts(3, 40, True)]
+    assert (
+        [each.facts for each in backups.list_backups(directory)]
+        == [(3, 40, True, None, None, 0)]
+        == [Facts(3, 40, True)]
+    )
 
 
 def test_without_a_directory_there_are_no_backups(tmp_path: Path) -> None:
     nowhere = DataDir(tmp_path / "nowhere")
-    assert backups.listed(nowhere) == []
+    assert backups.list_backups(nowhere) == []
     assert backups.best(nowhere) is None
     backups.sweep(nowhere)
 

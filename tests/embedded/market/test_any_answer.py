@@ -19,7 +19,7 @@ from zorivest_rpc.embedded.brokers import alpaca as alpaca_broker
 from zorivest_rpc.embedded.brokers import tradier as tradier_broker
 from zorivest_rpc.embedded.brokers.pulled import BrokerLink, PullWindow
 from zorivest_rpc.embedded.imports.rows import RowRefused
-from zorivest_rpc.embedded.market.answers import shown
+from zorivest_rpc.embedded.market.answers import render
 from zorivest_rpc.embedded.market.failures import Failure
 from zorivest_rpc.embedded.market.outbound import Outbound, Reach
 from zorivest_rpc.embedded.market.provider import BarsAsk, Link
@@ -173,5 +173,5 @@ def test_any_answer_becomes_shapes_or_a_failure(name: str, data: st.DataObject) 
         if isinstance(row, msgspec.Struct) and not hasattr(row, "sources"):
             for field in msgspec.structs.asdict(row).values():
                 assert not isinstance(field, Decimal) or field.is_finite()
-            reply(shown(row, stale=False, age=0))  # it can be sent
+            reply(render(row, stale=False, age=0))  # it can be sent
             msgspec.json.encode(row)  # and kept

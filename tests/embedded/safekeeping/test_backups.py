@@ -59,7 +59,7 @@ def opener(api_key: str) -> Any:
 
 
 def restored(directory: DataDir, name: str, api_key: str) -> Any:
-    (chosen,) = [each for each in backups.listed(directory) if each.name == name]
+    (chosen,) = [each for each in backups.list_backups(directory) if each.name == name]
     return restore(directory, chosen, opener(api_key), cipher_driver())
 
 
@@ -76,7 +76,7 @@ async def test_a_backup_is_encrypted_private_and_opens_with_the_key_beside_it(
 ) -> None:
     await write(admin)
     made = await admin.expect(201, "POST", "/backups")
-    (found,) = backups.listed(directory)
+    (found,) = backups.list_backups(directory)
     assert (found.name, found.reason, found.facts.schema_version) == (made["name"], "manual", migrate.CURRENT)
     assert {path.name for path in found.path.iterdir()} == {"zorivest.db", "bootstrap.json", "backup.json"}
     for path in (found.path, *found.path.iterdir()):
@@ -113,7 +113,7 @@ async def test_what_is_committed_while_it_is_made_is_in_it_whole_or_not_at_all(
     _, *made = await asyncio.gather(writing(), *(admin.expect(201, "POST", "/backups") for _ in range(4)))
     assert len({each["name"] for each in made}) == 4
     _, dek = backend.vault.unlock(api_key)
-    for found in backups.listed(directory):
+    for found in backups.list_backups(directory):
         copy = Database(found.database, dek, cipher_driver())
         keys = await copy.read(lambda conn: set(conn.execute(text("SELECT key FROM settings")).scalars()))
         assert {key[1:] for key in keys if key[0] == "a"} == {key[1:] for key in keys if key[0] == "b"}
@@ -153,7 +153,7 @@ async def test_opening_a_journal_that_was_written_to_makes_the_daily_one_by_itse
     await backend.open(api_key)
     async with asyncio.timeout(30):
         await made.wait()
-    assert [each.reason for each in backups.listed(directory)] == ["daily"]
+    assert [each.reason for each in backups.list_backups(directory)] == ["daily"]
     assert [path for path in directory.backups.iterdir() if path.name.startswith(".")] == []
 
 
@@ -173,12 +173,12 @@ async def test_a_migration_is_preceded_by_a_backup_of_the_version_before(
             await backend.open(api_key)
     assert backend.locked
     await backend.open(api_key)
-    (made,) = backups.listed(directory)
+    (made,) = backups.list_backups(directory)
     assert (made.reason, made.facts.schema_version) == ("migration", migrate.CURRENT - 1)
     assert await backend.database().read(migrate.version_of) == migrate.CURRENT
     await backend.lock("test")
     await backend.open(api_key)
-    assert len(backups.listed(directory)) == 1
+    assert len(backups.list_backups(directory)) == 1
 
 
 def full(*anything: Any) -> Any:
@@ -233,7 +233,7 @@ def test_only_the_programs_own_are_pruned_by_number_and_age(directory: DataDir) 
     daily = [fake(directory, "daily", age) for age in range(6, 0, -1)]
     many = [fake(directory, "changes", age / 100) for age in range(8, 0, -1)]
     gone = backups.prune(directory, 6, 90, NOW)
-    left = [each.name for each in reversed(backups.listed(directory))]
+    left = [each.name for each in reversed(backups.list_backups(directory))]
     assert left == [*mine, *daily[3:], *many[5:]]
     assert set(gone) == {old, *daily[:3], *many[:5]}
     assert len(list(directory.backups.iterdir())) == len(left)
@@ -243,7 +243,7 @@ def test_the_newest_stays_whatever_its_age(directory: DataDir) -> None:
     directory.create()
     names = [fake(directory, "daily", age) for age in (500, 400)]
     assert backups.prune(directory, 5, 30, NOW) == [names[0]]
-    assert [each.name for each in backups.listed(directory)] == [names[1]]
+    assert [each.name for each in backups.list_backups(directory)] == [names[1]]
 
 
 @pytest.mark.parametrize("damage", ["manifest", "truncated", "missing", "hidden", "foreign"])
@@ -260,7 +260,7 @@ def test_what_is_not_whole_is_not_offered(damage: str, directory: DataDir) -> No
         path.rename(path.with_name(".partial-x"))
     else:
         (path / "backup.json").write_text("[]")
-    assert backups.listed(directory) == []
+    assert backups.list_backups(directory) == []
 
 
 async def test_a_restore_brings_back_what_was_and_can_be_undone(
@@ -318,7 +318,7 @@ async def test_without_a_vault_that_fits_the_one_of_the_backup_is_restored_too(
     assert await bodies(again) == [SECRET]
     await again.close()
     if loss == "another":
-        (kept,) = [each for each in backups.listed(directory) if each.name == done.kept]
+        (kept,) = [each for each in backups.list_backups(directory) if each.name == done.kept]
         assert kept.reason == "unreadable"
 
 
@@ -329,7 +329,7 @@ async def test_a_damaged_backup_is_refused_and_nothing_is_touched(
     await write(admin)
     made = await admin.expect(201, "POST", "/backups")
     await backend.lock("test")
-    (found,) = backups.listed(directory)
+    (found,) = backups.list_backups(directory)
     data = bytearray(found.database.read_bytes())
     data[5000:5064] = b"\xff" * 64
     found.database.write_bytes(data)
@@ -401,7 +401,7 @@ def test_killed_midway_it_leaves_nothing_that_is_offered(step: str, directory: D
     ran = subprocess.run([sys.executable, "-c", KILLED, str(directory.root), step], cwd=ROOT, check=False)
     assert ran.returncode == -signal.SIGKILL
     assert len(list(directory.backups.iterdir())) == 1
-    assert backups.listed(directory) == []
+    assert backups.list_backups(directory) == []
     backups.sweep(directory)
     assert list(directory.backups.iterdir()) == []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zorivest_rpc.errors import InvalidArguments
 from zorivest_rpc.mcp.catalog.explain import example, problems
-from zorivest_rpc.mcp.catalog.intended import intended
+from zorivest_rpc.mcp.catalog.intended import read_intended
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.serving.catalog.load import load
 
@@ -88,7 +88,7 @@ def test_whatever_is_refused_is_explained_and_nothing_else_comes_out(data: st.Da
         else st.text()
     )
     arguments = data.draw(st.dictionaries(names | st.text(max_size=8), VALUES, max_size=5))
-    found = problems(spec.input_schema, intended(spec.input_schema, arguments))
+    found = problems(spec.input_schema, read_intended(spec.input_schema, arguments))
     if found:
         assert found[0] in refusal(spec.name, arguments)
     else:

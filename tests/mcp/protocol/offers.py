@@ -22,9 +22,9 @@ from zorivest_rpc.mcp.offer import (
     Template,
     ToolShelf,
     message,
-    threaded,
+    run_in_thread,
 )
-from zorivest_rpc.mcp.protocol.content import Block, audio, embedded, image, link, text
+from zorivest_rpc.mcp.protocol.content import Block, audio, embed, image, link, text
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import LEVELS
@@ -84,7 +84,7 @@ class Rich:
             tool("anything", self._anything, anything),
             tool("whoami", self._whoami),
             tool("hold", self._hold, gate),
-            tool("block", threaded(self._block), gate),
+            tool("block", run_in_thread(self._block), gate),
             tool("open_gate", self._open_gate, gate),
             tool("await_stop", self._await_stop, gate),
             tool("progress", self._progress, schema("steps", steps={"type": "array", "items": {"type": "number"}})),
@@ -232,7 +232,7 @@ class Rich:
                 image(b"png", "image/png"),
                 audio(b"wav", "audio/wav"),
                 link("test://one", "one", title="The one"),
-                embedded({"uri": "test://one", "mimeType": "text/plain", "text": "one"}),
+                embed({"uri": "test://one", "mimeType": "text/plain", "text": "one"}),
             ],
             {"structured": True},
             meta={"com.example/kept": 1},

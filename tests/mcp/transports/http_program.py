@@ -16,7 +16,7 @@ from zorivest_rpc.cli.serve import serve_http
 from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.call import Call, Handler, Outcome, say
 from zorivest_rpc.mcp.catalog.tool import Tool
-from zorivest_rpc.mcp.offer import Offer, ToolShelf, threaded
+from zorivest_rpc.mcp.offer import Offer, ToolShelf, run_in_thread
 
 
 def announce(call: Call) -> None:
@@ -42,7 +42,7 @@ def block_thread(call: Call) -> Outcome:
 
 
 def offer() -> Offer:
-    handlers: dict[str, Handler] = {"wait": wait, "stream": stream, "block_thread": threaded(block_thread)}
+    handlers: dict[str, Handler] = {"wait": wait, "stream": stream, "block_thread": run_in_thread(block_thread)}
     tools = [(Tool(name, f"Test tool {name}.", {"type": "object"}), handler) for name, handler in handlers.items()]
     return Offer("http-program", "1", tools=ToolShelf(tools))
 

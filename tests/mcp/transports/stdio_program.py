@@ -19,7 +19,7 @@ from zorivest_rpc.cli.stdio import serve_stdio
 from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.call import Call, Handler, Outcome, give, say
 from zorivest_rpc.mcp.catalog.tool import Tool
-from zorivest_rpc.mcp.offer import Offer, ToolShelf, threaded
+from zorivest_rpc.mcp.offer import Offer, ToolShelf, run_in_thread
 
 ANYTHING = {"type": "object"}
 CHILD = "import os; os.write(1, b'stray child\\n'); os.write(2, b'child on stderr\\n')"
@@ -136,7 +136,7 @@ def offer() -> Offer:
         "threads": threads,
         "wait": wait,
         "stubborn": stubborn,
-        "block_thread": threaded(block_thread),
+        "block_thread": run_in_thread(block_thread),
         "block_loop": block_loop,
         "chatter": chatter,
     }

@@ -24,7 +24,7 @@ from zorivest_rpc.serving.modes.present import (
     identifiers,
     kept_fields,
     presentation,
-    structured,
+    to_object,
 )
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -332,9 +332,9 @@ def test_being_brief_twice_is_being_brief_once(payload: Any) -> None:
 
 
 def test_arrays_and_bare_values_become_objects() -> None:
-    assert structured({"a": 1}) == {"a": 1}
-    assert structured([1, 2]) == {"items": [1, 2]}
-    assert structured("text") == {"value": "text"}
+    assert to_object({"a": 1}) == {"a": 1}
+    assert to_object([1, 2]) == {"items": [1, 2]}
+    assert to_object("text") == {"value": "text"}
 
 
 def test_sentences_are_filled_and_gaps_stay_visible() -> None:

@@ -19,7 +19,7 @@ from tests.serving.product.conftest import Client, Connect, refusal_of, text_of
 from tests.serving.product.http import serving
 from zorivest_rpc.mcp.catalog.explain import example
 from zorivest_rpc.serving.catalog.load import load
-from zorivest_rpc.serving.modes.present import structured
+from zorivest_rpc.serving.modes.present import to_object
 
 SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
 NOT_HERE = {"zorivest_service_restart", "zorivest_launch_gui", "zorivest_emergency_stop", "call_tool"}
@@ -244,4 +244,4 @@ def test_the_list_is_the_same_bytes_in_every_process(tmp_path: Path) -> None:
         assert done.code == 0
         lists.add(next(line for line in done.lines if orjson.loads(line).get("id") == 2))
     assert len(lists) == 1
-    assert structured(orjson.loads(lists.pop())["result"]["tools"])["items"]
+    assert to_object(orjson.loads(lists.pop())["result"]["tools"])["items"]

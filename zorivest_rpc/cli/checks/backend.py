@@ -18,16 +18,18 @@ from .journal import Bootstrap, read_bootstrap
 from .line import Line, fail, ok, warn
 from .safekeeping import restore_step
 from .surroundings import backend_port
-from .web import PageAnswer, Place, ask, shown
+from .web import PageAnswer, Place, ask, render_url
 
-__all__ = ["embedded", "remote"]
+__all__ = ["check_embedded", "remote"]
 
 _SKEW = 300.0
 _GLANCE = 1.0
 _SOON = 7 * 86_400.0
 
 
-def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, str], *, start: bool) -> Iterator[Line]:
+def check_embedded(
+    settings: Settings, vault: Bootstrap | None, environ: Mapping[str, str], *, start: bool
+) -> Iterator[Line]:
     from zorivest_rpc.embedded.locate import BackendStartError, find, find_or_start, stored_key
 
     data = Path(settings.data_dir)
@@ -47,11 +49,11 @@ def embedded(settings: Settings, vault: Bootstrap | None, environ: Mapping[str, 
         yield ok("backend", f"embedded, {started} at {located.shown} (pid {located.pid})")
     yield from _neighbour("" if located is None else located.shown)
     key = stored_key(data, environ)
-    yield from _stored(key, vault, data, environ)
+    yield from _check_stored_key(key, vault, data, environ)
     if located is None and vault is not None:
         yield ok("guard", "its state is in the journal; it can be asked when the backend runs")
     if located is not None:
-        yield from _asked(located.address, key, "the embedded backend")
+        yield from _check_answer(located.address, key, "the embedded backend")
     yield from _encryption(data, vault)
 
 
@@ -90,7 +92,9 @@ def _not_running(data: Path) -> Line:
     return ok("backend", "embedded, not running; the first call starts it (doctor --start tries now)")
 
 
-def _stored(key: str | None, vault: Bootstrap | None, data: Path, environ: Mapping[str, str]) -> Iterator[Line]:
+def _check_stored_key(
+    key: str | None, vault: Bootstrap | None, data: Path, environ: Mapping[str, str]
+) -> Iterator[Line]:
     """Whether the key at hand is one of the vault's, told without opening it."""
     source = "ZORIVEST_API_KEY" if environ.get("ZORIVEST_API_KEY") else "the stored key"
     if vault is None:
@@ -162,10 +166,10 @@ def remote(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
     if not key:
         text = "ZORIVEST_API_KEY is not set, and a backend of its own has no other place for a key"
         yield fail("key", text, "Create a key in Zorivest (Settings, API keys) and set ZORIVEST_API_KEY.")
-    yield from _asked(base, key, shown(base), remote=True)
+    yield from _check_answer(base, key, render_url(base), remote=True)
 
 
-def _asked(base: Place, key: str | None, name: str, *, remote: bool = False) -> Iterator[Line]:
+def _check_answer(base: Place, key: str | None, name: str, *, remote: bool = False) -> Iterator[Line]:
     """What the backend says about itself."""
     health = ask(base, "/health")
     if health is None:

@@ -22,7 +22,7 @@ from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 
 from .line import Line, fail, ok, warn
-from .web import ask, shown
+from .web import ask, render_url
 
 __all__ = ["ClientTrial", "set_up", "try_out"]
 
@@ -175,12 +175,12 @@ def _answers(area: str, name: str, url: str) -> Line:
         return fail(area, f'"{name}" has an address that is none', "Write it again: zorivest-rpc install.")
     answer = ask(health, timeout=PATIENCE)
     if answer is None:
-        return fail(area, f'"{name}": nothing answers at {shown(url)}', "Start it: zorivest-rpc serve")
+        return fail(area, f'"{name}": nothing answers at {render_url(url)}', "Start it: zorivest-rpc serve")
     if answer.status != 200:
         return warn(
-            area, f'"{name}": {shown(url)} answers, but not as zorivest-rpc serve', "Look at who listens there."
+            area, f'"{name}": {render_url(url)} answers, but not as zorivest-rpc serve', "Look at who listens there."
         )
-    return ok(area, f'"{name}": {shown(url)} answers')
+    return ok(area, f'"{name}": {render_url(url)} answers')
 
 
 def _fits(client: Client, area: str, name: str, command: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[Line]:

@@ -21,7 +21,7 @@ from zorivest_rpc.errors import ConfigError
 from .line import Line, fail, ok, warn
 from .safekeeping import restore_step
 
-__all__ = ["Bootstrap", "directory", "offered", "private_files", "read_bootstrap", "schemas"]
+__all__ = ["Bootstrap", "check_offer", "directory", "private_files", "read_bootstrap", "schemas"]
 
 _PRIVATE = (
     "api.key",
@@ -48,7 +48,7 @@ def schemas(root: str | None = None) -> Iterator[Line]:
         yield ok("schemas", f"complete in {root or schemas_dir()}")
 
 
-def offered(settings: Settings, client: str | None = None) -> Iterator[Line]:
+def check_offer(settings: Settings, client: str | None = None) -> Iterator[Line]:
     """The options as the server would take them, the toolset configuration among them, and whether their list fits."""
     from zorivest_rpc.app import Journal
     from zorivest_rpc.cli.asking import describe_askers

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zorivest_rpc.embedded.disk.backups import REPLACED, Backup, best, listed
+from zorivest_rpc.embedded.disk.backups import REPLACED, Backup, best, list_backups
 from zorivest_rpc.embedded.disk.paths import DataDir
 
 from .line import Line, fail, ok, warn
@@ -67,7 +67,7 @@ def backups(path: str, now: float | None = None) -> Iterator[Line]:
     if not directory.database.exists():
         return
     now = time.time() if now is None else now
-    found = [backup for backup in listed(directory) if backup.reason not in REPLACED]
+    found = [backup for backup in list_backups(directory) if backup.reason not in REPLACED]
     if not found:
         if now - directory.database.stat().st_mtime > 2 * _DAY:
             yield warn("backups", "none", "zorivest-rpc backup create")

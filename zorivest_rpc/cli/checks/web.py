@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 if TYPE_CHECKING:
     from zorivest_rpc.embedded.link import LocalAddress
 
-__all__ = ["PATIENCE", "PageAnswer", "Place", "ask", "shown"]
+__all__ = ["PATIENCE", "PageAnswer", "Place", "ask", "render_url"]
 
 Place: TypeAlias = Union[str, "LocalAddress"]
 """The root of an API: a URL, or the address of the embedded backend."""
@@ -83,7 +83,7 @@ def _answer(status: int, data: bytes, date: str | None) -> PageAnswer:
     return PageAnswer(status, body, moment)
 
 
-def shown(url: str) -> str:
+def render_url(url: str) -> str:
     """A URL as it may be printed: without credentials, query and fragment."""
     try:
         parts = urlsplit(url)

@@ -16,7 +16,7 @@ import msgspec
 from zorivest_rpc.embedded.analytics.excursion import Bar
 from zorivest_rpc.embedded.analytics.positions import Execution
 from zorivest_rpc.embedded.values.kinds import AssetClass
-from zorivest_rpc.embedded.values.money import ZERO, exactly, price, rounded
+from zorivest_rpc.embedded.values.money import ZERO, exactly, price, round_to
 
 __all__ = ["BidAsk", "ExecutionQuality", "grade_of", "in_regular_hours", "score_execution"]
 
@@ -120,14 +120,14 @@ def _score(
     score = min(Decimal(100), max(ZERO, 100 - 10 * max(ZERO, slippage)))
     return ExecutionQuality(
         trade_exec_id=first.exec_id,
-        score=rounded(score, _HUNDREDTH),
+        score=round_to(score, _HUNDREDTH),
         grade=grade_of(score),
         nbbo_available=quote is not None,
         benchmark=benchmark,
         benchmark_price=price(against),
         fill_price=price(paid),
         price_improvement=price(improvement),
-        slippage_bps=rounded(slippage, _HUNDREDTH),
+        slippage_bps=round_to(slippage, _HUNDREDTH),
         effective_spread=None if quote is None else price(2 * abs(paid - quote.mid)),
         vs_midpoint=None if quote is None else price(first.side * (quote.mid - paid)),
         confidence="low" if quote is None else "high",

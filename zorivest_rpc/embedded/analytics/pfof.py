@@ -10,7 +10,7 @@ import msgspec
 
 from zorivest_rpc.embedded.analytics.fees import FeeBreakdown
 from zorivest_rpc.embedded.values.answers import Hint
-from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, percent, rounded
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, exactly, percent, round_to
 
 __all__ = [
     "CostComponent",
@@ -137,7 +137,7 @@ def pfof_report(
         exact_cost += cost
         lines.append(
             RoutingLine(
-                routing, volume.trades, cents(volume.notional), rounded(bps, Decimal("0.01")), cents(cost), basis
+                routing, volume.trades, cents(volume.notional), round_to(bps, Decimal("0.01")), cents(cost), basis
             )
         )
         if routing == "dma":

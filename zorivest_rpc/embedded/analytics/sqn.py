@@ -11,7 +11,7 @@ from zorivest_rpc.embedded.analytics.expectancy import LOW_SAMPLE, NO_ROUND_TRIP
 from zorivest_rpc.embedded.analytics.moments import Moments
 from zorivest_rpc.embedded.analytics.r_multiples import RUnit
 from zorivest_rpc.embedded.values.answers import Hint
-from zorivest_rpc.embedded.values.money import ZERO, divide, exactly, ratio, root, rounded
+from zorivest_rpc.embedded.values.money import ZERO, divide, exactly, ratio, root, round_to
 
 __all__ = ["Grade", "SystemQuality", "grade_of", "sqn", "sqn_value"]
 
@@ -67,7 +67,7 @@ def sqn(r_results: Moments, r_unit: RUnit, *, period: str = "all", account_id: s
     return SystemQuality(
         period=period,
         account_id=account_id,
-        sqn=ZERO if value is None else rounded(value, _STEP),
+        sqn=ZERO if value is None else round_to(value, _STEP),
         grade=grade_of(value),
         trade_count=r_results.count,
         n_used=min(r_results.count, _MOST_TRADES),

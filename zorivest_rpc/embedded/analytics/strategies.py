@@ -11,7 +11,7 @@ from zorivest_rpc.embedded.analytics.expectancy import NO_ROUND_TRIPS
 from zorivest_rpc.embedded.analytics.moments import Moments, moments_of
 from zorivest_rpc.embedded.analytics.sqn import sqn_value
 from zorivest_rpc.embedded.values.answers import Hint
-from zorivest_rpc.embedded.values.money import ZERO, cents, divide, ratio, rounded
+from zorivest_rpc.embedded.values.money import ZERO, cents, divide, ratio, round_to
 
 __all__ = ["UNTAGGED", "StrategyBreakdown", "StrategyLine", "TaggedResult", "breakdown", "group", "strategies_of"]
 
@@ -97,6 +97,6 @@ def _line(strategy: str, results: Moments, everything: int) -> StrategyLine:
         avg_loss=cents(results.avg_loss),
         payoff_ratio=ratio(divide(results.avg_win, results.avg_loss)),
         expectancy=cents(results.mean),
-        sqn=None if quality is None else rounded(quality, Decimal("0.001")),
+        sqn=None if quality is None else round_to(quality, Decimal("0.001")),
         frequency=ratio(divide(results.count, everything)) or ZERO,
     )

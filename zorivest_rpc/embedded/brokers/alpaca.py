@@ -12,7 +12,7 @@ from typing import Any
 from ..imports.drafts import TradeDraft
 from ..imports.rows import RowRefused
 from ..market.failures import Failure, Kind
-from ..market.shapes import mapped, moment, number, plain
+from ..market.shapes import moment, number, plain, read_object
 from ..values.kinds import AssetClass, Side
 from .pulled import BrokerLink, Position, Pulled, PullWindow, Source, collect, symbol_of
 
@@ -25,7 +25,7 @@ _QUOTED_IN = ("USDT", "USDC", "USD", "BTC")
 
 
 async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
-    account = mapped(await link.get("/v2/account"))
+    account = read_object(await link.get("/v2/account"))
     stated = plain(account.get("account_number"), 64)
     if stated is None:
         raise link.odd("account details")
@@ -47,7 +47,7 @@ async def positions(link: BrokerLink) -> list[Position]:
     if not isinstance(answer, list):
         raise link.odd("positions")
     found = []
-    for row in map(mapped, answer):
+    for row in map(read_object, answer):
         symbol, quantity = plain(row.get("symbol"), 64), number(row.get("qty"))
         if symbol is None or quantity is None:
             raise link.odd("positions")

@@ -13,7 +13,7 @@ from ..database.schema.brokers import broker_configs
 from ..database.schema.journal import accounts
 from .registry import BROKERS, LOCAL_FOLDER, Broker
 
-__all__ = ["Config", "brokers_configured", "listed", "read_all", "read_one", "write"]
+__all__ = ["Config", "brokers_configured", "list_configs", "read_all", "read_one", "write"]
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ def write(conn: Connection, broker: Broker, values: Mapping[str, Any], now: date
         )
 
 
-def listed(conn: Connection) -> list[dict[str, Any]]:
+def list_configs(conn: Connection) -> list[dict[str, Any]]:
     owned: dict[str, list[str]] = {}
     for broker_id, account_id in conn.execute(
         select(accounts.c.broker_id, accounts.c.account_id)

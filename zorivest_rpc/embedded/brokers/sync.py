@@ -28,7 +28,7 @@ from ..values.futures import SETTING as FUTURE_MULTIPLIERS
 from ..values.futures import parse_multipliers
 from ..vault.crypto import FieldCipher
 from . import alpaca, ibkr_flex, local_folder, tradier
-from .configs import Config, listed, read_one, write
+from .configs import Config, list_configs, read_one, write
 from .pulled import BrokerLink, Position, Pulled, PullWindow
 from .registry import LOCAL_FOLDER, Broker, find_broker
 
@@ -75,7 +75,7 @@ class Brokers:
         self._folder = folder
 
     async def listed(self) -> list[dict[str, Any]]:
-        return await self._db.read(listed)
+        return await self._db.read(list_configs)
 
     async def configure(self, broker_id: str, values: Mapping[str, Any], actor: str) -> None:
         """Set what was given; secrets are encrypted before they reach the database."""
@@ -301,7 +301,7 @@ def _keep(
         except Refusal as refusal:  # an account that cannot be written to
             written.append(BatchResult(errors=(f"{name}: {refusal}",)))
         else:
-            written.append(_written(answer))
+            written.append(_summarise(answer))
     if owner is not None and pulled.account_id is not None:
         conn.execute(
             accounts.update()
@@ -318,7 +318,7 @@ def _keep(
     return written
 
 
-def _written(answer: Mapping[str, Any]) -> BatchResult:
+def _summarise(answer: Mapping[str, Any]) -> BatchResult:
     """The importer's answer in the words of a sync."""
     errors = [
         (f"row {error['row_number']}, " if error["row_number"] is not None else "")

@@ -16,7 +16,7 @@ from ..imports.rows import RowRefused
 from ..imports.values import BadValue, parse_moment, zone
 from ..market.failures import Failure, Kind
 from ..market.providers.tradier import rows_of
-from ..market.shapes import at, mapped, number, plain
+from ..market.shapes import at, number, plain, read_object
 from ..values.kinds import Side
 from .pulled import BrokerLink, Position, Pulled, PullWindow, Source, collect, symbol_of
 
@@ -29,7 +29,7 @@ MOST_PAGES = 100
 async def pull(link: BrokerLink, wanted: PullWindow) -> Pulled:
     number_at_broker = await _account(link)
     account_id = link.account_id or number_at_broker
-    balances = mapped(await link.get(f"/v1/accounts/{number_at_broker}/balances"), "balances")
+    balances = read_object(await link.get(f"/v1/accounts/{number_at_broker}/balances"), "balances")
     rows = await _trades(link, number_at_broker, wanted)
     found = collect("tradier", "tradier_api", account_id, wanted, rows, lambda row: _draft(row, account_id, wanted))
     return Pulled(
@@ -59,7 +59,7 @@ async def _account(link: BrokerLink) -> str:
 
 async def _positions(link: BrokerLink, account: str) -> list[Position]:
     answer = await link.get(f"/v1/accounts/{account}/positions")
-    if "positions" not in mapped(answer):
+    if "positions" not in read_object(answer):
         raise link.odd("positions")
     found = []
     for row in rows_of(at(answer, "positions", "position")):
@@ -85,7 +85,7 @@ async def _trades(link: BrokerLink, account: str, wanted: PullWindow) -> list[di
     found: list[dict[str, Any]] = []
     for page in range(1, MOST_PAGES + 1):
         answer = await link.get(f"/v1/accounts/{account}/history", {**params, "page": str(page)})
-        if "history" not in mapped(answer):
+        if "history" not in read_object(answer):
             raise link.odd("history")
         rows = rows_of(at(answer, "history", "event"))
         found += rows
@@ -97,7 +97,7 @@ async def _trades(link: BrokerLink, account: str, wanted: PullWindow) -> list[di
 
 
 def _draft(row: Mapping[str, Any], account_id: str, wanted: PullWindow) -> TradeDraft | None:
-    trade = mapped(row, "trade") if isinstance(row, dict) else {}
+    trade = read_object(row, "trade") if isinstance(row, dict) else {}
     if row.get("type") != "trade" or not trade:
         return None
     when, known = _when(row.get("date"), wanted.timezone)

@@ -46,7 +46,7 @@ from .story import SOURCE, SYNTHETIC, Story
 if TYPE_CHECKING:
     from ..locate import Located
 
-__all__ = ["chart", "load", "load_into", "loaded", "main", "remove", "remove_from"]
+__all__ = ["chart", "count_trades", "load", "load_into", "main", "remove", "remove_from"]
 
 _ACTOR = "demo"
 _REPORTS = (
@@ -56,7 +56,7 @@ _REPORTS = (
 )
 
 
-def loaded(conn: Connection) -> int:
+def count_trades(conn: Connection) -> int:
     """How many demo trades there are."""
     return conn.execute(
         select(func.count()).select_from(trade_table).where(trade_table.c.source == SOURCE)
@@ -65,8 +65,8 @@ def loaded(conn: Connection) -> int:
 
 def load(conn: Connection, story: Story, picture: Picture, now: datetime) -> dict[str, Any]:
     """Write the story; a second time changes nothing."""
-    if loaded(conn):
-        return {"status": "already_loaded", "trades": loaded(conn)}
+    if count_trades(conn):
+        return {"status": "already_loaded", "trades": count_trades(conn)}
     for account in demo_data.ACCOUNTS:
         if accounts.find(conn, account["account_id"]) is None:
             accounts.create(conn, {**account, "source": SOURCE}, _ACTOR)
@@ -81,7 +81,7 @@ def load(conn: Connection, story: Story, picture: Picture, now: datetime) -> dic
     expiry.settle(conn, now)
     _write_about(conn, story, picture)
     counts = {
-        "trades": loaded(conn),
+        "trades": count_trades(conn),
         "bars": stored,
         "accounts": len(demo_data.ACCOUNTS),
         "bank_lines": demo_books.load_bank(conn, story.days, now, _ACTOR),

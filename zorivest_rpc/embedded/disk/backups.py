@@ -29,7 +29,7 @@ __all__ = [
     "digest",
     "free_name",
     "is_hollow",
-    "listed",
+    "list_backups",
     "make",
     "prune",
     "publish",
@@ -126,7 +126,7 @@ def publish(directory: DataDir, partial: Path, name: str, reason: str, facts: Fa
     return Backup(name, final, now, reason, facts, files)
 
 
-def listed(directory: DataDir) -> list[Backup]:
+def list_backups(directory: DataDir) -> list[Backup]:
     """Every whole backup, the newest first; what is incomplete or not ours is not one."""
     try:
         paths = [path for path in directory.backups.iterdir() if not path.name.startswith(".")]
@@ -144,7 +144,7 @@ def is_hollow(backup: Backup, beside: Iterable[Backup]) -> bool:
 
 def best(directory: DataDir) -> Backup | None:
     """The newest backup worth restoring: not of an emptied journal, and not what a restore had replaced."""
-    whole = [backup for backup in listed(directory) if backup.reason not in REPLACED]
+    whole = [backup for backup in list_backups(directory) if backup.reason not in REPLACED]
     return next((backup for backup in whole if not is_hollow(backup, whole)), None)
 
 
@@ -154,7 +154,7 @@ def prune(directory: DataDir, keep: int, max_age_days: int, now: datetime | None
     Full ones and hollow ones are counted apart, so that those of an emptied journal never push out a good one; the
     newest of each stays whatever its age."""
     now = now or datetime.now(UTC)
-    everything = listed(directory)
+    everything = list_backups(directory)
     own = [backup for backup in everything if backup.reason in AUTOMATIC]
     hollow = [backup for backup in own if is_hollow(backup, everything)]
     gone: list[str] = []

@@ -15,7 +15,7 @@ from zorivest_rpc.embedded.imports.detect import NEEDED, broker_of
 from zorivest_rpc.embedded.imports.drafts import BrokerHints, BrokerImport, ImportLimits, ImportRefused
 from zorivest_rpc.embedded.imports.flat import read_flat
 from zorivest_rpc.embedded.imports.layouts import GENERIC
-from zorivest_rpc.embedded.imports.pdf_pages import PdfPage, encrypted, extract_pages
+from zorivest_rpc.embedded.imports.pdf_pages import PdfPage, extract_pages, refuse_encrypted
 from zorivest_rpc.embedded.imports.pdf_safety import check_streams, is_encrypted
 from zorivest_rpc.embedded.imports.rows import Columns, Row
 from zorivest_rpc.embedded.imports.sides import Signs
@@ -60,7 +60,7 @@ def import_broker_pdf(
     if b"%PDF-" not in data[:1024]:
         raise ImportRefused("not_a_pdf", "The file is no PDF.", next="Use import_broker_csv for CSV and XML files.")
     if is_encrypted(data):
-        raise encrypted()
+        raise refuse_encrypted()
     check_streams(data, budget)
     pages = extract_pages(data, budget)
     if not any(page.text.strip() for page in pages):

@@ -24,7 +24,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     Status,
     TradeDraft,
 )
-from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, shown
+from zorivest_rpc.embedded.imports.rows import Record, Row, RowRefused, render_line
 from zorivest_rpc.embedded.imports.symbols import multiplier_of, plain
 from zorivest_rpc.embedded.imports.values import BadValue
 from zorivest_rpc.embedded.values.futures import SETTING as _FUTURES_SETTING
@@ -106,7 +106,7 @@ class TradeCollector:
     def refuse(self, row: Row | None, field: str, message: str) -> None:
         self.refused += 1
         if len(self._errors) < self._limits.max_errors:
-            number, raw = (row.number, shown(row.raw)) if row else (None, "")
+            number, raw = (row.number, render_line(row.raw)) if row else (None, "")
             self._errors.append(RowError(row_number=number, field=field, message=message, raw_line=raw))
 
     def refuse_row(self, row: Row, exc: RowRefused) -> None:

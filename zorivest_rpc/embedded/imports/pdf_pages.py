@@ -23,7 +23,7 @@ from zorivest_rpc.embedded.imports.drafts import ImportRefused
 from zorivest_rpc.embedded.imports.pdf_safety import CONTENT
 from zorivest_rpc.embedded.imports.source import Budget
 
-__all__ = ["PdfPage", "encrypted", "extract_pages"]
+__all__ = ["PdfPage", "extract_pages", "refuse_encrypted"]
 
 _CHILD: Final = Path(__file__).with_name("pdf_child.py")
 _PASSED: Final = ("SYSTEMROOT", "LANG")
@@ -39,7 +39,7 @@ class PdfPage(msgspec.Struct, frozen=True):
     tables: list[list[list[str]]]
 
 
-def encrypted() -> ImportRefused:
+def refuse_encrypted() -> ImportRefused:
     return ImportRefused(
         "encrypted_pdf", "The PDF is encrypted.", next="Save a copy without a password and import that."
     )
@@ -147,7 +147,7 @@ def _check_count(total: int, most: int) -> None:
 def _refusal(answer: dict[str, Any]) -> ImportRefused:
     match answer["stop"]:
         case "encrypted":
-            return encrypted()
+            return refuse_encrypted()
         case "content":
             what = "A page unpacks to far more than a statement holds."
             return _unsafe(what, where=f"page {answer['page']}")

@@ -26,7 +26,7 @@ __all__ = [
     "Row",
     "RowRefused",
     "read_rows",
-    "shown",
+    "render_line",
     "split_line",
     "squash",
     "usable",
@@ -68,7 +68,7 @@ def squash(header: str) -> str:
     return re.sub(r"[^\w#/&]|_", "", re.sub(r"\([^)]*\)", "", header[:200].lower()))
 
 
-def shown(raw: str) -> str:
+def render_line(raw: str) -> str:
     """A raw line as an error message may show it."""
     return plain_text(raw, 200)
 

@@ -21,7 +21,7 @@ from zorivest_rpc.embedded.imports.drafts import (
     Note,
     RowError,
 )
-from zorivest_rpc.embedded.imports.rows import Row, RowRefused, shown
+from zorivest_rpc.embedded.imports.rows import Row, RowRefused, render_line
 
 __all__ = ["StatementCollector", "by_sign", "category_of"]
 
@@ -96,7 +96,7 @@ class StatementCollector:
     def refuse(self, row: Row, field: str, message: str) -> None:
         self.refused += 1
         if len(self._errors) < self._limits.max_errors:
-            error = RowError(row_number=row.number, field=field, message=message, raw_line=shown(row.raw))
+            error = RowError(row_number=row.number, field=field, message=message, raw_line=render_line(row.raw))
             self._errors.append(error)
 
     def refuse_row(self, row: Row, exc: RowRefused) -> None:

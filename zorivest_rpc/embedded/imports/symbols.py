@@ -27,7 +27,7 @@ def plain(value: Decimal) -> str:
 
 def option(underlying: str, expiry: dt.date, right: str, strike: Decimal) -> Instrument:
     """The option of that underlying, day, right (any word beginning with C or P) and strike."""
-    if not _SHAPE.fullmatch(symbols.stripped(underlying)):
+    if not _SHAPE.fullmatch(symbols.strip_symbol(underlying)):
         raise BadValue(f"{plain_text(underlying, 40)!r} is not a symbol")
     try:
         return symbols.option(underlying, expiry, right, strike)
@@ -41,7 +41,7 @@ def parse_symbol(cell: str, asset: AssetClass | None = None, near: dt.date | Non
     future whose year has one digit."""
     if len(cell) > 80:
         raise BadValue(f"{plain_text(cell, 40)!r} is too long for a symbol")
-    if not symbols.stripped(cell):
+    if not symbols.strip_symbol(cell):
         raise BadValue("is missing")
     try:
         found = symbols.parse_instrument(cell, asset, near)

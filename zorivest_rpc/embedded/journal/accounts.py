@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, case, func, select
 
 from ..database import audit
-from ..database.exact_sums import exact_sum, joined
+from ..database.exact_sums import exact_sum, join_sum
 from ..database.schema.journal import accounts, balance_snapshots, round_trips, trades
 from ..errors import Conflict, Forbidden, Invalid, NotFound
 from ..settings import read_value
@@ -27,10 +27,10 @@ __all__ = [
     "change",
     "create",
     "find",
-    "listed",
+    "list_accounts",
+    "read_account",
     "record_balance",
     "require",
-    "shown",
     "snapshots",
     "usable",
 ]
@@ -106,7 +106,7 @@ def change(conn: Connection, account_id: str, changes: Mapping[str, Any], actor:
     return _view(require(conn, account_id))
 
 
-def listed(conn: Connection, *, archived: bool, system: bool) -> list[dict[str, Any]]:
+def list_accounts(conn: Connection, *, archived: bool, system: bool) -> list[dict[str, Any]]:
     """Every account with its latest balance."""
     latest = (
         select(
@@ -136,7 +136,7 @@ def listed(conn: Connection, *, archived: bool, system: bool) -> list[dict[str, 
     ]
 
 
-def shown(conn: Connection, account_id: str) -> dict[str, Any]:
+def read_account(conn: Connection, account_id: str) -> dict[str, Any]:
     """One account with its figures."""
     row = require(conn, account_id)
     closed = round_trips.c.status == "closed"
@@ -166,7 +166,7 @@ def _sum_earnings(conn: Connection, account_id: str, currency: str) -> tuple[Dec
     """What the account's round trips earned so far, in its currency, and what is said about other currencies."""
     of_account = round_trips.c.account_id == account_id
     own = exact_sum(round_trips.c.realized_pnl, round_trips.c.currency == currency)
-    total = joined(*conn.execute(select(*own).where(of_account)).one())
+    total = join_sum(*conn.execute(select(*own).where(of_account)).one())
     conversion = Conversion(conn, currency)
     foreign = read_foreign(conn, [of_account, differs(round_trips.c.currency, currency)], conversion)
     return total + sum((trip.converted for trip in foreign if trip.rate is not None), Decimal(0)), conversion.answer()

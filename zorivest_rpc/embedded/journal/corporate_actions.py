@@ -25,7 +25,17 @@ from . import round_trips as round_trip_store
 from . import trades
 from .given_times import GivenTimes
 
-__all__ = ["KINDS", "OptionEnd", "Split", "delete", "listed", "moment_of", "record_option", "record_split", "shown"]
+__all__ = [
+    "KINDS",
+    "OptionEnd",
+    "Split",
+    "delete",
+    "list_actions",
+    "moment_of",
+    "read_action",
+    "record_option",
+    "record_split",
+]
 
 OptionKind = Literal["exercise", "assignment", "expiry"]
 KINDS = ("split", "exercise", "assignment", "expiry")
@@ -88,7 +98,7 @@ def record_split(conn: Connection, split: Split, actor: str) -> dict[str, Any]:
     touched = round_trip_store.split(conn, split.account_id, split.what.symbol, split.effective_at)
     for account_id in touched:
         trades.touch(conn, account_id)
-    return shown(conn, added) | {"accounts_adjusted": touched}
+    return read_action(conn, added) | {"accounts_adjusted": touched}
 
 
 def record_option(conn: Connection, event: OptionEnd, actor: str) -> dict[str, Any]:
@@ -125,10 +135,10 @@ def record_option(conn: Connection, event: OptionEnd, actor: str) -> dict[str, A
         made["related_trade_id"] = _deliver(conn, event, contract, held, f"ca-{added}-shares", actor)
     if made:
         conn.execute(corporate_actions.update().where(_actions.id == added).values(**made))
-    return shown(conn, added)
+    return read_action(conn, added)
 
 
-def shown(conn: Connection, number: int) -> dict[str, Any]:
+def read_action(conn: Connection, number: int) -> dict[str, Any]:
     """One action, or 404."""
     row = conn.execute(select(corporate_actions).where(_actions.id == number)).mappings().first()
     if row is None:
@@ -136,7 +146,7 @@ def shown(conn: Connection, number: int) -> dict[str, Any]:
     return _view(row)
 
 
-def listed(
+def list_actions(
     conn: Connection, page: Page, *, account_id: str | None, symbol: str | None, kind: str | None
 ) -> dict[str, Any]:
     """A page of actions, newest first; of an account also those that count for every account."""
@@ -160,7 +170,7 @@ def listed(
 
 def delete(conn: Connection, number: int, actor: str) -> None:
     """Undo an action: its own fills go, a broker's stay."""
-    action = shown(conn, number)
+    action = read_action(conn, number)
     conn.execute(corporate_actions.delete().where(_actions.id == number))
     _forget_lots(conn, action["underlying"])
     audit.record(conn, actor, "corporate_action.delete", "corporate_action", str(number))

@@ -13,7 +13,7 @@ from ..database.schema.journal import images
 from ..errors import NotFound
 from .pictures import Picture
 
-__all__ = ["attach", "data_of", "delete", "listed", "shown", "thumbnail_of"]
+__all__ = ["attach", "data_of", "delete", "list_images", "read_image", "thumbnail_of"]
 
 _SHOWN = ("id", "owner_type", "owner_id", "caption", "mime_type", "file_size", "width", "height", "created_at")
 
@@ -39,7 +39,7 @@ def attach(
     return {**row, "id": added, "thumbnail_url": _thumbnail_url(added)}
 
 
-def listed(conn: Connection, owner_type: str, owner_id: str) -> list[dict[str, Any]]:
+def list_images(conn: Connection, owner_type: str, owner_id: str) -> list[dict[str, Any]]:
     """The pictures of one owner, oldest first, without their bytes."""
     columns = [images.c[name] for name in _SHOWN if not name.startswith("owner")]
     rows = conn.execute(
@@ -48,7 +48,7 @@ def listed(conn: Connection, owner_type: str, owner_id: str) -> list[dict[str, A
     return [{**row, "thumbnail_url": _thumbnail_url(row["id"])} for row in rows]
 
 
-def shown(conn: Connection, image_id: int) -> dict[str, Any]:
+def read_image(conn: Connection, image_id: int) -> dict[str, Any]:
     """One picture without its bytes, or 404."""
     return {**_one(conn, image_id, *_SHOWN), "thumbnail_url": _thumbnail_url(image_id)}
 

@@ -15,7 +15,7 @@ from ..errors import Invalid, Unavailable
 if TYPE_CHECKING:
     from PIL.Image import Image, Resampling
 
-__all__ = ["LARGEST_FILE", "LARGEST_SIDE", "Picture", "prepare", "resized"]
+__all__ = ["LARGEST_FILE", "LARGEST_SIDE", "Picture", "prepare", "resize"]
 
 LARGEST_FILE = 10 * 1024 * 1024
 LARGEST_SIDE = 16_383  # what the WebP format can hold
@@ -57,7 +57,7 @@ def prepare(data: bytes) -> Picture:
     return Picture(whole, _webp(image, THUMBNAIL_QUALITY), width, height)
 
 
-def resized(data: bytes, largest: int) -> bytes:
+def resize(data: bytes, largest: int) -> bytes:
     """A stored picture with its longer side at most `largest`; smaller ones stay as they are."""
     image = _decode(data, "WEBP")
     if max(image.size) <= largest:

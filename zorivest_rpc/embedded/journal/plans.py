@@ -18,7 +18,7 @@ from ..values.inputs import Page
 from ..values.money import ratio
 from . import accounts, trades
 
-__all__ = ["CONVICTIONS", "STATUSES", "add", "change", "delete", "listed", "shown"]
+__all__ = ["CONVICTIONS", "STATUSES", "add", "change", "delete", "list_plans", "read_plan"]
 
 CONVICTIONS = ("low", "medium", "high", "max")
 STATUSES = ("draft", "active", "executed", "expired", "cancelled")
@@ -34,17 +34,17 @@ def add(conn: Connection, values: Mapping[str, Any], actor: str) -> dict[str, An
     row = {**values, "risk_reward_ratio": _ratio(values), "created_at": now, "updated_at": now}
     plan_id = conn.execute(trade_plans.insert().values(**row).returning(trade_plans.c.id)).scalar_one()
     audit.record(conn, actor, "plan.create", "trade_plan", str(plan_id))
-    return shown(conn, plan_id)
+    return read_plan(conn, plan_id)
 
 
-def shown(conn: Connection, plan_id: int) -> dict[str, Any]:
+def read_plan(conn: Connection, plan_id: int) -> dict[str, Any]:
     row = conn.execute(select(trade_plans).where(trade_plans.c.id == plan_id)).mappings().first()
     if row is None:
         raise NotFound("trade plan", plan_id)
     return _view(row)
 
 
-def listed(conn: Connection, page: Page) -> dict[str, Any]:
+def list_plans(conn: Connection, page: Page) -> dict[str, Any]:
     """The plans, newest first."""
     total = conn.execute(select(func.count()).select_from(trade_plans)).scalar_one()
     rows = conn.execute(
@@ -55,7 +55,7 @@ def listed(conn: Connection, page: Page) -> dict[str, Any]:
 
 def change(conn: Connection, plan_id: int, changes: Mapping[str, Any], actor: str) -> dict[str, Any]:
     """Rewrite fields; a status that ends a plan notes when."""
-    before = shown(conn, plan_id)
+    before = read_plan(conn, plan_id)
     if not changes:
         return before
     after: dict[str, Any] = {**before, **changes}
@@ -76,11 +76,11 @@ def change(conn: Connection, plan_id: int, changes: Mapping[str, Any], actor: st
         row["cancelled_at"] = now
     conn.execute(trade_plans.update().where(trade_plans.c.id == plan_id).values(**row))
     audit.record(conn, actor, "plan.update", "trade_plan", str(plan_id), fields=sorted(changes))
-    return shown(conn, plan_id)
+    return read_plan(conn, plan_id)
 
 
 def delete(conn: Connection, plan_id: int, actor: str) -> None:
-    shown(conn, plan_id)
+    read_plan(conn, plan_id)
     conn.execute(images.delete().where(images.c.owner_type == "plan", images.c.owner_id == str(plan_id)))
     conn.execute(trade_plans.delete().where(trade_plans.c.id == plan_id))
     audit.record(conn, actor, "plan.delete", "trade_plan", str(plan_id))

@@ -15,7 +15,7 @@ from ..database.schema.journal import round_trip_legs, round_trips
 from .given_times import GivenTimes
 from .round_trips import episode_of
 
-__all__ = ["shown", "trip_of"]
+__all__ = ["render_trips", "trip_of"]
 
 
 def trip_of(conn: Connection, exec_id: str) -> Mapping[Any, Any] | None:
@@ -33,7 +33,7 @@ def trip_of(conn: Connection, exec_id: str) -> Mapping[Any, Any] | None:
     )
 
 
-def shown(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) -> list[RoundTrip]:
+def render_trips(conn: Connection, rows: Iterable[Mapping[Any, Any]], today: datetime) -> list[RoundTrip]:
     """Rows of `round_trips` as an answer shows them, with the executions they are made of."""
     found = list(rows)
     ids: dict[str, dict[str, list[str]]] = {row["id"]: {"entry": [], "exit": []} for row in found}

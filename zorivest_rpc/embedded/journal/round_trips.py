@@ -26,12 +26,12 @@ from ..values.symbols import parse_contract
 __all__ = [
     "EXECUTION",
     "Execution",
-    "added",
-    "added_many",
-    "changed",
+    "add",
+    "add_many",
+    "change",
     "episode_of",
     "execution_of",
-    "removed",
+    "remove",
     "split",
 ]
 
@@ -136,7 +136,7 @@ def episode_of(row: Mapping[Any, Any]) -> Episode:
     )
 
 
-def added(conn: Connection, execution: Execution) -> None:
+def add(conn: Connection, execution: Execution) -> None:
     """One more trade was inserted."""
     account, symbol = execution.account_id, execution.symbol
     position = _position(execution)
@@ -154,7 +154,7 @@ def added(conn: Connection, execution: Execution) -> None:
     _apply(conn, current, change, execution)
 
 
-def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
+def add_many(conn: Connection, executions: Iterable[Execution]) -> None:
     """Trades were inserted, all of them before this is called; a position is matched again at most once."""
     positions: dict[Position, list[Execution]] = {}
     for execution in sorted(executions, key=lambda item: item.key):
@@ -166,27 +166,27 @@ def added_many(conn: Connection, executions: Iterable[Execution]) -> None:
         if latest is None:
             waiting.add(replay(new, splits=splits), {item.exec_id: item for item in new})
         elif latest.last_key >= new[0].key or _is_split_after(splits, new[0]):
-            added(conn, new[0])  # replays from there on, and with it all that came after
+            add(conn, new[0])  # replays from there on, and with it all that came after
         else:
             for execution in new:
-                added(conn, execution)
+                add(conn, execution)
     waiting.write()
 
 
-def removed(conn: Connection, execution: Execution) -> None:
+def remove(conn: Connection, execution: Execution) -> None:
     """A trade is about to be deleted; call before its row goes, so that no leg refers to nothing."""
     point = _point(conn, execution)
     if point is not None:
         _replay(conn, _position(execution), point, without=execution.exec_id)
 
 
-def changed(conn: Connection, before: Execution, after: Execution) -> None:
+def change(conn: Connection, before: Execution, after: Execution) -> None:
     """A trade was rewritten under its own id; call after its row changed."""
     if before == after:
         return
     if _position(before) != _position(after):
-        removed(conn, before)
-        added(conn, after)
+        remove(conn, before)
+        add(conn, after)
         return
     earlier = min(before, after, key=lambda item: item.key)
     point = _point(conn, earlier)

@@ -53,10 +53,10 @@ __all__ = [
     "insert_many",
     "instant_of",
     "itemise",
-    "listed",
+    "list_trades",
     "place_after",
+    "read_trade",
     "require",
-    "shown",
     "touch",
 ]
 
@@ -186,12 +186,12 @@ def insert(conn: Connection, draft: Draft, *, actor: str, auto_create: bool) -> 
         conn.execute(trades.insert(), row)
         if draft.charges:
             conn.execute(transaction_ledger.insert(), _ledger(row, draft.charges))
-        round_trip_store.added(conn, round_trip_store.execution_of(row))
+        round_trip_store.add(conn, round_trip_store.execution_of(row))
     except StatementError as exc:
         raise _too_large(exc) from None
     touch(conn, draft.account_id)
     audit.record(conn, actor, "trade.create", "trade", draft.exec_id)
-    return shown(conn, draft.exec_id), None if twin is None else twin["exec_id"]
+    return read_trade(conn, draft.exec_id), None if twin is None else twin["exec_id"]
 
 
 def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, Invalid]]:
@@ -205,7 +205,7 @@ def insert_many(conn: Connection, drafts: Iterable[Draft]) -> list[tuple[Draft, 
     try:
         while some := list(islice(rest, _AT_ONCE)):
             executions += _insert_some(conn, some, refused)
-        round_trip_store.added_many(conn, executions)
+        round_trip_store.add_many(conn, executions)
     except StatementError as exc:
         raise _too_large(exc) from None
     for account_id in {execution.account_id for execution in executions}:
@@ -251,7 +251,7 @@ def _ledger(row: Mapping[Any, Any], charges: Iterable[TradeFee]) -> list[dict[st
     return [{"trade_exec_id": row["exec_id"], **of_trade, **charge._asdict()} for charge in charges]
 
 
-def shown(conn: Connection, exec_id: str) -> dict[str, Any]:
+def read_trade(conn: Connection, exec_id: str) -> dict[str, Any]:
     """One trade, or 404."""
     row = conn.execute(_BY_ID, {"name": exec_id}).mappings().first()
     if row is None:
@@ -267,7 +267,7 @@ def require(conn: Connection, exec_id: str) -> Mapping[Any, Any]:
     return row
 
 
-def listed(
+def list_trades(
     conn: Connection, page: Page, *, account_id: str | None, search: str | None, sort: str, period: Period
 ) -> dict[str, Any]:
     """A page of trades; `sort` is a column of `SORTS`, descending with a leading dash."""
@@ -301,7 +301,7 @@ def change(
     """Rewrite fields of a trade; `what` is the new instrument if that is among them."""
     before = require(conn, exec_id)
     if not changes:
-        return shown(conn, exec_id)
+        return read_trade(conn, exec_id)
     if _MATCHED & changes.keys():
         _keep(conn, exec_id)
     after: dict[str, Any] = {**before, **changes}
@@ -329,13 +329,13 @@ def change(
             lines = transaction_ledger.update().where(transaction_ledger.c.trade_exec_id == exec_id)
             conn.execute(lines.values({name: after[name] for name in ("account_id", "time", "currency")}))
         if _MATCHED & changes.keys() or after["currency"] != before["currency"]:
-            round_trip_store.changed(conn, round_trip_store.execution_of(before), round_trip_store.execution_of(after))
+            round_trip_store.change(conn, round_trip_store.execution_of(before), round_trip_store.execution_of(after))
     except StatementError as exc:
         raise _too_large(exc) from None
     for account_id in {before["account_id"], after["account_id"]}:
         touch(conn, account_id)
     audit.record(conn, actor, "trade.update", "trade", exec_id, fields=sorted(changes))
-    return shown(conn, exec_id)
+    return read_trade(conn, exec_id)
 
 
 def delete(conn: Connection, exec_id: str, actor: str) -> None:
@@ -348,7 +348,7 @@ def delete(conn: Connection, exec_id: str, actor: str) -> None:
     conn.execute(images.delete().where(images.c.owner_type == "trade", images.c.owner_id == exec_id))
     conn.execute(mistake_entries.delete().where(mistake_entries.c.trade_id == exec_id))
     _unlink(conn, "trade", exec_id)
-    round_trip_store.removed(conn, round_trip_store.execution_of(row))
+    round_trip_store.remove(conn, round_trip_store.execution_of(row))
     conn.execute(trades.delete().where(trades.c.exec_id == exec_id))
     touch(conn, row["account_id"])
     audit.record(conn, actor, "trade.delete", "trade", exec_id)

@@ -11,7 +11,7 @@ import msgspec
 from ..errors import BadUpstream, NotFound, Refusal, TooMany, Unavailable
 from .failures import Failure, Kind
 
-__all__ = ["refusal", "shown"]
+__all__ = ["refusal", "render"]
 
 PLACES = Decimal("0.000001")
 _CONNECT = "zorivest-rpc connect provider NAME"
@@ -19,7 +19,7 @@ _UNASKED = frozenset({Kind.NO_KEY, Kind.DISABLED, Kind.UNSUPPORTED})
 _NETWORK = frozenset({Kind.UNREACHABLE, Kind.TIMEOUT, Kind.OUT_OF_TIME})
 
 
-def shown(value: msgspec.Struct, *, stale: bool, age: float) -> dict[str, Any]:
+def render(value: msgspec.Struct, *, stale: bool, age: float) -> dict[str, Any]:
     """A shape on the wire, with prices of at most six places and how old the statement is."""
     fields = {
         name: item.quantize(PLACES) if isinstance(item, Decimal) else item

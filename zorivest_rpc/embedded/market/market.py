@@ -20,7 +20,7 @@ from ..settings import JournalSettings
 from ..values.symbols import Instrument
 from ..vault.crypto import FieldCipher
 from . import cache, connections
-from .answers import refusal, shown
+from .answers import refusal, render
 from .bars import INTERVAL_OF, beginning, select_bars, store_bars
 from .directory import search_local
 from .failures import Failure, Kind
@@ -69,7 +69,7 @@ class Market:
         told = await self._answer(
             "quote", instrument.symbol, ProviderQuote, instrument.symbol, instrument, use_cache=use_cache
         )
-        return shown(told.value, stale=told.stale, age=told.age)
+        return render(told.value, stale=told.stale, age=told.age)
 
     async def news(self, ticker: str | None, count: int, *, use_cache: bool = True) -> list[dict[str, Any]]:
         instrument = _instrument(ticker) if ticker else None
@@ -313,7 +313,7 @@ def _instrument(ticker: str) -> Instrument:
 
 
 def _render_all(told: Told, limit: int) -> list[dict[str, Any]]:
-    return [shown(item, stale=told.stale, age=told.age) for item in told.value[:limit]]
+    return [render(item, stale=told.stale, age=told.age) for item in told.value[:limit]]
 
 
 def _render_bar(bar: ProviderBar) -> dict[str, Any]:

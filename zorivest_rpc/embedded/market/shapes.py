@@ -28,13 +28,13 @@ __all__ = [
     "at",
     "day",
     "derived_change",
-    "listed",
     "make_bar",
-    "mapped",
     "moment",
     "number",
     "occ",
     "plain",
+    "read_list",
+    "read_object",
     "ticker_of",
     "whole",
 ]
@@ -192,13 +192,13 @@ def day(value: Any) -> str | None:
         return None
 
 
-def mapped(value: Any, *path: str | int) -> dict[str, Any]:
+def read_object(value: Any, *path: str | int) -> dict[str, Any]:
     """The object at a path, or {}."""
     found = at(value, *path)
     return found if isinstance(found, dict) else {}
 
 
-def listed(value: Any, *path: str | int) -> list[Any]:
+def read_list(value: Any, *path: str | int) -> list[Any]:
     """The list at a path, or []."""
     found = at(value, *path)
     return found if isinstance(found, list) else []

@@ -92,12 +92,12 @@ async def read_file(
                 progress=progress.read,
             )
         except ImportRefused as exc:
-            raise _refused(exc) from None
+            raise _refuse(exc) from None
 
     return await ask.backend.work("files", job)
 
 
-def _refused(exc: ImportRefused) -> Refusal:
+def _refuse(exc: ImportRefused) -> Refusal:
     """Why nothing of a file is imported, and what to do about it."""
     told: dict[str, Any] = {"what": exc.what, "where": exc.where, "next": exc.next, "headers": list(exc.headers)}
     refusal = Refusal(exc.code, str(exc), **{name: value for name, value in told.items() if value})

@@ -95,7 +95,7 @@ class Keeper:
     async def due(self, now: datetime | None = None) -> str | None:
         """The reason why a backup should be made now, if there is one."""
         now = now or datetime.now(UTC)
-        made = await asyncio.to_thread(backups.listed, self._directory)
+        made = await asyncio.to_thread(backups.list_backups, self._directory)
         # One from the future was made while the clock was wrong; until then it would be the newest, and none be due.
         newest = next((backup for backup in made if backup.created_at <= now), None)
         since = newest.facts.mark if newest is not None else 0

@@ -51,7 +51,7 @@ def restore(
     try:
         for name in backup.files:
             _copy(backup.path / name, staging.root / name)
-        keys, key, facts = _opened(directory, staging, open_vault, driver)
+        keys, key, facts = _open_backup(directory, staging, open_vault, driver)
         if facts.schema_version > CURRENT:
             raise Corrupt("schema_too_new", "The backup was made by a newer program: upgrade this one first.")
         kept = _keep(directory, key, driver)
@@ -68,7 +68,7 @@ def restore(
     return Restored(kept, keys, facts)
 
 
-def _opened(
+def _open_backup(
     directory: DataDir, staging: DataDir, open_vault: Callable[[Vault], bytes], driver: ModuleType | None
 ) -> tuple[str, bytes | None, Facts]:
     """Whose keys open the backup, with which database key, and what is in it."""

@@ -44,7 +44,7 @@ def market_fetch(db: Database, market: Callable[[], Market]) -> Fetcher:
         except Failure as failure:
             raise StepFailed(str(failure)) from None
         except Refusal as refusal:
-            raise StepFailed(_told(refusal), retry=refusal.status not in (404, 422)) from None
+            raise StepFailed(_explain(refusal), retry=refusal.status not in (404, 422)) from None
 
     return fetch
 
@@ -151,6 +151,6 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(refusal: Refusal) -> str:
+def _explain(refusal: Refusal) -> str:
     hint = refusal.extra.get("hint")
     return f"{refusal.detail} {hint}" if hint else str(refusal.detail)

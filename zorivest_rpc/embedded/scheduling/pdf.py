@@ -34,10 +34,10 @@ async def make_pdf(title: str, body: str, charts: Mapping[str, str], now: dateti
         output, code = await run_child(_CHILD, json.dumps(request).encode(), SECONDS)
     except TimeoutError:
         raise PdfRefused(f"The PDF took longer than {SECONDS:g} seconds.") from None
-    return _checked(output, code)
+    return _check_output(output, code)
 
 
-def _checked(output: bytes, code: int | None) -> bytes:
+def _check_output(output: bytes, code: int | None) -> bytes:
     if output.startswith(b"%PDF-"):
         if len(output) > LARGEST:
             raise PdfRefused(f"The PDF is larger than {LARGEST} bytes; show fewer rows.")

@@ -308,7 +308,7 @@ def natural(paper: Paper, rows: list[list[tuple[str, bool, bool]]]) -> list[floa
     return widths
 
 
-def fitted(wanted: list[float], room: float) -> list[float]:
+def fit_columns(wanted: list[float], room: float) -> list[float]:
     """Columns that fit the page: the widest give way first; what is left over widens all alike."""
     if sum(wanted) <= room:
         extra = (room - sum(wanted)) / len(wanted)
@@ -322,7 +322,7 @@ def fitted(wanted: list[float], room: float) -> list[float]:
 
 def draw_table(paper: Paper, rows: list[list[tuple[str, bool, bool]]]) -> None:
     """Row by row; the heading is repeated on every page."""
-    widths = fitted(natural(paper, rows), paper.epw)
+    widths = fit_columns(natural(paper, rows), paper.epw)
     if min(widths) < 5:
         raise PdfRefused("a table has more columns than a page can hold")
     heading = None

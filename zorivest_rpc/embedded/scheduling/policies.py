@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 def view(row: Row, now: datetime) -> dict[str, Any]:
     """The policy as callers see it."""
     trigger = row["policy_json"]["trigger"]
-    approved = _approved(row)
+    approved = _is_approved(row)
     scheduled = approved and row["enabled"]
     return {
         "id": row["id"],
@@ -44,7 +44,7 @@ def view(row: Row, now: datetime) -> dict[str, Any]:
     }
 
 
-def _approved(row: Row) -> bool:
+def _is_approved(row: Row) -> bool:
     return bool(row["approved_hash"] == row["content_hash"])
 
 

@@ -12,7 +12,7 @@ from .fields import MISSING, Fields
 from .kinds import AssetClass
 from .symbols import Instrument, parse_instrument
 
-__all__ = ["Page", "aliased", "currency", "identifier", "instrument", "page", "row_number"]
+__all__ = ["Page", "currency", "fill_aliases", "identifier", "instrument", "page", "row_number"]
 
 D = TypeVar("D")
 
@@ -82,7 +82,7 @@ def row_number(kind: str, text: str) -> int:
     return int(text)
 
 
-def aliased(body: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+def fill_aliases(body: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
     """The body with other spellings of a field filled in under its own name, unless that is there too."""
     result = dict(body)
     for other, name in aliases.items():

@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-__all__ = ["ZERO", "cents", "divide", "exactly", "percent", "price", "ratio", "root", "rounded"]
+__all__ = ["ZERO", "cents", "divide", "exactly", "percent", "price", "ratio", "root", "round_to"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,24 +33,24 @@ def exactly(function: Callable[P, T]) -> Callable[P, T]:
     return inner
 
 
-def rounded(value: Decimal, step: Decimal) -> Decimal:
+def round_to(value: Decimal, step: Decimal) -> Decimal:
     """The value at the precision of `step`, halves away from zero, never a negative zero."""
     return _EXACT.add(value.quantize(step, context=_EXACT), ZERO)
 
 
 def cents(value: Decimal) -> Decimal:
     """Money as an answer shows it: two decimals."""
-    return rounded(value, _CENT)
+    return round_to(value, _CENT)
 
 
 def price(value: Decimal) -> Decimal:
     """A price, or a figure stored with six decimals."""
-    return rounded(value, _MICRO)
+    return round_to(value, _MICRO)
 
 
 def ratio(value: Decimal | None) -> Decimal | None:
     """A ratio as an answer shows it: six decimals, and nothing where there was nothing to divide by."""
-    return None if value is None else rounded(value, _MICRO)
+    return None if value is None else round_to(value, _MICRO)
 
 
 def divide(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
@@ -61,7 +61,7 @@ def divide(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
 def percent(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
     """A share in percent with two decimals, or None where the whole is zero."""
     quotient = divide(part, whole)
-    return None if quotient is None else rounded(_EXACT.multiply(quotient, Decimal(100)), _CENT)
+    return None if quotient is None else round_to(_EXACT.multiply(quotient, Decimal(100)), _CENT)
 
 
 def root(value: Decimal | int) -> Decimal:

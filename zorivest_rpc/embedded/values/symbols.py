@@ -21,7 +21,7 @@ __all__ = [
     "option",
     "parse_contract",
     "parse_instrument",
-    "stripped",
+    "strip_symbol",
 ]
 
 # fmt: off
@@ -97,7 +97,7 @@ def parse_instrument(text: str, asset: AssetClass | None = None, near: date | No
 
     `asset` is the class that a source states; `near`, the day of the trade, tells the decade of a future's one-digit
     year."""
-    name = stripped(text)
+    name = strip_symbol(text)
     if not name:
         raise ValueError(f'"{text}" names no instrument')
     if asset in (None, AssetClass.OPTION) and (found := _as_option(name)):
@@ -116,7 +116,7 @@ def parse_instrument(text: str, asset: AssetClass | None = None, near: date | No
     return Instrument(name, asset or AssetClass.EQUITY, name, Decimal(100 if asset == AssetClass.OPTION else 1))
 
 
-def stripped(text: str) -> str:
+def strip_symbol(text: str) -> str:
     """Upper case, single spaces, and no `STK`, `ETF` or `(USD)` behind it."""
     return _DECORATION.sub("", " ".join(text.upper().split())).strip()
 
@@ -150,7 +150,7 @@ def option(underlying: str, expiry: date, right: str, strike: Decimal) -> Instru
         raise ValueError(f'"{right}" is neither call nor put')
     if strike <= 0:
         raise ValueError("an option needs a strike above zero")
-    name = stripped(underlying)
+    name = strip_symbol(underlying)
     contract = Contract(name, expiry, "C" if letter == "C" else "P", Decimal(f"{strike.normalize():f}"))
     return Instrument(contract.symbol, AssetClass.OPTION, name, Decimal(100), contract)
 

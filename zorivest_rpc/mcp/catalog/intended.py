@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
-__all__ = ["Spellings", "intended"]
+__all__ = ["Spellings", "read_intended"]
 
 Spellings: TypeAlias = Mapping[str, Mapping[str, str]]
 """By input: other spellings of the values of its enumeration."""
@@ -19,7 +19,7 @@ _HAS_PARTS: Final = frozenset(("properties", "items"))
 _TOKEN: Final = "confirmation_token"  # converters that know no absent text send an empty one
 
 
-def intended(schema: Json, arguments: dict[str, Json], spellings: Spellings | None = None) -> dict[str, Json]:
+def read_intended(schema: Json, arguments: dict[str, Json], spellings: Spellings | None = None) -> dict[str, Json]:
     """The arguments without optional nulls at any depth, without an empty token, and in the schema's spellings."""
     meant: dict[str, Json] = _without_nulls(schema, arguments)
     required = schema.get("required", ())

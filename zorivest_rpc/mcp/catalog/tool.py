@@ -46,7 +46,7 @@ class Tool:
         self.task = task
         self.spellings: Spellings | None = None
         self.output_schema = output_schema
-        self.header_params = _checked(name, description, schema, output_schema)
+        self.header_params = _check_definition(name, description, schema, output_schema)
         optional = {"title": title, "outputSchema": output_schema, "annotations": annotations, "icons": icons}
         self.definition: dict[str, Json] = {"name": name, "description": description, "inputSchema": schema}
         self.definition |= {key: value for key, value in optional.items() if value is not None}
@@ -115,9 +115,9 @@ class Tool:
 
     def _reconsider(self, arguments: dict[str, Json], check: Callable[[Json], bool]) -> dict[str, Json]:
         """A second look at what did not fit: what it was meant to say may."""
-        from zorivest_rpc.mcp.catalog.intended import intended
+        from zorivest_rpc.mcp.catalog.intended import read_intended
 
-        meant = intended(self.definition["inputSchema"], arguments, self.spellings)
+        meant = read_intended(self.definition["inputSchema"], arguments, self.spellings)
         if not check(meant):
             self._refuse(meant)
         return meant
@@ -174,7 +174,7 @@ def _problems(schema: Json, value: Json) -> Iterator[str]:
         yield f"{where}: {error.message}"
 
 
-def _checked(name: str, description: str, schema: Json, output: Json) -> HeaderParams:
+def _check_definition(name: str, description: str, schema: Json, output: Json) -> HeaderParams:
     """Everything about a definition that can be judged without a validator library."""
     if not _NAME.match(name):
         raise CatalogError(name, "/name", "a tool name has 1 to 128 characters of A-Z a-z 0-9 _ . -")

@@ -41,7 +41,7 @@ def _extension_fields(core: Core, record: TaskRecord) -> dict[str, Json]:
     return {**record.describe(), "ttlMs": record.ttl_ms, "pollIntervalMs": core.tasks.poll_ms}
 
 
-def detailed(core: Core, record: TaskRecord) -> dict[str, Json]:
+def render_task(core: Core, record: TaskRecord) -> dict[str, Json]:
     """A task of the extension with its result, its error or its open questions inlined."""
     given = _extension_fields(core, record)
     if record.asks:
@@ -60,7 +60,7 @@ class Tasks:
         self._core = core
         announcer = core.announcer
         announcer.may_follow = core.tasks.holds
-        core.tasks.announce = lambda record: announcer.task_changed(record.id, lambda: detailed(core, record))
+        core.tasks.announce = lambda record: announcer.task_changed(record.id, lambda: render_task(core, record))
 
     def _find(self, exchange: Exchange, params: TaskRef) -> TaskRecord:
         session = exchange.session
@@ -72,7 +72,7 @@ class Tasks:
 
     def get(self, exchange: Exchange, params: TaskRef) -> Result:
         record = self._find(exchange, params)
-        fields = detailed if exchange.session.revision.modern else _core_fields
+        fields = render_task if exchange.session.revision.modern else _core_fields
         return Result(dumps(fields(self._core, record))[1:-1])
 
     def update(self, exchange: Exchange, params: UpdateTask) -> Result:

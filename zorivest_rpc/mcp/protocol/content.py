@@ -9,7 +9,7 @@ from typing import TypeAlias
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import Revision
 
-__all__ = ["Block", "audio", "embedded", "image", "link", "shape_blocks", "text"]
+__all__ = ["Block", "audio", "embed", "image", "link", "shape_blocks", "text"]
 
 Block: TypeAlias = dict[str, Json]
 
@@ -27,7 +27,7 @@ def audio(data: bytes, mime_type: str, **extra: Json) -> Block:
     return {"type": "audio", "data": b64encode(data).decode(), "mimeType": mime_type, **extra}
 
 
-def embedded(resource: Block, **extra: Json) -> Block:
+def embed(resource: Block, **extra: Json) -> Block:
     """`resource` is one entry of a `resources/read` answer: uri, mimeType, text or blob."""
     return {"type": "resource", "resource": resource, **extra}
 
@@ -51,6 +51,6 @@ def _shape(blocks: Iterable[Block], revision: Revision) -> Iterable[Block]:
             yield text(f"{block.get('title') or block['name']}: {block['uri']}")
         elif kind == "audio" and not revision.audio:
             blob = {"uri": "data:" + block["mimeType"], "mimeType": block["mimeType"], "blob": block["data"]}
-            yield embedded(blob)
+            yield embed(blob)
         else:
             yield block

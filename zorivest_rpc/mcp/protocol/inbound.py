@@ -20,7 +20,7 @@ from zorivest_rpc.mcp.protocol.headers import HeaderParams, check_params, check_
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Batch, Id, Message, decode
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME, Era
 from zorivest_rpc.mcp.protocol.session import Phase, RequestHeaders, Session
-from zorivest_rpc.mcp.protocol.stateless import check_meta, claims_modern, session_for, unsupported
+from zorivest_rpc.mcp.protocol.stateless import check_meta, claims_modern, refuse_version, session_for
 from zorivest_rpc.mcp.protocol.types import CallTool, Initialize, InvalidParams, Meta, Params, decode_params
 
 __all__ = [
@@ -96,7 +96,7 @@ def _refuse_response(arrival: Arrival) -> None:
 
 def _refuse_unknown_revision(arrival: Arrival) -> None:
     if arrival.version not in BY_NAME:
-        raise unsupported(str(arrival.version), None)
+        raise refuse_version(str(arrival.version), None)
 
 
 def _refuse_modern_batch(arrival: Arrival) -> None:
@@ -165,7 +165,7 @@ def _refuse_old_transport(arrival: Arrival) -> None:
 def _refuse_initialize(arrival: Arrival) -> None:
     if arrival.method == "initialize":
         params = arrival.params
-        raise unsupported(params.protocol_version if isinstance(params, Initialize) else "", arrival.id)
+        raise refuse_version(params.protocol_version if isinstance(params, Initialize) else "", arrival.id)
 
 
 def _refuse_bad_meta(arrival: Arrival) -> None:

@@ -16,7 +16,7 @@ from zorivest_rpc.mcp.protocol.revisions import BY_NAME, SUPPORTED_MODERN, Revis
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 from zorivest_rpc.mcp.protocol.types import LEVELS, Implementation, Meta
 
-__all__ = ["check_meta", "claims_modern", "session_for", "unsupported"]
+__all__ = ["check_meta", "claims_modern", "refuse_version", "session_for"]
 
 _PREFIX = "io.modelcontextprotocol/"
 
@@ -41,7 +41,7 @@ def session_for(meta: Meta, principal: str, id: Id | None) -> Session:
     """`meta` has passed `check_meta`, and on HTTP the headers have been compared with it."""
     row = BY_NAME.get(meta.protocol_version)
     if row is None or not row.modern:
-        raise unsupported(meta.protocol_version, id)
+        raise refuse_version(meta.protocol_version, id)
     level = meta.log_level
     if level is not UNSET and (not isinstance(level, str) or level not in LEVELS):
         raise ProtocolError(INVALID_PARAMS, f'"{_PREFIX}logLevel" must be one of {", ".join(LEVELS)}', id=id)
@@ -85,6 +85,6 @@ def _read(
     return read_capabilities(declared, row), named
 
 
-def unsupported(requested: str, id: Id | None) -> ProtocolError:
+def refuse_version(requested: str, id: Id | None) -> ProtocolError:
     data = {"supported": list(SUPPORTED_MODERN), "requested": shorten(requested)}
     return ProtocolError(UNSUPPORTED_VERSION, f"protocol version {shorten(requested)!r} is not served", data, id)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown
 
 __all__ = [
-    "ended",
     "known_to_be_down",
     "no_answer",
     "not_found_anywhere",
     "not_json",
+    "stopping",
     "too_large",
     "unreachable",
     "why",
@@ -42,7 +42,7 @@ def known_to_be_down(base: str, waits: float, *, found: bool = False) -> Backend
     )
 
 
-def ended(base: str) -> BackendUnreachable:
+def stopping(base: str) -> BackendUnreachable:
     return BackendUnreachable(
         f"This server is stopping and sends nothing more to {base}; nothing was sent.",
         code="stopping",

@@ -28,17 +28,17 @@ from zorivest_rpc.serving.backend.breaker import Breaker
 from zorivest_rpc.serving.backend.coalesce import Coalesced
 from zorivest_rpc.serving.backend.encode import encode_form, encode_query
 from zorivest_rpc.serving.backend.failures import (
-    ended,
     known_to_be_down,
     no_answer,
     not_found_anywhere,
     not_json,
+    stopping,
     too_large,
     unreachable,
 )
 from zorivest_rpc.serving.backend.interface import Address, Auth, NotInline, Reply, Request
 from zorivest_rpc.serving.backend.limits import BackendLimits
-from zorivest_rpc.serving.backend.refusals import is_ours, redacted, refusal, session_is_gone
+from zorivest_rpc.serving.backend.refusals import is_ours, redact, refusal, session_is_gone
 from zorivest_rpc.serving.backend.wire import Answer, AnswerTooLarge, HttpWire, Lost, Unsent
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class HttpBackend:
         status, kind, body, given = answer.status, answer.kind, answer.body, answer.headers
         theirs = given.get("X-Request-ID")
         if theirs and len(theirs) <= _LONGEST_ID and _fits_a_line(theirs):
-            request_id = redacted(theirs)
+            request_id = redact(theirs)
         if not 200 <= status < 300:
             retry_after = given.get("Retry-After")
             raise refusal(method, path.partition("?")[0], status, kind, body, request_id, retry_after, write)
@@ -322,7 +322,7 @@ class HttpBackend:
 
     def _open(self) -> HttpWire:
         if self.closed:
-            raise ended(self.base_url)
+            raise stopping(self.base_url)
         self._wire = HttpWire(self._limits, plain=self._plain, address=self._address)
         return self._wire
 

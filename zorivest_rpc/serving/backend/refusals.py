@@ -10,7 +10,7 @@ import orjson
 from zorivest_rpc.errors import BackendError, GuardLocked, ToolError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
-__all__ = ["is_ours", "redacted", "refusal", "session_is_gone", "unknown_route"]
+__all__ = ["is_ours", "redact", "refusal", "session_is_gone", "unknown_route"]
 
 _SECRET = re.compile(r"(zrv_sk_|tok_|apt_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 600
@@ -121,10 +121,10 @@ def said_by(detail: Json) -> str:
         line = "; ".join(_fields(detail))
     else:
         line = "" if detail is None else str(detail)
-    return redacted(" ".join(line.split()))[:_LONGEST]
+    return redact(" ".join(line.split()))[:_LONGEST]
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     return _SECRET.sub(r"\1…", text)
 
 

@@ -242,7 +242,7 @@ class HttpWire:
                 origin = self._origin
                 if origin is None or origin.authority != url.raw_authority or origin.scheme != url.scheme:
                     origin = self._meet(url)
-                request = _written(method, url.raw_path_qs, origin.headers, headers, data)
+                request = _write_request(method, url.raw_path_qs, origin.headers, headers, data)
                 if request is not None:
                     return await self._directly(origin, request, timeout, deadline)
             return await self._plainly(method, url, headers, data, timeout)
@@ -339,7 +339,9 @@ class HttpWire:
         return b"".join(pieces)
 
 
-def _written(method: str, target: str, common: str, headers: Mapping[str, str], data: bytes | None) -> bytes | None:
+def _write_request(
+    method: str, target: str, common: str, headers: Mapping[str, str], data: bytes | None
+) -> bytes | None:
     """The bytes of a whole request; None if a value is not for a line of its own, which aiohttp may judge."""
     lines = [f"{method} {target} HTTP/1.1\r\n{common}"]
     for name, value in headers.items():

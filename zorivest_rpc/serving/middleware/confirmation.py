@@ -19,7 +19,7 @@ import msgspec
 
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
 from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form
-from zorivest_rpc.mcp.catalog.intended import intended
+from zorivest_rpc.mcp.catalog.intended import read_intended
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.serving.backend.interface import Backend, Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec, defaults, routes, spellings
@@ -53,7 +53,7 @@ class _Token(msgspec.Struct):
 
 def digest(spec: ToolSpec, arguments: Mapping[str, Json]) -> str:
     """The arguments in one spelling: order, defaults, nulls and the form of a number make no difference."""
-    filled = {**defaults(spec), **intended(spec.input_schema, dict(arguments), spellings(spec))}
+    filled = {**defaults(spec), **read_intended(spec.input_schema, dict(arguments), spellings(spec))}
     filled.pop(ARGUMENT, None)
     return sha256(dumps(_canonical(filled))).hexdigest()
 

@@ -25,7 +25,7 @@ __all__ = [
     "kept_fields",
     "presentation",
     "shorten",
-    "structured",
+    "to_object",
 ]
 
 Definition = dict[str, Json]
@@ -111,7 +111,7 @@ def _meta(tool: ToolSpec, how: Presentation, *, eager: bool) -> dict[str, Json]:
     return meta
 
 
-def structured(payload: Json) -> dict[str, Json]:
+def to_object(payload: Json) -> dict[str, Json]:
     """A payload as the object that `structuredContent` must be: an array becomes `items`, a bare value `value`."""
     if isinstance(payload, dict):
         return payload

@@ -18,7 +18,7 @@ import msgspec
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.call import Call, Handler, Outcome
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
-from zorivest_rpc.serving.tools.kit import Kit, flagged
+from zorivest_rpc.serving.tools.kit import Kit, flag_error
 
 __all__ = [
     "Command",
@@ -285,7 +285,7 @@ class Desktop:
         return self._kit.give(call, {"gui_found": True, "method": found.method}, message=message)
 
     def _explain_failure(self, found: DesktopProgram, error: ToolError) -> Outcome:
-        return flagged({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
+        return flag_error({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
 
     async def _absent(self, call: Call) -> Outcome:
         instructions = _instructions(self._page)

@@ -16,10 +16,10 @@ from zorivest_rpc.mcp.call import Call, Outcome, fail, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.interface import Reply, Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec, defaults
-from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY, lost, receipt
+from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY, explain_lost, receipt
 from zorivest_rpc.serving.tools.rest import BackendFor, Shape
 
-__all__ = ["Kit", "WriteResult", "bad_answer", "entries", "flagged", "segment"]
+__all__ = ["Kit", "WriteResult", "bad_answer", "entries", "flag_error", "segment"]
 
 
 class WriteResult(NamedTuple):
@@ -74,7 +74,7 @@ class Kit:
         try:
             reply = await backend.ask(Request(method, path, body=body, repeatable=repeatable, key=key, urgent=urgent))
         except OutcomeUnknown as error:
-            raise lost(spec, error) from None
+            raise explain_lost(spec, error) from None
         tenant = "" if self._tenant is None else self._tenant(call)
         return WriteResult(reply, receipt(spec, method, path, reply, backend, tenant, key))
 
@@ -94,7 +94,7 @@ class Kit:
         return outcome
 
 
-def flagged(payload: dict[str, Json], error: ToolError) -> Outcome:
+def flag_error(payload: dict[str, Json], error: ToolError) -> Outcome:
     """A failure that has more to say than a sentence: the object as it is, marked as the error that it reports."""
     outcome = give(payload)
     outcome.is_error = True

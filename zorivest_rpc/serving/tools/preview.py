@@ -16,7 +16,7 @@ from zorivest_rpc.serving.backend.interface import Backend, MultipartBody, Reque
 from zorivest_rpc.serving.backend.refusals import unknown_route
 from zorivest_rpc.serving.catalog.spec import DRY_RUN, RouteFile, ToolSpec
 from zorivest_rpc.serving.middleware.confirmation import ARGUMENT, CONTENT
-from zorivest_rpc.serving.modes.present import structured
+from zorivest_rpc.serving.modes.present import to_object
 
 __all__ = ["Confirms", "Preview"]
 
@@ -94,4 +94,4 @@ class Preview:
             if error.status in (404, 405) and unknown_route(error):
                 return None
             raise
-        return structured(reply.value)
+        return to_object(reply.value)

@@ -9,7 +9,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.interface import Backend, Reply
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 
-__all__ = ["RECEIPT_KEY", "lost", "receipt"]
+__all__ = ["RECEIPT_KEY", "explain_lost", "receipt"]
 
 RECEIPT_KEY: Final = "com.zorivest/receipt"
 
@@ -30,7 +30,7 @@ def receipt(
     return made
 
 
-def lost(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown:
+def explain_lost(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown:
     """The same, with the tool that can tell whether it happened."""
     check = f"Check with {spec.check_with} before you call {spec.name} again." if spec.check_with else error.next
     return OutcomeUnknown(f"{error.text} {check or ''}".rstrip(), next=check)

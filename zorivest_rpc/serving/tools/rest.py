@@ -31,10 +31,10 @@ from zorivest_rpc.serving.backend.encode import as_text
 from zorivest_rpc.serving.backend.interface import Backend, FilePart, MultipartBody, Reply, Request
 from zorivest_rpc.serving.backend.refusals import unknown_route
 from zorivest_rpc.serving.catalog.spec import DRY_RUN, RouteFile, ToolRoute, ToolSpec, defaults, pick, routes
-from zorivest_rpc.serving.modes.present import fill, structured
+from zorivest_rpc.serving.modes.present import fill, to_object
 from zorivest_rpc.serving.tools.files import ImportRoots
 from zorivest_rpc.serving.tools.preview import Confirms, Preview
-from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY, lost, receipt
+from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY, explain_lost, receipt
 
 __all__ = ["BackendFor", "Shape", "rest_handler"]
 
@@ -79,7 +79,7 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
         for name in spec.dynamic_defaults:
             if name not in arguments:
                 arguments[name] = today().year
-        plan = plans[0] if len(plans) == 1 else _chosen(plans, arguments)
+        plan = plans[0] if len(plans) == 1 else _choose(plans, arguments)
         path = plan.path(spec, arguments)
         form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, files)
         backend = backend_for(call)
@@ -114,7 +114,7 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
             raise _explain_missing(spec, arguments, error) from None
         except OutcomeUnknown as error:
             raise _unknown(spec, error) from None
-        payload = structured(reply.value) if reply.body or reply.value is not None else {"done": True}
+        payload = to_object(reply.value) if reply.body or reply.value is not None else {"done": True}
         shown = payload if shape is None else shape(call, payload)
         if spec.message is not None:
             shown = {**shown, "message": fill(spec.message, {**arguments, **payload})}
@@ -232,7 +232,7 @@ def _segment(spec: ToolSpec, name: str, value: Json) -> str:
         raise InvalidArguments(broken, next="Give the exact identifier.") from None
 
 
-def _chosen(plans: tuple[_Plan, ...], arguments: Mapping[str, Json]) -> _Plan:
+def _choose(plans: tuple[_Plan, ...], arguments: Mapping[str, Json]) -> _Plan:
     route = pick([plan.route for plan in plans], arguments)
     return next(plan for plan in plans if plan.route is route)
 
@@ -299,4 +299,4 @@ def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendU
     if spec.reads_only:
         next = "Nothing was changed; it may be called again."
         return BackendUnreachable(f"{error.problem} {next}", next=next, problem=error.problem)
-    return lost(spec, error)
+    return explain_lost(spec, error)

@@ -12,7 +12,7 @@ from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown
 from zorivest_rpc.mcp.call import Call, Handler, Outcome
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.interface import Auth, Backend, Reply, Request
-from zorivest_rpc.serving.tools.kit import Kit, flagged
+from zorivest_rpc.serving.tools.kit import Kit, flag_error
 
 __all__ = ["Service"]
 
@@ -52,7 +52,7 @@ class Service:
         )
         if not _answers(health) and not _answers(process):
             assert isinstance(health, ToolError)
-            return flagged({"backend": "unreachable", "error": health.text, "hint": self._start}, health)
+            return flag_error({"backend": "unreachable", "error": health.text, "hint": self._start}, health)
         return self._kit.give(call, _vitals(health, process))
 
     # --- restart
@@ -116,7 +116,7 @@ class _Witness:
 
     def __init__(self, before: Reply | ToolError) -> None:
         health = _object(before)
-        self._started = _started(health)
+        self._started = _read_start(health)
         self._uptime = _number(health, "uptime_seconds")
         self._was_gone = False
 
@@ -130,7 +130,7 @@ class _Witness:
         if health.get("status") != "ok":
             return False
         if self._started is not None:
-            started = _started(health)
+            started = _read_start(health)
             return started is not None and started != self._started
         uptime = _number(health, "uptime_seconds")
         if uptime is None:
@@ -140,7 +140,7 @@ class _Witness:
         return uptime + 1 < passed or self._was_gone  # the old one is older than the wait; uptimes are cut to seconds
 
 
-def _started(health: dict[str, Json]) -> str | None:
+def _read_start(health: dict[str, Json]) -> str | None:
     """What differs from one process of a backend to the next; a Zorivest installation may have an instance id."""
     return _text(health, "started_at") or _text(health, "instance_id")
 

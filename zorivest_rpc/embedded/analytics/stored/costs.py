@@ -16,7 +16,7 @@ from sqlalchemy import cast as sql_cast
 
 from ...brokers.registry import find_broker
 from ...database import audit
-from ...database.exact_sums import exact_sum, joined, scaled
+from ...database.exact_sums import as_integer, exact_sum, join_sum
 from ...database.schema.journal import accounts, periodic_fees, trades, transaction_ledger
 from ...journal import accounts as account_store
 from ...journal import trades as trade_store
@@ -25,9 +25,9 @@ from ...journal.foreign_trips import read_foreign
 from ...values.inputs import Page
 from ..fees import Charge, FeeBreakdown, FeeType, TradeCharges, charges_of, estimate_regulatory, fee_breakdown
 from ..pfof import PfofReport, RoutingVolume, pfof_report, routing_of
-from .results import Scope, gross_pnl, quote_is_usable, slipped
+from .results import Scope, gross_pnl, quote_is_usable, slippage_column
 
-__all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "listed_periodic", "routing", "tell_currencies"]
+__all__ = ["FEE_TYPES", "add_periodic", "breakdown", "ledger_of", "list_periodic", "routing", "tell_currencies"]
 
 _NEW_YORK = ZoneInfo("America/New_York")
 FEE_TYPES = ("commission", "exchange", "regulatory", "ecn", "clearing", "platform", "other")
@@ -65,7 +65,7 @@ def _read_charges(conn: Connection, scope: Scope) -> list[Charge]:
         .group_by(*groups)
     )
     return [
-        Charge(kind, joined(whole, part), broker or brokers[account], estimated)
+        Charge(kind, join_sum(whole, part), broker or brokers[account], estimated)
         for account, kind, broker, estimated, whole, part in rows
     ]
 
@@ -80,7 +80,10 @@ def _totals(conn: Connection, scope: Scope) -> list[Charge]:
     )
     found = []
     for account, broker, *sums in rows:
-        kinds: tuple[tuple[FeeType, Decimal], ...] = (("commission", joined(*sums[:2])), ("other", joined(*sums[2:])))
+        kinds: tuple[tuple[FeeType, Decimal], ...] = (
+            ("commission", join_sum(*sums[:2])),
+            ("other", join_sum(*sums[2:])),
+        )
         found += [Charge(kind, amount, broker or brokers[account]) for kind, amount in kinds if amount]
     return found
 
@@ -207,7 +210,7 @@ def _volumes(
     wanted = (trades.c.currency == scope.currency, *scope.executed(), *([_IS_FUTURE] if only_futures else []))
     query = select(*groups, func.count(), *exact_sum(trades.c.notional)).where(*wanted)
     sums = {
-        (account, broker): (count, joined(whole, part))
+        (account, broker): (count, join_sum(whole, part))
         for account, broker, count, whole, part in conn.execute(query.group_by(*groups))
     }
     for row, rate in _rated_trades(conn, scope, Conversion(conn, scope.currency)):
@@ -222,7 +225,7 @@ def _read_slippage(conn: Connection, scope: Scope) -> dict[tuple[str, str | None
     """Of fills with a usable quote, by account and broker: how many, and the basis points they slipped in all.
 
     Fills without a rate are taken out again: asked for one currency, SQLite would leave the index of the quotes."""
-    bps = sql_cast(slipped(), Float) / sql_cast(scaled(trades.c.price), Float) * 10_000.0
+    bps = sql_cast(slippage_column(), Float) / sql_cast(as_integer(trades.c.price), Float) * 10_000.0
     is_scored = and_(quote_is_usable(), trades.c.asset_class != "FUTURE")
     groups = (trades.c.account_id, trades.c.broker)
     rows = conn.execute(
@@ -302,7 +305,7 @@ def add_periodic(
     return {"id": added, **row}
 
 
-def listed_periodic(conn: Connection, page: Page) -> dict[str, Any]:
+def list_periodic(conn: Connection, page: Page) -> dict[str, Any]:
     total = conn.execute(select(func.count()).select_from(periodic_fees)).scalar_one()
     rows = conn.execute(
         select(periodic_fees)

@@ -18,7 +18,7 @@ from ...values.symbols import parse_contract
 from ..mistake_detection import TripFacts, suspect
 from .results import Scope, moments, planned_risk, plans
 
-__all__ = ["MOST", "suspected"]
+__all__ = ["MOST", "propose_mistakes"]
 
 MOST = 500
 """How many round trips of an account are looked at, the latest of the scope."""
@@ -28,7 +28,7 @@ _trips = round_trips.c
 _HINT = "Nothing looks like a mistake here; that is no proof. Tag what you know with track_mistake."
 
 
-def suspected(conn: Connection, scope: Scope) -> dict[str, Any]:
+def propose_mistakes(conn: Connection, scope: Scope) -> dict[str, Any]:
     """Proposed tags for round trips opened within the scope, newest first; tagged ones are not proposed again."""
     ids = [scope.account_id] if scope.account_id is not None else _accounts(conn)
     items: list[dict[str, Any]] = []

@@ -19,7 +19,7 @@ from ...values.money import cents
 from ..mistakes import Mistake, MistakeSums, cost_of, sums_of
 from .results import Scope
 
-__all__ = ["add", "listed", "sums"]
+__all__ = ["add", "list_mistakes", "sums"]
 
 _first_trip = (
     select(
@@ -76,7 +76,7 @@ def add(conn: Connection, exec_id: str, values: Mapping[str, Any], actor: str) -
     return _view(found)
 
 
-def listed(conn: Connection, exec_id: str | None, page: Page) -> dict[str, Any]:
+def list_mistakes(conn: Connection, exec_id: str | None, page: Page) -> dict[str, Any]:
     """Tagged mistakes, newest first."""
     wanted: list[ColumnElement[bool]] = [] if exec_id is None else [mistake_entries.c.trade_id == exec_id]
     total = conn.execute(select(func.count()).select_from(mistake_entries).where(*wanted)).scalar_one()

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from ...database.columns import MONEY_PLACES
-from ...database.exact_sums import SCALE, exact_sum, joined, scaled
+from ...database.exact_sums import SCALE, as_integer, exact_sum, join_sum
 from ...database.schema.journal import round_trip_legs, round_trips, trade_plans, trade_reports, trades
 from ...journal.exchange import DOLLAR, Conversion, differs
 from ...journal.foreign_trips import ForeignTrip, read_foreign
@@ -49,7 +49,7 @@ __all__ = [
     "quote_is_usable",
     "results",
     "risk_moments",
-    "slipped",
+    "slippage_column",
     "streaks",
     "tell_currencies",
 ]
@@ -115,8 +115,8 @@ def moments(conn: Connection, scope: Scope) -> Moments:
 
 def _moments(conn: Connection, wanted: Sequence[ColumnElement[bool]]) -> Moments:
     pnl = _trips.realized_pnl
-    won, lost = scaled(pnl) > 0, scaled(pnl) < 0
-    dollars = cast(scaled(pnl), Float) / SCALE
+    won, lost = as_integer(pnl) > 0, as_integer(pnl) < 0
+    dollars = cast(as_integer(pnl), Float) / SCALE
     row = conn.execute(
         select(
             func.count(),
@@ -130,14 +130,16 @@ def _moments(conn: Connection, wanted: Sequence[ColumnElement[bool]]) -> Moments
         .where(*wanted)
     ).one()
     count, wins, losses = row[0], row[1], row[2]
-    return Moments(count, wins, losses, joined(row[3], row[4]), -joined(row[5], row[6]), Decimal(repr(float(row[7]))))
+    return Moments(
+        count, wins, losses, join_sum(row[3], row[4]), -join_sum(row[5], row[6]), Decimal(repr(float(row[7])))
+    )
 
 
 def streaks(conn: Connection, scope: Scope) -> Streaks:
     """The longest runs: SQL puts the results in order and hands over one letter for each, in one text.
 
     Numbering the runs by window functions and counting them takes three times as long."""
-    pnl = scaled(_trips.realized_pnl)
+    pnl = as_integer(_trips.realized_pnl)
     converted = foreign_trips(conn, scope)
     if converted:
         signs = select(_trips.closed_at, _trips.id, pnl).where(*scope.closed())
@@ -160,7 +162,7 @@ def gross_pnl(conn: Connection, scope: Scope) -> Decimal:
     row = conn.execute(
         select(*exact_sum(_trips.realized_pnl), *exact_sum(_trips.matched_fees)).where(*scope.closed())
     ).one()
-    own = joined(row[0], row[1]) + joined(row[2], row[3])
+    own = join_sum(row[0], row[1]) + join_sum(row[2], row[3])
     return own + sum((trip.at_rate(trip.pnl + trip.fees) for trip in foreign_trips(conn, scope)), Decimal(0))
 
 
@@ -231,7 +233,7 @@ def risk_moments(conn: Connection, scope: Scope) -> tuple[Moments, RUnit]:
 def results(conn: Connection, scope: Scope) -> list[TripResult]:
     """Every result in the order of closing, with its planned risk; a simulation draws from them."""
     planned = _read_planned_risks(conn, scope)
-    columns = (_trips.closed_at, _trips.id, scaled(_trips.realized_pnl))
+    columns = (_trips.closed_at, _trips.id, as_integer(_trips.realized_pnl))
     rows = conn.execute(select(*columns).where(*scope.closed()).order_by(_trips.closed_at, _trips.id))
     known = [(moment, trip, Decimal(pnl).scaleb(-MONEY_PLACES)) for moment, trip, pnl in rows]
     converted = [(trip.closed_at, trip.id, trip.converted) for trip in foreign_trips(conn, scope)]
@@ -311,15 +313,15 @@ def of_strategy(conn: Connection, scope: Scope, strategy: str) -> tuple[Moments,
 
 def quote_is_usable() -> ColumnElement[bool]:
     """A trade with a bid and an offer at its moment that are neither empty nor crossed."""
-    bid, ask = scaled(trades.c.nbbo_bid), scaled(trades.c.nbbo_ask)
-    return and_(bid.is_not(None), ask.is_not(None), bid > 0, ask >= bid, scaled(trades.c.price) > 0)
+    bid, ask = as_integer(trades.c.nbbo_bid), as_integer(trades.c.nbbo_ask)
+    return and_(bid.is_not(None), ask.is_not(None), bid > 0, ask >= bid, as_integer(trades.c.price) > 0)
 
 
-def slipped() -> ColumnElement[Any]:
+def slippage_column() -> ColumnElement[Any]:
     """By how much a quoted fill was worse than the quote, per unit, as the scaled number of a price."""
     buys = trades.c.action == "BOT"
-    price = scaled(trades.c.price)
-    return case((buys, price - scaled(trades.c.nbbo_ask)), else_=scaled(trades.c.nbbo_bid) - price)
+    price = as_integer(trades.c.price)
+    return case((buys, price - as_integer(trades.c.nbbo_ask)), else_=as_integer(trades.c.nbbo_bid) - price)
 
 
 def average_slippage(conn: Connection, scope: Scope) -> Decimal | None:
@@ -328,4 +330,4 @@ def average_slippage(conn: Connection, scope: Scope) -> Decimal | None:
         select(func.count(), *exact_sum(_trips.slippage)).where(*scope.closed(), _trips.slippage.is_not(None))
     ).one()
     lost = [trip.at_rate(trip.slippage) for trip in foreign_trips(conn, scope) if trip.slippage is not None]
-    return divide(joined(whole, part) + sum(lost, Decimal(0)), count + len(lost))
+    return divide(join_sum(whole, part) + sum(lost, Decimal(0)), count + len(lost))

@@ -40,7 +40,7 @@ from ..review import week_before
 from ..review_rules import PlanFacts, ReviewFacts
 from .results import Scope, moments, planned_risk
 
-__all__ = ["enrich", "facts_of_trade", "facts_of_week", "score", "scored"]
+__all__ = ["enrich", "facts_of_trade", "facts_of_week", "list_scores", "score"]
 
 _trips = round_trips.c
 _legs = round_trip_legs.c
@@ -93,7 +93,7 @@ def score(conn: Connection, exec_id: str) -> ExecutionQuality:
     return _score_row(conn, trades.require(conn, exec_id))
 
 
-def scored(conn: Connection, account_id: str | None, page: Page) -> dict[str, Any]:
+def list_scores(conn: Connection, account_id: str | None, page: Page) -> dict[str, Any]:
     """The marks of executions, latest first, as values that still want encoding."""
     wanted = [] if account_id is None else [trade_table.c.account_id == account_id]
     total = conn.execute(select(func.count()).select_from(trade_table).where(*wanted)).scalar_one()

@@ -110,7 +110,7 @@ def _currency(**options: Any) -> Column[Any]:
     return Column("currency", String(8), server_default="USD", info=_since(MONEY), **options)
 
 
-def _created(name: str = "created_at") -> Column[Any]:
+def _creation_time(name: str = "created_at") -> Column[Any]:
     return Column(name, Moment, nullable=False)
 
 
@@ -172,7 +172,7 @@ audit_log = Table(
     Column("resource_type", String(64), nullable=False),
     Column("resource_id", String(256)),
     Column("details_json", JSON, nullable=False),
-    _created(),
+    _creation_time(),
     Index("ix_audit_log_action_created_at", "action", "created_at"),
     info=_since(1),
 )
@@ -197,7 +197,7 @@ accounts = Table(
     _flag("is_spousal"),
     Column("source", String(16), nullable=False, server_default="manual"),
     Column("trade_version", Integer, nullable=False, server_default="0"),  # grows with every change of its trades
-    _created(),
+    _creation_time(),
     info=_since(2),
 )
 
@@ -239,7 +239,7 @@ trades = Table(
     Column("source", String(16), nullable=False, server_default="manual"),
     Column("import_batch_id", String(64)),
     Column("dedup_hash", String(64), nullable=False),
-    _created(),
+    _creation_time(),
     _flag("is_itemised", since=JOURNAL_SUMS),  # its fees are in the ledger, line by line
     _currency(nullable=False),  # of its price, its commission and its fees
     Column("fx_rate", Exact, info=_since(MONEY)),  # one of `currency` was worth so many of `fx_base`, by its source
@@ -300,7 +300,7 @@ trade_reports = Table(
     Column("emotional_state", String(64), nullable=False, server_default="neutral"),
     Column("lessons_learned", Text, nullable=False, server_default=""),
     Column("tags", JSON, nullable=False, server_default="[]"),
-    _created(),
+    _creation_time(),
     CheckConstraint("setup_quality BETWEEN 1 AND 5", name="setup_quality"),
     CheckConstraint("execution_quality BETWEEN 1 AND 5", name="execution_quality"),
     info=_since(2),
@@ -315,7 +315,7 @@ journal_entries = Table(
     Column("entry_date", Date, nullable=False),
     Column("tags", JSON, nullable=False, server_default="[]"),
     Column("source", String(16), nullable=False, server_default="manual"),
-    _created(),
+    _creation_time(),
     info=_since(2),
 )
 
@@ -328,7 +328,7 @@ entity_links = Table(
     Column("target_type", String(32), nullable=False),
     Column("target_id", String(128), nullable=False),
     Column("link_type", String(32), nullable=False),
-    _created(),
+    _creation_time(),
     UniqueConstraint("source_type", "source_id", "target_type", "target_id", "link_type", name="uq_entity_links_link"),
     Index("ix_entity_links_target", "target_type", "target_id"),
     info=_since(2),
@@ -358,8 +358,8 @@ trade_plans = Table(
     Column("source", String(16), nullable=False, server_default="manual"),
     Column("executed_at", Moment),
     Column("cancelled_at", Moment),
-    _created(),
-    _created("updated_at"),
+    _creation_time(),
+    _creation_time("updated_at"),
     # one plan in progress per ticker and direction, kept by the database however many callers race
     Index(
         "uq_trade_plans_in_progress",
@@ -384,7 +384,7 @@ images = Table(
     Column("width", Integer, nullable=False),
     Column("height", Integer, nullable=False),
     Column("file_size", Integer, nullable=False),
-    _created(),
+    _creation_time(),
     Column("thumbnail", LargeBinary, nullable=False),
     Column("data", LargeBinary, nullable=False),  # last: reading the columns before it does not touch its pages
     Index("ix_images_owner", "owner_type", "owner_id"),
@@ -400,7 +400,7 @@ mistake_entries = Table(
     _money("estimated_cost"),
     Column("notes", Text, nullable=False, server_default=""),
     _flag("auto_detected"),
-    _created(),
+    _creation_time(),
     Index("ix_mistake_entries_trade_id", "trade_id"),
     info=_since(2),
 )
@@ -411,8 +411,8 @@ watchlists = Table(
     Column("id", Integer, primary_key=True),
     Column("name", String(200), nullable=False, unique=True),
     Column("description", Text, nullable=False, server_default=""),
-    _created(),
-    _created("updated_at"),
+    _creation_time(),
+    _creation_time("updated_at"),
     info=_since(2),
 )
 
@@ -586,7 +586,7 @@ options_strategies = Table(
     _money("max_profit"),
     _money("max_loss"),
     Column("breakeven_prices", JSON, nullable=False),
-    _created(),
+    _creation_time(),
     info=_since(3),
 )
 
@@ -625,7 +625,7 @@ corporate_actions = Table(
     Column("closing_trade_id", ForeignKey("trades.exec_id")),  # the fill at zero that closes the contracts
     Column("related_trade_id", ForeignKey("trades.exec_id")),  # the fill at the strike that moves the shares
     Column("source", String(16), nullable=False, server_default="manual"),
-    _created(),
+    _creation_time(),
     CheckConstraint("kind IN ('split', 'exercise', 'assignment', 'expiry')", name="kind"),
     Index("ix_corporate_actions_symbol", "symbol", "effective_at"),
     Index("ix_corporate_actions_underlying", "underlying", "effective_at"),

@@ -23,9 +23,9 @@ from ...journal import accounts as account_store
 from ...values.inputs import Page
 from ..dedup import SortedBank, sort_out_bank
 from ..drafts import BankDraft, BankImport, Note, Status
-from .trades import date_range, listed_errors, listed_notes, new_batch_id, record_batch, roomy, same_file
+from .trades import date_range, new_batch_id, record_batch, render_errors, render_notes, roomy, same_file
 
-__all__ = ["BANK_TYPES", "ledger", "listed", "store"]
+__all__ = ["BANK_TYPES", "ledger", "list_bank_accounts", "store"]
 
 BANK_TYPES = ("bank", "revolving", "installment")
 _LARGEST = Decimal(10**12)
@@ -71,8 +71,8 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
         "imported": len(sorted_out.new),
         "duplicates": len(sorted_out.duplicates),
         "flagged": len(sorted_out.flagged),
-        "errors": listed_errors(found.errors),
-        "warnings": listed_notes(warnings),
+        "errors": render_errors(found.errors),
+        "warnings": render_notes(warnings),
         "date_range": date_range(found.date_from, found.date_to),
         "net_change": found.net_change,
         "currency": stated,
@@ -95,7 +95,7 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
     return answer
 
 
-def listed(conn: Connection) -> list[dict[str, Any]]:
+def list_bank_accounts(conn: Connection) -> list[dict[str, Any]]:
     """Every account that money is banked in, with its latest balance and how far the ledger reaches."""
     lines = (
         select(_lines.account_id, func.count().label("count"), func.max(_lines.date).label("last_day"))

@@ -10,7 +10,7 @@ from ...journal.exchange import Rate, add_rates
 from ..collect import outcome
 from ..rates_csv import RatesImport
 from ..source import sha256
-from .trades import date_range, listed_errors, new_batch_id, record_batch, same_file
+from .trades import date_range, new_batch_id, record_batch, render_errors, same_file
 
 __all__ = ["store"]
 
@@ -40,7 +40,7 @@ def store(
         "fees_updated": 0,
         "skipped_rows": 0,
         "error_rows": found.error_rows,
-        "errors": listed_errors(found.errors),
+        "errors": render_errors(found.errors),
         "warnings": warnings,
         "date_range": date_range(min(days, default=None), max(days, default=None)),
         "symbols": [],

@@ -43,10 +43,10 @@ from .profits import compare_profits
 __all__ = [
     "batches",
     "date_range",
-    "listed_errors",
-    "listed_notes",
     "new_batch_id",
     "record_batch",
+    "render_errors",
+    "render_notes",
     "roomy",
     "same_file",
     "store",
@@ -121,8 +121,8 @@ def store(
         "skipped": [{"kind": kind, "count": count} for kind, count in found.skipped_kinds.items()],
         "corporate_actions": applied,
         "error_rows": found.error_rows + len(refused),
-        "errors": listed_errors(errors),
-        "warnings": listed_notes(warnings),
+        "errors": render_errors(errors),
+        "warnings": render_notes(warnings),
         "date_range": date_range(found.date_from, found.date_to),
         "symbols": sorted({draft.symbol for draft in drafts}),
         "preview": [_render_draft(draft) for draft in drafts[:_PREVIEW]],
@@ -210,11 +210,11 @@ def batches(conn: Connection, page: Page) -> dict[str, Any]:
     return page.envelope([dict(row) for row in rows], total)
 
 
-def listed_errors(errors: Iterable[RowError]) -> list[dict[str, Any]]:
+def render_errors(errors: Iterable[RowError]) -> list[dict[str, Any]]:
     return [msgspec.structs.asdict(error) for error in errors]
 
 
-def listed_notes(notes: Iterable[Note]) -> list[dict[str, Any]]:
+def render_notes(notes: Iterable[Note]) -> list[dict[str, Any]]:
     return [
         {name: value for name, value in msgspec.structs.asdict(note).items() if value is not None} for note in notes
     ]

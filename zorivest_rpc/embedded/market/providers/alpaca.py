@@ -8,7 +8,7 @@ from urllib.parse import quote as escaped
 from ...vault.credentials import Credential
 from ..failures import Failure, Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import ProviderBar, listed, make_bar, mapped, moment
+from ..shapes import ProviderBar, make_bar, moment, read_list, read_object
 
 __all__ = ["PROVIDER"]
 
@@ -42,7 +42,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
         answer = await link.get(path, params, host="data")
         if not isinstance(answer, dict) or "bars" not in answer:
             raise link.odd()
-        found += [bar for item in listed(answer, "bars") if (bar := _bar(mapped(item), link.name)) is not None]
+        found += [bar for item in read_list(answer, "bars") if (bar := _bar(read_object(item), link.name)) is not None]
         token = answer.get("next_page_token")
         if not isinstance(token, str) or not token:
             return found
@@ -59,11 +59,11 @@ def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:
 async def _test(link: Link) -> bool:
     """The account of a live key, else of a paper key: a key belongs to one of them."""
     try:
-        return "id" in mapped(await link.get("/v2/account"))
+        return "id" in read_object(await link.get("/v2/account"))
     except Failure as failure:
         if failure.kind not in (Kind.BAD_KEY, Kind.FORBIDDEN):
             raise
-    return "id" in mapped(await link.get("/v2/account", host="paper"))
+    return "id" in read_object(await link.get("/v2/account", host="paper"))
 
 
 PROVIDER = Provider(

@@ -7,7 +7,7 @@ from typing import Any
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import Hit, ProviderQuote, listed, mapped, moment, number, plain, whole
+from ..shapes import Hit, ProviderQuote, moment, number, plain, read_list, read_object, whole
 
 __all__ = ["PROVIDER"]
 
@@ -33,7 +33,7 @@ async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     answer = await _ask(link, function="GLOBAL_QUOTE", symbol=instrument.symbol)
     if "Global Quote" not in answer:
         raise link.odd()
-    found = mapped(answer, "Global Quote")
+    found = read_object(answer, "Global Quote")
     price = number(found.get("05. price"))
     if price is None:
         raise link.unknown(instrument.symbol)
@@ -64,7 +64,7 @@ async def search(link: Link, query: str) -> list[Hit]:
             currency=plain(item.get("8. currency"), 8),
             provider=link.name,
         )
-        for item in map(mapped, listed(answer, "bestMatches"))
+        for item in map(read_object, read_list(answer, "bestMatches"))
         if (symbol := plain(item.get("1. symbol"), 32)) and item.get("3. type") != "Mutual Fund"
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import ProviderQuote, mapped, moment, number, plain, whole
+from ..shapes import ProviderQuote, moment, number, plain, read_object, whole
 
 __all__ = ["PROVIDER"]
 
@@ -16,7 +16,7 @@ async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     answer = await link.get("/stockprice", {"ticker": instrument.symbol})
     if isinstance(answer, list) or answer == {}:
         raise link.unknown(instrument.symbol)
-    price = number(mapped(answer).get("price"))
+    price = number(read_object(answer).get("price"))
     if price is None:
         raise link.odd()
     return ProviderQuote(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...values.symbols import Instrument
 from ..provider import Link, Provider
-from ..shapes import News, listed, mapped, moment, plain
+from ..shapes import News, moment, plain, read_list, read_object
 
 __all__ = ["PROVIDER"]
 
@@ -26,11 +26,13 @@ async def news(link: Link, instrument: Instrument | None, count: int) -> list[Ne
             source="Benzinga",
             url=plain(item.get("url"), 2000),
             published_at=_when(item.get("created")),
-            tickers=[name for stock in listed(item, "stocks") if (name := plain(mapped(stock).get("name"), 32))],
+            tickers=[
+                name for stock in read_list(item, "stocks") if (name := plain(read_object(stock).get("name"), 32))
+            ],
             summary=plain(item.get("teaser"), 2000),
             provider=link.name,
         )
-        for item in map(mapped, answer)
+        for item in map(read_object, answer)
         if (title := plain(item.get("title")))
     ][:count]
 
@@ -45,7 +47,7 @@ def _when(value: Any) -> datetime | None:
 
 async def _test(link: Link) -> bool:
     answer = await link.get("/news", {"pageSize": "1"})
-    return isinstance(answer, list) or isinstance(mapped(answer).get("data"), list)
+    return isinstance(answer, list) or isinstance(read_object(answer).get("data"), list)
 
 
 PROVIDER = Provider(

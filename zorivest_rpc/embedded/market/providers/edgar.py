@@ -10,7 +10,7 @@ from typing import Any
 
 from ...vault.credentials import Credential
 from ..provider import Link, Provider
-from ..shapes import Filing, day, listed, mapped, plain
+from ..shapes import Filing, day, plain, read_list, read_object
 
 __all__ = ["PROVIDER"]
 
@@ -32,7 +32,7 @@ async def _numbers(link: Link) -> dict[str, int]:
     answer = await link.get("/files/company_tickers.json")
     if not isinstance(answer, dict):
         raise link.odd()
-    rows = map(mapped, answer.values())
+    rows = map(read_object, answer.values())
     return {
         row["ticker"]: row["cik_str"]
         for row in rows
@@ -43,10 +43,10 @@ async def _numbers(link: Link) -> dict[str, int]:
 async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) -> list[Filing]:
     cik = await _cik(link, ticker)
     answer = await link.get(f"/submissions/CIK{cik:010d}.json", host="data")
-    recent = mapped(answer, "filings", "recent")
+    recent = read_object(answer, "filings", "recent")
     if not isinstance(recent.get("accessionNumber"), list):
         raise link.odd()
-    name = plain(mapped(answer).get("name"), 200) or ticker
+    name = plain(read_object(answer).get("name"), 200) or ticker
     found = []
     for accession, filed, reported, form, document in _rows(recent):
         if accession is None or (forms and str(form).upper() not in forms):
@@ -72,14 +72,14 @@ async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) ->
 
 def _rows(recent: dict[str, Any]) -> Iterator[tuple[str | None, ...]]:
     """EDGAR sends columns; a column that is shorter than the first has nothing to say about the rest."""
-    columns = [listed(recent, name) for name in _COLUMNS]
+    columns = [read_list(recent, name) for name in _COLUMNS]
     for place in range(len(columns[0])):
         yield tuple(plain(column[place], 200) if place < len(column) else None for column in columns)
 
 
 async def _test(link: Link) -> bool:
     answer = await link.get("/files/company_tickers.json")
-    return "ticker" in mapped(next(iter(answer.values()), None)) if isinstance(answer, dict) else False
+    return "ticker" in read_object(next(iter(answer.values()), None)) if isinstance(answer, dict) else False
 
 
 def _headers(contact: str, secret: str) -> dict[str, str]:

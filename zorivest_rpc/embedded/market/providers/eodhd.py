@@ -8,7 +8,7 @@ from urllib.parse import quote as escaped
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import ProviderBar, ProviderQuote, make_bar, mapped, moment, number, plain, whole
+from ..shapes import ProviderBar, ProviderQuote, make_bar, moment, number, plain, read_object, whole
 
 __all__ = ["PROVIDER"]
 
@@ -62,7 +62,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
         raise link.failure(Kind.UNSUPPORTED, f"it has no bars of {ask.interval}")
     if not isinstance(answer, list):
         raise link.odd()
-    return [bar for item in answer if (bar := _bar(mapped(item), link.name)) is not None]
+    return [bar for item in answer if (bar := _bar(read_object(item), link.name)) is not None]
 
 
 def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:

@@ -8,7 +8,7 @@ from typing import Any
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import News, ProviderQuote, listed, mapped, moment, number, plain
+from ..shapes import News, ProviderQuote, moment, number, plain, read_list, read_object
 
 __all__ = ["PROVIDER", "lookup"]
 
@@ -57,7 +57,7 @@ async def news(link: Link, instrument: Instrument | None, count: int) -> list[Ne
             summary=plain(item.get("summary"), 2000),
             provider=link.name,
         )
-        for item in map(mapped, answer)
+        for item in map(read_object, answer)
         if (title := plain(item.get("headline")))
     ][:count]
 
@@ -67,7 +67,7 @@ async def lookup(link: Link, value: str) -> dict[str, Any]:
     answer = await link.get("/search", {"q": value})
     if not isinstance(answer, dict) or "result" not in answer:
         raise link.odd()
-    return next((item for item in map(mapped, listed(answer, "result")) if item.get("symbol")), {})
+    return next((item for item in map(read_object, read_list(answer, "result")) if item.get("symbol")), {})
 
 
 async def _test(link: Link) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ..failures import Failure, Kind
 from ..provider import Link, Provider
-from ..shapes import Hit, mapped, plain
+from ..shapes import Hit, plain, read_object
 
 __all__ = ["PROVIDER"]
 
@@ -22,7 +22,7 @@ async def search(link: Link, query: str) -> list[Hit]:
         if answer == []:
             answer = await link.get("/search-name", params, host="stable")
     if not isinstance(answer, list):
-        if said := mapped(answer).get("Error Message"):
+        if said := read_object(answer).get("Error Message"):
             raise link.failure(Kind.BAD_KEY, "it refuses this request", said)
         raise link.odd()
     return [
@@ -33,7 +33,7 @@ async def search(link: Link, query: str) -> list[Hit]:
             currency=plain(item.get("currency"), 8),
             provider=link.name,
         )
-        for item in map(mapped, answer)
+        for item in map(read_object, answer)
         if (symbol := plain(item.get("symbol"), 32))
     ]
 
@@ -50,7 +50,7 @@ async def _test(link: Link) -> bool:
         if _is_legacy(failure):
             return True
         raise
-    if said := mapped(answer).get("Error Message"):
+    if said := read_object(answer).get("Error Message"):
         raise link.failure(Kind.BAD_KEY, "it does not accept the API key", said)
     return isinstance(answer, list) and bool(answer)
 

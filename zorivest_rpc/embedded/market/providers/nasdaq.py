@@ -9,7 +9,7 @@ from typing import Any
 
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import Fundamental, at, day, listed, mapped, number, plain
+from ..shapes import Fundamental, at, day, number, plain, read_list, read_object
 
 __all__ = ["DIMENSIONS", "PROVIDER"]
 
@@ -25,10 +25,10 @@ async def fundamentals(link: Link, ticker: str, dimension: str) -> list[Fundamen
     found: list[Fundamental] = []
     for _ in range(_MOST_PAGES):
         answer = await link.get(_TABLE, params)
-        names = [plain(mapped(column).get("name"), 64) for column in listed(answer, "datatable", "columns")]
+        names = [plain(read_object(column).get("name"), 64) for column in read_list(answer, "datatable", "columns")]
         if not names or not isinstance(at(answer, "datatable", "data"), list):
             raise link.odd()
-        for row in listed(answer, "datatable", "data"):
+        for row in read_list(answer, "datatable", "data"):
             found += _metrics(link, ticker, names, row)
         cursor = at(answer, "meta", "next_cursor_id")
         if not isinstance(cursor, str) or not cursor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...vault.credentials import Credential
 from ..provider import Link, Provider
-from ..shapes import listed, mapped
+from ..shapes import read_list, read_object
 
 __all__ = ["PROVIDER", "lookup"]
 
@@ -29,13 +29,13 @@ async def lookup(link: Link, asked: Sequence[tuple[str, str]]) -> list[dict[str,
 
 
 def _best(item: Any) -> dict[str, Any]:
-    rows = [row for row in map(mapped, listed(item, "data")) if isinstance(row.get("ticker"), str)]
+    rows = [row for row in map(read_object, read_list(item, "data")) if isinstance(row.get("ticker"), str)]
     return next((row for row in rows if row.get("exchCode") == "US"), rows[0] if rows else {})
 
 
 async def _test(link: Link) -> bool:
     answer = await link.post("/mapping", [{"idType": "ID_ISIN", "idValue": "US0378331005"}])
-    return "data" in mapped(answer, 0)
+    return "data" in read_object(answer, 0)
 
 
 PROVIDER = Provider(

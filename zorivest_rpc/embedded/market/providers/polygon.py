@@ -9,7 +9,7 @@ from urllib.parse import quote as escaped
 from ...values.symbols import Instrument
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import ProviderBar, ProviderQuote, listed, make_bar, mapped, moment, number, occ, whole
+from ..shapes import ProviderBar, ProviderQuote, make_bar, moment, number, occ, read_list, read_object, whole
 
 __all__ = ["PROVIDER"]
 
@@ -45,7 +45,7 @@ async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     answer = await link.get(f"/v2/aggs/ticker/{escaped(symbol, safe=':')}/prev", {"adjusted": "true"})
     if not isinstance(answer, dict) or "status" not in answer:
         raise link.odd()
-    found = mapped(answer, "results", 0)
+    found = read_object(answer, "results", 0)
     price = number(found.get("c"))
     if price is None:
         raise link.unknown(symbol)
@@ -71,7 +71,9 @@ async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
         answer = await link.get(path, params)
         if not isinstance(answer, dict) or "status" not in answer:
             raise link.odd()
-        found += [bar for item in listed(answer, "results") if (bar := _bar(mapped(item), link.name)) is not None]
+        found += [
+            bar for item in read_list(answer, "results") if (bar := _bar(read_object(item), link.name)) is not None
+        ]
         following = answer.get("next_url")
         if not isinstance(following, str):
             return found

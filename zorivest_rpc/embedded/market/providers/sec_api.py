@@ -7,7 +7,7 @@ from typing import Any
 
 from ..failures import Kind
 from ..provider import Link, Provider
-from ..shapes import Filing, day, listed, mapped, plain
+from ..shapes import Filing, day, plain, read_list, read_object
 
 __all__ = ["PROVIDER"]
 
@@ -29,7 +29,7 @@ async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) ->
         answer = await link.post("/", body)
         if not isinstance(answer, dict) or "filings" not in answer:
             raise link.odd()
-        page = listed(answer, "filings")
+        page = read_list(answer, "filings")
         rows += page
         if len(page) < size:
             break
@@ -45,7 +45,7 @@ async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) ->
             url=plain(item.get("linkToFilingDetails") or item.get("linkToHtml"), 2000),
             provider=link.name,
         )
-        for item in map(mapped, rows)
+        for item in map(read_object, rows)
         if (cik := plain(item.get("cik"), 10))
     ]
     if not found and not wanted:
@@ -54,7 +54,7 @@ async def filings(link: Link, ticker: str, forms: frozenset[str], limit: int) ->
 
 
 async def _test(link: Link) -> bool:
-    first = mapped(await link.get("/mapping/ticker/AAPL"), 0)
+    first = read_object(await link.get("/mapping/ticker/AAPL"), 0)
     return "ticker" in first or "cik" in first
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from ..failures import Kind
 from ..provider import BarsAsk, Link, Provider
-from ..shapes import ProviderBar, at, make_bar, mapped, moment, occ, plain
+from ..shapes import ProviderBar, at, make_bar, moment, occ, plain, read_object
 
 __all__ = ["PROVIDER", "rows_of"]
 
@@ -59,7 +59,7 @@ def _bar(row: dict[str, Any], provider: str) -> ProviderBar | None:
 
 
 async def _test(link: Link) -> bool:
-    return "profile" in mapped(await link.get("/v1/user/profile"))
+    return "profile" in read_object(await link.get("/v1/user/profile"))
 
 
 PROVIDER = Provider(

@@ -15,13 +15,13 @@ from ..shapes import (
     ProviderBar,
     ProviderQuote,
     derived_change,
-    listed,
     make_bar,
-    mapped,
     moment,
     number,
     occ,
     plain,
+    read_list,
+    read_object,
     whole,
 )
 
@@ -48,11 +48,11 @@ def _symbol(link: Link, instrument: Instrument) -> str:
 
 async def _chart(link: Link, symbol: str, params: dict[str, str]) -> dict[str, Any]:
     answer = await link.get(f"/v8/finance/chart/{escaped(symbol, safe='')}", params)
-    if error := mapped(answer, "chart", "error"):
+    if error := read_object(answer, "chart", "error"):
         if error.get("code") == "Not Found":
             raise link.unknown(symbol)
         raise link.failure(Kind.BAD_ANSWER, "it reports an error", error.get("description") or error.get("code"))
-    result = mapped(answer, "chart", "result", 0)
+    result = read_object(answer, "chart", "result", 0)
     if not result:
         raise link.odd()
     return result
@@ -60,13 +60,13 @@ async def _chart(link: Link, symbol: str, params: dict[str, str]) -> dict[str, A
 
 async def quote(link: Link, instrument: Instrument) -> ProviderQuote:
     result = await _chart(link, _symbol(link, instrument), {"interval": "1d", "range": "1d"})
-    meta, today = mapped(result, "meta"), mapped(result, "indicators", "quote", 0)
+    meta, today = read_object(result, "meta"), read_object(result, "indicators", "quote", 0)
     price = number(meta.get("regularMarketPrice"))
     if price is None:
         raise link.odd()
     previous = number(meta.get("chartPreviousClose") or meta.get("previousClose"))
     change, percent = derived_change(price, previous)
-    opens = listed(today, "open")
+    opens = read_list(today, "open")
     return ProviderQuote(
         ticker=instrument.symbol,
         price=price,
@@ -91,9 +91,12 @@ async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
         "includeAdjustedClose": "true",
     }
     result = await _chart(link, _symbol(link, ask.instrument), params)
-    prices, adjusted = mapped(result, "indicators", "quote", 0), listed(result, "indicators", "adjclose", 0, "adjclose")
-    columns = [listed(prices, name) for name in ("open", "high", "low", "close")]
-    volumes = listed(prices, "volume")
+    prices, adjusted = (
+        read_object(result, "indicators", "quote", 0),
+        read_list(result, "indicators", "adjclose", 0, "adjclose"),
+    )
+    columns = [read_list(prices, name) for name in ("open", "high", "low", "close")]
+    volumes = read_list(prices, "volume")
     found = [
         make_bar(
             link.name,
@@ -102,7 +105,7 @@ async def bars(link: Link, ask: BarsAsk) -> list[ProviderBar]:
             _nth(volumes, place),
             adj_close=_nth(adjusted, place),
         )
-        for place, stamp in enumerate(listed(result, "timestamp"))
+        for place, stamp in enumerate(read_list(result, "timestamp"))
     ]
     return [bar for bar in found if bar is not None]  # Yahoo leaves holes for minutes without a trade
 
@@ -117,7 +120,7 @@ async def search(link: Link, query: str) -> list[Hit]:
         raise link.odd()
     found = []
     for item in answer["quotes"]:
-        symbol = plain(mapped(item).get("symbol"), 32)
+        symbol = plain(read_object(item).get("symbol"), 32)
         if symbol and str(item.get("quoteType")) not in _NOT_SHARES:
             name = plain(item.get("longname") or item.get("shortname"), 200) or symbol
             exchange = plain(item.get("exchDisp") or item.get("exchange"), 64)
@@ -137,11 +140,11 @@ async def news(link: Link, instrument: Instrument | None, count: int) -> list[Ne
             source=plain(item.get("publisher"), 200) or link.name,
             url=plain(item.get("link"), 2000),
             published_at=moment(item.get("providerPublishTime")),
-            tickers=[ticker for ticker in listed(item, "relatedTickers") if isinstance(ticker, str)],
+            tickers=[ticker for ticker in read_list(item, "relatedTickers") if isinstance(ticker, str)],
             provider=link.name,
         )
         for item in answer["news"]
-        if (title := plain(mapped(item).get("title")))
+        if (title := plain(read_object(item).get("title")))
     ]
 
 

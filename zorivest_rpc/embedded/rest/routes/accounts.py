@@ -34,12 +34,12 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     archived, system = fields.flag("include_archived", False), fields.flag("include_system", False)
     fields.done()
-    return reply(await ask.db.read(lambda conn: accounts.listed(conn, archived=archived, system=system)))
+    return reply(await ask.db.read(lambda conn: accounts.list_accounts(conn, archived=archived, system=system)))
 
 
 async def show(ask: RestCall) -> web.StreamResponse:
     account_id = ask.path["account_id"]
-    return reply(await ask.db.read(lambda conn: accounts.shown(conn, account_id)))
+    return reply(await ask.db.read(lambda conn: accounts.read_account(conn, account_id)))
 
 
 async def change(ask: RestCall) -> web.StreamResponse:

@@ -25,7 +25,7 @@ from ...journal.coverage import cover
 from ...journal.expiry import settle_due
 from ...values.answers import to_json
 from ...values.fields import Fields
-from ...values.inputs import aliased, page
+from ...values.inputs import fill_aliases, page
 from ..routing import READ, WRITE, RestCall, Route, reply
 from .market_data import market_of
 from .selection import scope_of, tell_period, zone_of
@@ -124,14 +124,14 @@ async def strategy_breakdown(ask: RestCall) -> web.StreamResponse:
 
 async def execution_quality(ask: RestCall) -> web.StreamResponse:
     """Of one trade, or without `trade_id` a page of all."""
-    fields = Fields(aliased(ask.query, {"trade_exec_id": "trade_id"}))
+    fields = Fields(fill_aliases(ask.query, {"trade_exec_id": "trade_id"}))
     exec_id = fields.text("trade_id", None, least=1, most=128)
     account_id = fields.text("account_id", None, most=128)
     wanted = page(fields, 50, 200)
     fields.done()
     if exec_id is not None:
         return reply(to_json(await ask.db.read(lambda conn: judgement.score(conn, exec_id))))
-    answer = await ask.db.read(lambda conn: judgement.scored(conn, account_id, wanted))
+    answer = await ask.db.read(lambda conn: judgement.list_scores(conn, account_id, wanted))
     answer["items"] = [to_json(mark) for mark in answer["items"]]
     if not answer["total"]:
         answer["hint"] = "No trades to score; record fills with create_trade."
@@ -187,7 +187,7 @@ async def options_strategy(ask: RestCall) -> web.StreamResponse:
 
 async def ai_review(ask: RestCall) -> web.StreamResponse:
     """By rules: no network and no cost, so every cap is high enough; the answer repeats it."""
-    fields = Fields(aliased(await ask.json(), {"trade_id": "trade_exec_id"}))
+    fields = Fields(fill_aliases(await ask.json(), {"trade_id": "trade_exec_id"}))
     exec_id = fields.text("trade_exec_id", least=1, most=128)
     kind = fields.choice("review_type", ("single", "weekly"), "single")
     cap = fields.decimal("budget_cap", None, least=0)

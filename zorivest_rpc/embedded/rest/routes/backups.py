@@ -16,7 +16,7 @@ _SMALL = 1024
 
 
 async def list_backups(ask: RestCall) -> web.StreamResponse:
-    found = await asyncio.to_thread(backups.listed, ask.backend.directory)
+    found = await asyncio.to_thread(backups.list_backups, ask.backend.directory)
     items = [backup.view() for backup in found]
     return reply({"items": items, "total": len(items), "last_error": ask.backend.keeper().last_error})
 

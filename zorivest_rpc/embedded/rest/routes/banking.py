@@ -52,7 +52,7 @@ async def _import(ask: RestCall, *, rehearse: bool) -> dict[str, Any]:
 
 
 async def list_accounts(ask: RestCall) -> web.StreamResponse:
-    return reply(await ask.db.read(bank_store.listed))
+    return reply(await ask.db.read(bank_store.list_bank_accounts))
 
 
 async def show_ledger(ask: RestCall) -> web.StreamResponse:

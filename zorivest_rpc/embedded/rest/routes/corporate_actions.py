@@ -11,7 +11,7 @@ from aiohttp import web
 from ...journal import corporate_actions
 from ...journal.corporate_actions import KINDS, OptionKind
 from ...values.fields import Fields
-from ...values.inputs import aliased, identifier, instrument, page, row_number
+from ...values.inputs import fill_aliases, identifier, instrument, page, row_number
 from ...values.symbols import Instrument
 from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 
@@ -21,7 +21,7 @@ _KIND = "corporate action"
 
 
 async def create(ask: RestCall) -> web.StreamResponse:
-    body = aliased(await ask.json(), {"effective_date": "effective", "effective_at": "effective"})
+    body = fill_aliases(await ask.json(), {"effective_date": "effective", "effective_at": "effective"})
     fields, actor = Fields(body), ask.session.actor
     kind = fields.choice("kind", KINDS)
     what = instrument(fields, "symbol")
@@ -43,14 +43,16 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
     symbol = instrument(fields, "symbol").symbol if fields.has("symbol") else None
     fields.done()
     answer = await ask.db.read(
-        lambda conn: corporate_actions.listed(conn, wanted, account_id=account_id or None, symbol=symbol, kind=kind)
+        lambda conn: corporate_actions.list_actions(
+            conn, wanted, account_id=account_id or None, symbol=symbol, kind=kind
+        )
     )
     return reply(answer)
 
 
 async def show(ask: RestCall) -> web.StreamResponse:
     number = row_number(_KIND, ask.path["action_id"])
-    return reply(await ask.db.read(lambda conn: corporate_actions.shown(conn, number)))
+    return reply(await ask.db.read(lambda conn: corporate_actions.read_action(conn, number)))
 
 
 async def delete(ask: RestCall) -> web.StreamResponse:

@@ -110,7 +110,7 @@ async def list_periodic(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields, 100)
     fields.done()
-    return reply(await ask.db.read(lambda conn: costs.listed_periodic(conn, wanted)))
+    return reply(await ask.db.read(lambda conn: costs.list_periodic(conn, wanted)))
 
 
 ROUTES = (

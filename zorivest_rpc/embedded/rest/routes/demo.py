@@ -15,7 +15,7 @@ async def load(ask: RestCall) -> web.StreamResponse:
 
 
 async def status(ask: RestCall) -> web.StreamResponse:
-    count = await ask.db.read(demo.loaded)
+    count = await ask.db.read(demo.count_trades)
     return reply({"loaded": count > 0, "trades": count})
 
 

@@ -41,14 +41,14 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
     exec_id = ask.path["exec_id"]
 
     def job(conn: Connection) -> list[dict[str, Any]]:
-        return images.listed(conn, "trade", trades.require(conn, exec_id)["exec_id"])
+        return images.list_images(conn, "trade", trades.require(conn, exec_id)["exec_id"])
 
     return reply(await ask.db.read(job))
 
 
 async def show(ask: RestCall) -> web.StreamResponse:
     image_id = _id(ask)
-    return reply(await ask.db.read(lambda conn: images.shown(conn, image_id)))
+    return reply(await ask.db.read(lambda conn: images.read_image(conn, image_id)))
 
 
 async def thumbnail(ask: RestCall) -> web.StreamResponse:
@@ -60,7 +60,7 @@ async def thumbnail(ask: RestCall) -> web.StreamResponse:
     if largest == pictures.THUMBNAIL_SIDE:
         return _webp(await ask.db.read(lambda conn: images.thumbnail_of(conn, image_id)))
     data = await ask.db.read(lambda conn: images.data_of(conn, image_id))
-    return _webp(await ask.backend.work("pictures", lambda: pictures.resized(data, largest)))
+    return _webp(await ask.backend.work("pictures", lambda: pictures.resize(data, largest)))
 
 
 async def full(ask: RestCall) -> web.StreamResponse:
@@ -70,7 +70,7 @@ async def full(ask: RestCall) -> web.StreamResponse:
     fields.done()
     data = await ask.db.read(lambda conn: images.data_of(conn, image_id))
     return _webp(
-        data if largest is None else await ask.backend.work("pictures", lambda: pictures.resized(data, largest))
+        data if largest is None else await ask.backend.work("pictures", lambda: pictures.resize(data, largest))
     )
 
 

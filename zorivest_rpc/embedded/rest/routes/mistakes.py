@@ -15,7 +15,7 @@ from ...journal.exchange import Conversion
 from ...journal.expiry import settle_due
 from ...values.answers import to_json
 from ...values.fields import Fields
-from ...values.inputs import aliased, page
+from ...values.inputs import fill_aliases, page
 from ..routing import READ, WRITE, RestCall, Route, reply
 from .selection import scope_of, tell_period
 
@@ -24,7 +24,7 @@ __all__ = ["ROUTES"]
 
 async def track(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
-    fields = Fields(aliased(await ask.json(), {"trade_id": "trade_exec_id"}))
+    fields = Fields(fill_aliases(await ask.json(), {"trade_id": "trade_exec_id"}))
     exec_id = fields.text("trade_exec_id", least=1, most=128)
     text = fields.text("category", least=1, most=64)
     category = parse_category(text)
@@ -44,7 +44,7 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
     exec_id = fields.text("trade_id", None, least=1, most=128)
     wanted = page(fields)
     fields.done()
-    answer = await ask.db.read(lambda conn: mistake_log.listed(conn, exec_id, wanted))
+    answer = await ask.db.read(lambda conn: mistake_log.list_mistakes(conn, exec_id, wanted))
     if not answer["total"]:
         answer["hint"] = "No tagged mistakes here; tag one with track_mistake."
     return reply(answer)
@@ -71,7 +71,7 @@ async def list_suspected(ask: RestCall) -> web.StreamResponse:
     """Proposals of the rules; nothing is tagged."""
     scope = await scope_of(ask, "ytd")
     await settle_due(ask.db)
-    answer = await ask.db.read(lambda conn: suspicions.suspected(conn, scope))
+    answer = await ask.db.read(lambda conn: suspicions.propose_mistakes(conn, scope))
     return reply({**answer, **tell_period(scope.period)})
 
 

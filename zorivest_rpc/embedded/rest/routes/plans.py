@@ -13,7 +13,7 @@ from ...errors import Invalid
 from ...journal import plans
 from ...values.answers import to_json
 from ...values.fields import Fields
-from ...values.inputs import aliased, identifier, instrument, page, row_number
+from ...values.inputs import fill_aliases, identifier, instrument, page, row_number
 from ..routing import OPEN, READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
@@ -25,7 +25,7 @@ _SMALL = 64 * 1024
 
 async def create(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
-    body = aliased(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
+    body = fill_aliases(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
     fields = Fields(body)
     values: dict[str, Any] = {
         "ticker": instrument(fields, "ticker").symbol,
@@ -49,7 +49,7 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
     fields = Fields(ask.query)
     wanted = page(fields, 100)
     fields.done()
-    answer = await ask.db.read(lambda conn: plans.listed(conn, wanted))
+    answer = await ask.db.read(lambda conn: plans.list_plans(conn, wanted))
     if not answer["total"]:
         answer["hint"] = "No trade plans yet; write one with create_trade_plan."
     return reply(answer)
@@ -57,11 +57,11 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
 
 async def show(ask: RestCall) -> web.StreamResponse:
     plan_id = _id(ask)
-    return reply(await ask.db.read(lambda conn: plans.shown(conn, plan_id)))
+    return reply(await ask.db.read(lambda conn: plans.read_plan(conn, plan_id)))
 
 
 async def change(ask: RestCall) -> web.StreamResponse:
-    body = aliased(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
+    body = fill_aliases(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
     fields = Fields(body)
     direction = fields.choice("direction", _DIRECTIONS, None)
     wanted: dict[str, Any] = {
@@ -94,7 +94,7 @@ async def delete(ask: RestCall) -> web.StreamResponse:
 
 async def size(ask: RestCall) -> web.StreamResponse:
     """Open to everybody: it computes and knows nothing."""
-    fields = Fields(aliased(await ask.json(), {other: name for name, other in _LEVELS.items()}))
+    fields = Fields(fill_aliases(await ask.json(), {other: name for name, other in _LEVELS.items()}))
     balance = fields.decimal("balance")
     risk_pct = fields.decimal("risk_pct", Decimal(1), places=12)
     entry, stop, target = (fields.decimal(name, places=8) for name in _LEVELS)

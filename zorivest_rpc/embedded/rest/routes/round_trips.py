@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from ...database.exact_sums import exact_sum, joined
+from ...database.exact_sums import exact_sum, join_sum
 from ...database.schema.journal import round_trip_legs, round_trips
 from ...errors import NotFound
 from ...journal import round_trip_views, trades
@@ -88,11 +88,11 @@ def _page(conn: Connection, wanted: Page, conditions: list[ColumnElement[bool]],
         .mappings()
         .all()
     )
-    items = [to_json(trip) for trip in round_trip_views.shown(conn, rows, datetime.now(UTC))]
+    items = [to_json(trip) for trip in round_trip_views.render_trips(conn, rows, datetime.now(UTC))]
     answer = wanted.envelope(items, total)
     conversion = Conversion(conn, money)
     foreign = read_foreign(conn, [*conditions, differs(_trips.currency, money)], conversion)
-    earned = joined(whole, part) + sum((trip.converted for trip in foreign if trip.rate is not None), Decimal(0))
+    earned = join_sum(whole, part) + sum((trip.converted for trip in foreign if trip.rate is not None), Decimal(0))
     answer["summary"] = {"closed": done, "open": total - done, "realized_pnl": cents(earned), **conversion.answer()}
     if not total:
         answer["hint"] = "No round trips here; record fills with create_trade or load one with import_broker_csv."
@@ -119,7 +119,7 @@ def _one(conn: Connection, trip_id: str) -> dict[str, Any]:
     )
     legs = conn.execute(query).mappings().all()
     given = GivenTimes(conn, (leg["exec_id"] for leg in legs))
-    shown = to_json(round_trip_views.shown(conn, [row], datetime.now(UTC))[0])
+    shown = to_json(round_trip_views.render_trips(conn, [row], datetime.now(UTC))[0])
     executions = [
         {**leg, "time": given.of(leg["exec_id"], leg["time"]), "realized": cents(leg["realized"])} for leg in legs
     ]

@@ -20,7 +20,7 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
 
 async def get_resolved(ask: RestCall) -> web.StreamResponse:
     found = await ask.backend.settings().read_all()
-    return reply({key: _typed(key, value, source) for key, (value, source) in sorted(found.items())})
+    return reply({key: _render_setting(key, value, source) for key, (value, source) in sorted(found.items())})
 
 
 async def show(ask: RestCall) -> web.StreamResponse:
@@ -40,7 +40,7 @@ async def update(ask: RestCall) -> web.StreamResponse:
     return reply({"status": "updated", "count": count})
 
 
-def _typed(key: str, value: str, source: str) -> dict[str, Any]:
+def _render_setting(key: str, value: str, source: str) -> dict[str, Any]:
     spec = spec_of(key)
     assert spec is not None  # only known keys are resolved
     return {"key": key, "value": spec.parse(value), "value_type": spec.type, "source": source}

@@ -37,7 +37,7 @@ from ...tax.views import list_lots
 from ...tax.washes import find
 from ...values.answers import to_json
 from ...values.fields import Fields
-from ...values.inputs import aliased, identifier
+from ...values.inputs import fill_aliases, identifier
 from ...values.kinds import AssetClass
 from ...values.symbols import parse_instrument
 from ..routing import READ, WRITE, RestCall, Route, reply
@@ -122,7 +122,7 @@ async def _answer(ask: RestCall, job: Answer, *, changes: bool = False, priced: 
         found = None if changes else await ask.db.read(read)
         return reply(await ask.db.write(write) if found is None else found)
     except TaxError as exc:
-        raise _refused(exc) from None
+        raise _refuse(exc) from None
 
 
 def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
@@ -138,14 +138,14 @@ def _whole(ground: Ground, job: Answer) -> dict[str, Any]:
     return answer
 
 
-def _refused(exc: TaxError) -> Refusal:
+def _refuse(exc: TaxError) -> Refusal:
     refusal = Refusal(exc.code, exc.text)
     refusal.status = 404 if exc.code == "no_open_lots" else 422
     return refusal
 
 
 async def simulate(ask: RestCall) -> web.StreamResponse:
-    fields = Fields(aliased(await ask.json(), {"method": "cost_basis_method"}))
+    fields = Fields(fill_aliases(await ask.json(), {"method": "cost_basis_method"}))
     wanted = SaleRequest(
         ticker=_ticker(fields, "ticker", required=True) or "",
         account_id=identifier(fields, "account_id"),
@@ -290,7 +290,7 @@ async def quarterly(ask: RestCall) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         profile = ground.year(year)
         income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
-        paid = tax_payments.made(ground.conn, profile.tax_year)
+        paid = tax_payments.list_payments(ground.conn, profile.tax_year)
         return to_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
 
     return await _answer(ask, job)
@@ -312,7 +312,7 @@ async def pay(ask: RestCall) -> web.StreamResponse:
 
     def job(ground: Ground) -> dict[str, Any]:
         profile = ground.year(year)
-        before = tax_payments.made(ground.conn, profile.tax_year)
+        before = tax_payments.list_payments(ground.conn, profile.tax_year)
         income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
         _, receipt = record_payment(before, payment, profile, income, today=ground.today)
         if not receipt.replaced:
@@ -364,7 +364,7 @@ async def ytd_summary(ask: RestCall) -> web.StreamResponse:
             matches,
             profile,
             ground.rules.accounts,
-            tax_payments.made(ground.conn, profile.tax_year),
+            tax_payments.list_payments(ground.conn, profile.tax_year),
             today=ground.today,
             account_id=account_id,
             group_by=group_by,

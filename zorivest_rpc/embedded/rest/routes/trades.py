@@ -46,7 +46,7 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
     fields.done()
     span = await period_of(ask, "all")
     answer = await ask.db.read(
-        lambda conn: trades.listed(conn, wanted, account_id=account_id, search=search, sort=sort, period=span)
+        lambda conn: trades.list_trades(conn, wanted, account_id=account_id, search=search, sort=sort, period=span)
     )
     if span.start is not None or span.end is not None:
         answer |= tell_period(span)
@@ -57,7 +57,7 @@ async def list_all(ask: RestCall) -> web.StreamResponse:
 
 async def show(ask: RestCall) -> web.StreamResponse:
     exec_id = ask.path["exec_id"]
-    return reply(await ask.db.read(lambda conn: trades.shown(conn, exec_id)))
+    return reply(await ask.db.read(lambda conn: trades.read_trade(conn, exec_id)))
 
 
 async def change(ask: RestCall) -> web.StreamResponse:

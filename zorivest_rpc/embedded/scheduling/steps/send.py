@@ -131,7 +131,7 @@ async def _mail_one(server: mail.MailServer, recipient: str, message: _Message, 
     page = message.content if message.format in ("html", "both") else None
     text = message.text if message.format != "markdown" else f"{message.text}\n\n{message.content}"
     try:
-        async with _owned(key, context):
+        async with _own_delivery(key, context):
             built = mail.build(server, recipient, message.subject, text, page, key, context.now(), message.pdf)
             await mail.deliver(server, context.fields, built, before_data)
             await mark("sent")
@@ -146,7 +146,7 @@ async def _mail_one(server: mail.MailServer, recipient: str, message: _Message, 
 
 
 @asynccontextmanager
-async def _owned(key: str, context: Context) -> AsyncIterator[None]:
+async def _own_delivery(key: str, context: Context) -> AsyncIterator[None]:
     """Whatever ends the work on a delivery, its row says what that means for the next attempt."""
     try:
         yield
@@ -186,7 +186,7 @@ async def _files(message: _Message, context: Context) -> _Delivery:
     if taken is not None and (taken.status != "already_sent" or not missing):
         return taken._replace(files=names)
     try:
-        async with _owned(key, context):
+        async with _own_delivery(key, context):
             for name in names:
                 await asyncio.to_thread(write_private, context.reports / name, wanted[name])
 

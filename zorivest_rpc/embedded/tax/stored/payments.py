@@ -11,10 +11,10 @@ from ...database.schema.books import tax_payments
 from ..model import Quarter
 from ..quarterly import TaxPayment
 
-__all__ = ["book", "made"]
+__all__ = ["book", "list_payments"]
 
 
-def made(conn: Connection, year: int) -> list[TaxPayment]:
+def list_payments(conn: Connection, year: int) -> list[TaxPayment]:
     """The payments for a year, in the order they were recorded."""
     rows = conn.execute(select(tax_payments).where(tax_payments.c.tax_year == year).order_by(tax_payments.c.id))
     return [TaxPayment(quarter=Quarter(row.quarter), amount=row.amount, paid_on=row.paid_on) for row in rows]

@@ -198,7 +198,7 @@ def _advance(conn: Connection, rules: LotRules, groups: Collection[str], writing
         refused += [group for group in firsts if group not in fit]
         if not fit:
             continue
-        known = _known(conn, fit)
+        known = _read_lots(conn, fit)
         made: list[Making] = []
         read = rules.reader(Translation(conn, list(fit)))
         for group, events in tax_events.histories(conn, read, list(fit), actions, fit):
@@ -251,7 +251,7 @@ def _overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion
     return firsts.keys() & conn.execute(overtaken.distinct()).scalars()
 
 
-def _known(conn: Connection, firsts: Mapping[str, tax_events.Place]) -> dict[str, list[Lot]]:
+def _read_lots(conn: Connection, firsts: Mapping[str, tax_events.Place]) -> dict[str, list[Lot]]:
     """The stored lots that trades from a place on can change: open ones, and those closed within a window before."""
     since = {group: trade_date(time) - WINDOW - timedelta(days=1) for group, (time, _) in firsts.items()}
     of_these = select(_lots.underlying, _lots.close_date, _lots.lot).where(_lots.underlying.in_(list(since)))
