@@ -104,7 +104,7 @@ class Journal:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return self.audience.refusal(session, name)
 
-    def mismatched(self, name: str, more: int) -> None:
+    def report_mismatch(self, name: str, more: int) -> None:
         self.pipeline().metrics.mark_failed(name, more)
 
     def handler(self, name: str) -> Handler:
@@ -164,7 +164,7 @@ class Journal:
             from zorivest_rpc.serving.tools.resources import GUARD, Shelf
 
             pipeline = self.pipeline()
-            self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.updated(GUARD))
+            self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.announce_update(GUARD))
             self._resources = Shelf(
                 self._backend_for,
                 list_toolsets=pipeline.handler("list_available_toolsets"),
@@ -200,21 +200,21 @@ class Journal:
         from zorivest_rpc.serving.tools.resources import TOOLSETS
 
         self._changing.discard(session)
-        self.offer.changed(TOOLS, session)
+        self.offer.announce_change(TOOLS, session)
         for uri in sorted(session.subscriptions):
             if uri.startswith(TOOLSETS):  # they tell what this session has loaded
-                self.offer.updated(uri, session)
+                self.offer.announce_update(uri, session)
 
     def _instructions(self, session: Session) -> str:
         audience = self.audience
         profile = audience.profile(session)
-        listed = audience.listed(session)
+        listed = audience.visible_tools(session)
         categories = [
             Category(
                 toolset.name,
                 toolset.description,
-                len(audience.allowed(session, toolset.name)),
-                audience.loaded(session, toolset.name),
+                len(audience.callable_tools(session, toolset.name)),
+                audience.is_loaded(session, toolset.name),
             )
             for toolset in audience.definitions.toolsets
         ]
@@ -229,7 +229,7 @@ class Journal:
             ),
             client=profile.title,
             tool_limit=profile.traits.tool_limit,
-            gated=len(audience.gated(session)),
+            gated=len(audience.gated_tools(session)),
             forms="form" in profile.elicitation,
             fixed_list=session.revision.modern,
             next_turn=profile.mode is Mode.ANTHROPIC or profile.traits.list_changed == "next-turn",
@@ -436,8 +436,8 @@ class Journal:
 class _Prompts(PromptShelf):
     """The journal's prompts, read with the first request."""
 
-    def listed(self, session: Session) -> Sequence[Prompt]:
-        return self._shelf().listed(session)
+    def visible(self, session: Session) -> Sequence[Prompt]:
+        return self._shelf().visible(session)
 
     def find(self, session: Session, name: str) -> Prompt | None:
         return self._shelf().find(session, name)
@@ -455,8 +455,8 @@ class _Resources(ResourceShelf):
         super().__init__()
         self._journal = journal
 
-    def listed(self, session: Session) -> Sequence[Resource]:
-        return self._journal.resources().listed(session)
+    def visible(self, session: Session) -> Sequence[Resource]:
+        return self._journal.resources().visible(session)
 
     def templates(self, session: Session) -> Sequence[Template]:
         return self._journal.resources().templates(session)

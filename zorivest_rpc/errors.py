@@ -103,7 +103,7 @@ class GuardLocked(ToolError):
         self.locked_by = locked_by
 
     @classmethod
-    def unasked(cls, problem: str, next: str | None = None) -> GuardLocked:
+    def without_answer(cls, problem: str, next: str | None = None) -> GuardLocked:
         """The guard's own answer is missing; without it nothing that it protects may run. `next` is what would help."""
         refused = cls("guard_unavailable")
         refused.code = "guard_unavailable"

@@ -120,7 +120,7 @@ class Showcase:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return None
 
-    def mismatched(self, name: str, more: int) -> None:
+    def report_mismatch(self, name: str, more: int) -> None:
         return
 
     async def _echo(self, call: Call) -> Outcome:
@@ -162,7 +162,7 @@ class Showcase:
         else:
             session.toolsets ^= {"extra"}
         outcome = say("the list has changed")
-        outcome.after = [lambda: self.offer.changed(TOOLS, session)]
+        outcome.after = [lambda: self.offer.announce_change(TOOLS, session)]
         return outcome
 
     async def _extra(self, call: Call) -> Outcome:

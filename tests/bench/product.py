@@ -156,12 +156,12 @@ def list_time() -> float:
         opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
         client.send(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}).encode())
         client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        client.received()
+        client.take_frames()
         wanted = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}'
 
         def once() -> None:
             client.send(wanted)
-            (answer,) = client.received()
+            (answer,) = client.take_frames()
             if len(answer) < 20_000:
                 raise ValueError(f"not the whole list: {answer[:300]!r}")
 
@@ -182,7 +182,7 @@ def validation_times() -> dict[str, float]:
         fitting = example(spec.input_schema, {})
         if fitting is None:
             raise ValueError(f"no example for {spec.name}")
-        tool, arguments = Tool.trusted(spec.name, spec.input_schema), json.loads(fitting)
+        tool, arguments = Tool.from_checked_file(spec.name, spec.input_schema), json.loads(fitting)
 
         def once(tool: Tool = tool, arguments: dict[str, Any] = arguments) -> None:
             tool.check(arguments)

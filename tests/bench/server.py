@@ -52,7 +52,7 @@ class BenchTools:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return None
 
-    def mismatched(self, name: str, more: int) -> None:
+    def report_mismatch(self, name: str, more: int) -> None:
         return
 
     async def _echo(self, call: Call) -> Outcome:
@@ -69,7 +69,7 @@ class BenchTools:
 
     async def _broadcast(self, call: Call) -> Outcome:
         outcome = say("sent")
-        outcome.after = [lambda: self.offer.changed(TOOLS)]
+        outcome.after = [lambda: self.offer.announce_change(TOOLS)]
         return outcome
 
 

@@ -170,7 +170,7 @@ class Fixtures:
     def _changes(self, kind: str) -> Handler:
         async def handler(call: Call) -> Outcome:
             outcome = say(f"{kind} changed")
-            outcome.after = [lambda: self.offer.changed(kind)]
+            outcome.after = [lambda: self.offer.announce_change(kind)]
             return outcome
 
         return handler

@@ -141,7 +141,7 @@ async def test_the_weekly_review_is_told_as_the_prompt_has_it() -> None:
     page = FIRST.read_text()
     section = page[page.index("## 8.") : page.index("## 9.")]
     told = re.findall(r"`((?:get|list|zorivest)_\w+)`", section[: section.index("and then write")])
-    prompts = {prompt.name: prompt for prompt in shelf().listed(cast(Session, None))}
+    prompts = {prompt.name: prompt for prompt in shelf().visible(cast(Session, None))}
     said = dumps(list(await prompts["weekly_review"].get(cast(Call, SimpleNamespace(arguments={}))))).decode()
     steps = re.findall(r"\\n\d\. (.*?)(?=\\n)", said)
     named = [tool for step in steps for tool in re.findall(r"`(\w+)`", step)]

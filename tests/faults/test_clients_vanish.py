@@ -191,7 +191,7 @@ async def test_two_hundred_listeners_that_drop_are_gone(served: Served) -> None:
     assert held(served).listeners == 200
     for wire in wires:
         wire.reset()
-    served.work.offer.changed("tools")
+    served.work.offer.announce_change("tools")
     await let_go(served)
     await back_to(before, served)
 

@@ -57,7 +57,7 @@ async def test_a_deaf_listener_is_dropped_and_the_others_get_every_event(served:
     await until(lambda: held(served).listeners == 4)
     for _ in range(ROUNDS):
         for _ in range(BURST):
-            served.work.offer.updated(LONG_URI)
+            served.work.offer.announce_update(LONG_URI)
         assert [sum([await updates(reply) for _ in range(BURST)]) for reply in good] == [BURST] * 3
     assert held(served).listeners == 3
     deaf.close()
@@ -76,12 +76,12 @@ async def test_a_deaf_standing_stream_is_dropped_and_the_others_get_every_event(
     await until(lambda: served.transport.open_streams == 3)
     for _ in range(ROUNDS):
         for _ in range(BURST):
-            served.work.offer.updated(LONG_URI)
+            served.work.offer.announce_update(LONG_URI)
         assert [sum([await updates(reply) for _ in range(BURST)]) for reply in good] == [BURST] * 2
     await until(lambda: served.transport.open_streams == 2)
     deaf.close()
     again = await served.request("GET", Accept=EVENTS, Mcp_Session_Id=sessions[0])
-    served.work.offer.updated(LONG_URI)
+    served.work.offer.announce_update(LONG_URI)
     assert await updates(again) == 1, "the session itself goes on"
     await let_go(served)
     await back_to(before, served)

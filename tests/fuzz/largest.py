@@ -224,7 +224,7 @@ class Two:
                 b'"clientInfo":{"name":"large","version":"1"}}}' % revision.encode()
             )
             client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-            client.received()
+            client.take_frames()
 
     async def hold(self, frame: bytes, most_turns: int = 200) -> float:
         """The longest that the other client waited for a ping, in processor time of this thread."""
@@ -236,8 +236,8 @@ class Two:
             self.other.send(b'{"jsonrpc":"2.0","id":7,"method":"ping"}')
             await asyncio.sleep(0)
             longest = max(longest, time.thread_time() - began)
-            assert self.other.received() == [b'{"jsonrpc":"2.0","id":7,"result":{}}']
-            answered = answered or bool(self.large.received())
+            assert self.other.take_frames() == [b'{"jsonrpc":"2.0","id":7,"result":{}}']
+            answered = answered or bool(self.large.take_frames())
             if answered and turn > 2:
                 break
         return longest
@@ -267,7 +267,7 @@ async def _walk() -> int:
         journal, server = product(directory)
         two = Two(server)
         two.large.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
-        tools = json.loads(two.large.received()[0])["result"]["tools"]
+        tools = json.loads(two.large.take_frames()[0])["result"]["tools"]
         plans = [(two, arguments(tools)), (Two(rich()), envelopes()), (Two(rich()), params_of(False))]
         batches = Two(rich(), "2025-03-26")
         plans.append((batches, (each for each in envelopes() if each[0].startswith("batch"))))

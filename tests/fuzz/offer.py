@@ -20,7 +20,7 @@ def offer() -> Offer:
     prompts, resources = made.prompts, made.resources
     assert prompts is not None
     assert resources is not None
-    made.prompts = PromptShelf(prompt for prompt in prompts.listed(anybody) if prompt.name != "leaves")
-    kept = [resource for resource in resources.listed(anybody) if resource.uri != "test://leaves"]
+    made.prompts = PromptShelf(prompt for prompt in prompts.visible(anybody) if prompt.name != "leaves")
+    kept = [resource for resource in resources.visible(anybody) if resource.uri != "test://leaves"]
     made.resources = ResourceShelf(kept, resources.templates(anybody))
     return made

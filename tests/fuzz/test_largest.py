@@ -57,7 +57,7 @@ async def test_no_argument_keeps_another_session_waiting(tmp_path: Path) -> None
     journal, server = product(str(tmp_path))
     two = Two(server)
     two.large.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
-    tools = json.loads(two.large.received()[0])["result"]["tools"]
+    tools = json.loads(two.large.take_frames()[0])["result"]["tools"]
     try:
         assert await _too_long(two, arguments(tools, chosen)) == []
     finally:

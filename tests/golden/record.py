@@ -47,7 +47,7 @@ def meta(name: dict[str, Any] | None, capabilities: dict[str, Any]) -> dict[str,
 
 def ask(client: MemoryClient, id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
     client.send(orjson.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-    answers = [orjson.loads(frame) for frame in client.received()]
+    answers = [orjson.loads(frame) for frame in client.take_frames()]
     answer: dict[str, Any] = next(each for each in answers if each.get("id") == id)
     return answer
 
@@ -121,7 +121,7 @@ def _greeted(client: MemoryClient, handshake: dict[str, Any], lists: dict[str, l
         wanted = {"notifications": {"toolsListChanged": True}, "_meta": meta(info, capabilities)}
         request = {"jsonrpc": "2.0", "id": 20, "method": "subscriptions/listen", "params": wanted}
         client.send(orjson.dumps(request))
-        habits["subscriptions/listen"] = [orjson.loads(frame)["method"] for frame in client.received()]
+        habits["subscriptions/listen"] = [orjson.loads(frame)["method"] for frame in client.take_frames()]
     names = [tool["name"] for tool in listing(client, revision, info, capabilities)["tools"]]
     return {
         "sent": {"revision": revision, "clientInfo": info, "capabilities": capabilities},

@@ -86,7 +86,7 @@ async def test_the_list_is_the_same_bytes_after_a_restart(era: str, tmp_path: Pa
         opening(client, era, info, {})
         params = {"_meta": meta(info, {})} if era == "2026-07-28" else {}
         client.send(orjson.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": params}))
-        (answer,) = client.received()
+        (answer,) = client.take_frames()
         return answer
 
     assert frame() == frame()

@@ -83,7 +83,7 @@ def test_a_list_per_client_is_for_that_client_and_none_other() -> None:
         ("cline", "get_tax_lots", "get_sqn"),
         (None, "get_tax_lots", "get_sqn"),
     ):
-        listed = {spec.name for spec in audience.listed(session_of(name))}
+        listed = {spec.name for spec in audience.visible_tools(session_of(name))}
         assert (found in listed, missing in listed) == (True, False), name
         assert {tool.name for tool in audience.view(session_of(name)).listed} == listed
 
@@ -101,12 +101,12 @@ def test_a_profile_knows_the_version_that_the_client_sent(version: str, asks_for
 
 def test_a_toolset_is_loaded_when_every_tool_that_may_be_called_is_listed() -> None:
     audience = Audience(DEFINITIONS, Policy(toolsets="tax"))
-    assert audience.loaded(session_of(), "tax")
-    assert not audience.loaded(session_of(), "trade-analytics")
+    assert audience.is_loaded(session_of(), "tax")
+    assert not audience.is_loaded(session_of(), "trade-analytics")
     only = session_of("cline", "1", "", "get_tax_lots")
-    assert [spec.name for spec in audience.allowed(only, "tax")] == ["get_tax_lots"]
-    assert audience.loaded(only, "tax")
-    assert not audience.loaded(session_of("cline", "1", "", READ), "tax"), "no tool of it may be called"
+    assert [spec.name for spec in audience.callable_tools(only, "tax")] == ["get_tax_lots"]
+    assert audience.is_loaded(only, "tax")
+    assert not audience.is_loaded(session_of("cline", "1", "", READ), "tax"), "no tool of it may be called"
 
 
 def test_a_call_with_a_view_does_not_look_for_its_profile_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +149,6 @@ def test_what_is_remembered_of_clients_is_bounded() -> None:
     for number in range(300):
         session = session_of(f"client-{number}", "1", "", f"tool_{number}")
         audience.view(session)
-        audience.gated(session)
+        audience.gated_tools(session)
     kept = (audience._profiles, audience._views, audience._limits, audience._asked_by_client)
     assert [len(each) <= 256 for each in kept] == [True] * 4

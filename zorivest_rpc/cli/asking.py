@@ -26,7 +26,7 @@ def describe_askers(audience: Audience, session: Session) -> str:
     gated = [spec for spec in audience.definitions.tools if spec.confirm and limits.refusal(spec) is None]
     if audience.policy.confirm == "never":
         return "Before a gated tool nobody is asked (--confirm never)."
-    by_server = {spec.name for spec in audience.gated(session, trusts_names=True)}
+    by_server = {spec.name for spec in audience.gated_tools(session, trusts_names=True)}
     by_client = [spec.name for spec in gated if spec.name not in by_server]
     if not by_client:
         return f"Before its {len(gated)} gated tools the server asks, over stdio and HTTP."

@@ -35,7 +35,7 @@ def run(argv: list[str]) -> int:
         if len(names) > 1 and name not in known:
             continue
         session = session_as(journal, name)
-        listed, profile = journal.audience.listed(session), journal.audience.profile(session)
+        listed, profile = journal.audience.visible_tools(session), journal.audience.profile(session)
         size = sizes(journal.audience, session, listed)
         limit = profile.traits.tool_limit
         told.append(

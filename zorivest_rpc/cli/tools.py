@@ -57,7 +57,7 @@ def _spec(journal: Journal, name: str) -> ToolSpec:
 
 def _list(journal: Journal, words: Words, rest: list[str]) -> int:
     session = session_as(journal, words.flags.get("--as"))
-    listed = journal.audience.listed(session)
+    listed = journal.audience.visible_tools(session)
     if words.json:
         print_json([journal.audience.definition(session, spec) for spec in listed])
         return 0
@@ -98,7 +98,7 @@ def _show(journal: Journal, words: Words, rest: list[str]) -> int:
 def _search(journal: Journal, words: Words, rest: list[str]) -> int:
     """Within the limits, as tool_search does it."""
     session = session_as(journal, words.flags.get("--as"))
-    limits, listed = journal.audience.limits(session), journal.audience.listed(session)
+    limits, listed = journal.audience.limits(session), journal.audience.visible_tools(session)
     index = SearchIndex(journal.audience.definitions.tools)
     found = [match for match in index.words(" ".join(rest)) if limits.refusal(match.tool) is None][:10]
     if words.json:
@@ -124,7 +124,7 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     """From the same predicates that filter: there is no second opinion."""
     spec = _spec(journal, rest[0])
     audience, session = journal.audience, session_as(journal, words.flags.get("--as"))
-    listed = spec in audience.listed(session)
+    listed = spec in audience.visible_tools(session)
     refusal = audience.limits(session).refusal(spec)
     selection, profile = audience.selection(session), audience.profile(session)
     told: dict[str, Any] = {

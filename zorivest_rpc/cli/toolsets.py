@@ -36,20 +36,20 @@ def run(argv: list[str]) -> int:
         if name not in toolset_names(definitions):
             near = nearest(name, toolset_names(definitions))
             raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
-        tools = journal.audience.allowed(session, name)
+        tools = journal.audience.callable_tools(session, name)
         if words.json:
             print_json([_describe(journal, session, spec) for spec in tools])
         else:
-            listed = journal.audience.listed(session)
+            listed = journal.audience.visible_tools(session)
             rows = [[spec.name, "yes" if spec in listed else "", spec.description.minimal] for spec in tools]
             say(table(rows, ["TOOL", "LISTED", "WHAT IT DOES"]))
         return 0
     told = [
         {
             "name": toolset.name,
-            "tools": len(journal.audience.allowed(session, toolset.name)),
-            "loaded": journal.audience.loaded(session, toolset.name),
-            "bytes": sizes(journal.audience, session, journal.audience.allowed(session, toolset.name)),
+            "tools": len(journal.audience.callable_tools(session, toolset.name)),
+            "loaded": journal.audience.is_loaded(session, toolset.name),
+            "bytes": sizes(journal.audience, session, journal.audience.callable_tools(session, toolset.name)),
             "description": toolset.description,
         }
         for toolset in definitions.toolsets
@@ -75,6 +75,6 @@ def _describe(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, J
     return {
         "name": spec.name,
         "description": spec.description.minimal,
-        "listed": spec in journal.audience.listed(session),
+        "listed": spec in journal.audience.visible_tools(session),
         "bytes": sizes(journal.audience, session, [spec]),
     }

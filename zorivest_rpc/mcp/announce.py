@@ -46,7 +46,7 @@ class Standing:
         self.write = write
         self.missed: set[str] | None = None
 
-    def changed(self, kind: str) -> None:
+    def add_change(self, kind: str) -> None:
         if self.conversation.session.phase is not Phase.READY:
             return  # before `initialized` only pings and log messages may be sent, and no list has been given out
         if self.write is not None:
@@ -54,7 +54,7 @@ class Standing:
         else:
             self.missed = (self.missed or set()) | {kind}
 
-    def updated(self, uri: str, frame: bytes) -> None:
+    def add_update(self, uri: str, frame: bytes) -> None:
         if uri not in self.conversation.session.subscriptions:
             return
         if self.write is not None:
@@ -62,7 +62,7 @@ class Standing:
         else:
             self.missed = (self.missed or set()) | {uri}
 
-    def opened(self, write: Callable[[bytes], None]) -> None:
+    def open(self, write: Callable[[bytes], None]) -> None:
         self.write = write
         missed, self.missed = self.missed, None
         for each in sorted(missed or ()):
@@ -118,9 +118,9 @@ class Announcer:
     def join(self, standing: Standing) -> None:
         self._standing[standing.conversation] = standing
         for uri in standing.conversation.session.subscriptions:  # of a session that outlived a server
-            self.subscribed(uri)
+            self.watch(uri)
 
-    def subscribed(self, uri: str) -> None:
+    def watch(self, uri: str) -> None:
         """The first subscriber of a resource: its source is watched while there is one."""
         self._offer.watch(uri, _Wanted(self, uri))
 
@@ -138,7 +138,7 @@ class Announcer:
             return
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:
-                standing.changed(kind)
+                standing.add_change(kind)
         if session is None or session.revision.modern:
             head = b'{"jsonrpc":"2.0","method":"%b","params":{' % LIST_CHANGED[kind].encode()
             for listener in list(self._listeners):
@@ -149,7 +149,7 @@ class Announcer:
         frame = _updated_frame(uri)
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:
-                standing.updated(uri, frame)
+                standing.add_update(uri, frame)
         if session is not None and not session.revision.modern:
             return
         head = frame[:-2] + b","
@@ -183,7 +183,7 @@ class Announcer:
                 % shown
             )
             for uri in listener.uris:
-                self.subscribed(uri)
+                self.watch(uri)
             await closed
         finally:
             del self._listeners[listener]

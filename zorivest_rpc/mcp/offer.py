@@ -1,7 +1,7 @@
 """What a server offers: its name, its tools, prompts, resources and completions, as the methods ask for them.
 
 A shelf may answer differently for each session; the simple ones here answer the same for all and can be changed while
-the server runs. Code that changes one calls `changed`, which notifies the sessions that have to know.
+the server runs. Code that changes one calls `announce_change`, which notifies the sessions that have to know.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Toolbox(Protocol):
     def refusal(self, session: Session, name: str) -> ToolError | None:
         """Why this session may not call a tool that it can find, before its arguments are looked at."""
 
-    def mismatched(self, name: str, more: int) -> None:
+    def report_mismatch(self, name: str, more: int) -> None:
         """The result of a call did not fit its schema: it became an error, this many bytes longer."""
 
 
@@ -88,7 +88,7 @@ class ToolShelf:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return None
 
-    def mismatched(self, name: str, more: int) -> None:
+    def report_mismatch(self, name: str, more: int) -> None:
         return
 
 
@@ -131,7 +131,7 @@ class PromptShelf:
     def __init__(self, prompts: Iterable[Prompt] = ()) -> None:
         self._prompts = {prompt.name: prompt for prompt in prompts}
 
-    def listed(self, session: Session) -> Sequence[Prompt]:
+    def visible(self, session: Session) -> Sequence[Prompt]:
         return tuple(self._prompts.values())
 
     def find(self, session: Session, name: str) -> Prompt | None:
@@ -188,7 +188,7 @@ class ResourceShelf:
         self._resources = {resource.uri: resource for resource in resources}
         self._templates = tuple(templates)
 
-    def listed(self, session: Session) -> Sequence[Resource]:
+    def visible(self, session: Session) -> Sequence[Resource]:
         return tuple(self._resources.values())
 
     def templates(self, session: Session) -> Sequence[Template]:
@@ -261,12 +261,12 @@ class Offer:
         self.cache = (ttl_ms, "public" if shared else "private")
         self._listeners: list[Callable[[str, Session | None, str | None], None]] = []
 
-    def changed(self, kind: str, session: Session | None = None) -> None:
+    def announce_change(self, kind: str, session: Session | None = None) -> None:
         """A list changed, for everyone or for one legacy session."""
         for listener in self._listeners:
             listener(kind, session, None)
 
-    def updated(self, uri: str, session: Session | None = None) -> None:
+    def announce_update(self, uri: str, session: Session | None = None) -> None:
         """The content of a resource changed, for everyone or for one legacy session."""
         for listener in self._listeners:
             listener(RESOURCES, session, uri)

@@ -96,7 +96,7 @@ class Audience:
         self.policy = policy
         self.specs: dict[str, ToolSpec] = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
         self._base = {
-            spec.name: Tool.trusted(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            spec.name: Tool.from_checked_file(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
             for spec in self.specs.values()
         }
         self._presented: dict[Presentation, dict[str, Tool]] = {}
@@ -171,7 +171,7 @@ class Audience:
             _remember(self._asked_by_client, key, names)
         return names
 
-    def gated(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
+    def gated_tools(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
         """The tools before which the server always asks, of those that the session may call."""
         limits = self.limits(session)
         return tuple(
@@ -217,7 +217,7 @@ class Audience:
             tools=policy.tools,
         )
 
-    def listed(self, session: Session) -> tuple[ToolSpec, ...]:
+    def visible_tools(self, session: Session) -> tuple[ToolSpec, ...]:
         """What the session lists, in list order, the two meta-tools last."""
         profile, limits = self.profile(session), self.limits(session)
         begins_with = {
@@ -244,7 +244,7 @@ class Audience:
         found = self._views.get(key)
         if found is None:
             tools = self._tools(presentation(profile, session.revision.name, self.policy.allowed_callers))
-            found = AudienceView([tools[spec.name] for spec in self.listed(session)], tools.values(), profile)
+            found = AudienceView([tools[spec.name] for spec in self.visible_tools(session)], tools.values(), profile)
             _remember(self._views, key, found)
         return found
 
@@ -257,21 +257,21 @@ class Audience:
         found = self._presented.get(how)
         if found is None:
             found = {
-                name: self._base[name].presented(definition(spec, how, eager=is_eager(self.definitions, spec)))
+                name: self._base[name].present(definition(spec, how, eager=is_eager(self.definitions, spec)))
                 for name, spec in self.specs.items()
             }
             self._presented[how] = found
         return found
 
-    def allowed(self, session: Session, toolset: str) -> tuple[ToolSpec, ...]:
+    def callable_tools(self, session: Session, toolset: str) -> tuple[ToolSpec, ...]:
         """The tools of the toolset that this session may call: what every count of it counts."""
         limits = self.limits(session)
         return tuple(spec for spec in members(self.definitions, toolset) if limits.refusal(spec) is None)
 
-    def loaded(self, session: Session, toolset: str) -> bool:
+    def is_loaded(self, session: Session, toolset: str) -> bool:
         """Whether every tool of the toolset that may be called is in the session's list; one without any is not."""
-        allowed = self.allowed(session, toolset)
-        listed = {spec.name for spec in self.listed(session)}
+        allowed = self.callable_tools(session, toolset)
+        listed = {spec.name for spec in self.visible_tools(session)}
         return bool(allowed) and all(spec.name in listed for spec in allowed)
 
     def refusal(self, session: Session, name: str) -> ToolError | None:

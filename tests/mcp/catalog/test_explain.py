@@ -16,7 +16,7 @@ from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.serving.catalog.load import load
 
 SPECS = {spec.name: spec for spec in (*load().tools, *load().meta_tools)}
-TOOLS = {name: Tool.trusted(name, spec.input_schema) for name, spec in SPECS.items()}
+TOOLS = {name: Tool.from_checked_file(name, spec.input_schema) for name, spec in SPECS.items()}
 
 
 def refusal(name: str, arguments: dict[str, Any]) -> str:
@@ -96,7 +96,7 @@ def test_whatever_is_refused_is_explained_and_nothing_else_comes_out(data: st.Da
 
 
 def test_what_the_judge_accepts_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = Tool.trusted("list_trades", SPECS["list_trades"].input_schema)
+    tool = Tool.from_checked_file("list_trades", SPECS["list_trades"].input_schema)
     monkeypatch.setattr("zorivest_rpc.mcp.catalog.tool._compile", lambda schema: lambda value: False)
     tool.check({"limit": 5})
     with pytest.raises(InvalidArguments):

@@ -281,7 +281,7 @@ class Rich:
 
     async def _change(self, call: Call) -> Outcome:
         outcome = say("changed")
-        outcome.after = [lambda: self.offer.changed(call.arguments["kind"])]
+        outcome.after = [lambda: self.offer.announce_change(call.arguments["kind"])]
         return outcome
 
     async def _add_tool(self, call: Call) -> Outcome:
@@ -289,7 +289,7 @@ class Rich:
         return say("added")
 
     async def _touch(self, call: Call) -> Outcome:
-        self.offer.updated(call.arguments["uri"])
+        self.offer.announce_update(call.arguments["uri"])
         return say("touched")
 
     async def _task_progress(self, call: Call) -> Outcome:

@@ -325,11 +325,11 @@ async def test_nothing_is_announced_before_initialized(memory: Host) -> None:
     client = await memory(opened=False)
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     await client.result("initialize", params)
-    client.here.offer.changed("tools")
+    client.here.offer.announce_change("tools")
     await client.settle()
     assert client.notes == []
     await client.notify("notifications/initialized")
-    client.here.offer.changed("tools")
+    client.here.offer.announce_change("tools")
     await client.note("notifications/tools/list_changed")
 
 

@@ -139,7 +139,7 @@ async def test_nothing_follows_a_cancellation_not_even_in_the_same_turn(memory_m
     client = await memory_modern()
     await listening(client, {"toolsListChanged": True}, "gone")
     await client.cancel("gone")
-    client.here.offer.changed("tools")
+    client.here.offer.announce_change("tools")
     await client.settle()
     assert client.notes_of("notifications/tools/list_changed") == []
 
@@ -183,7 +183,7 @@ async def test_at_the_end_of_input_a_process_completes_it() -> None:
 async def test_nothing_is_lost_between_the_acknowledgement_and_a_change(memory_modern: Host) -> None:
     client = await memory_modern()
     await client.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-    client.here.offer.changed("tools")  # in the same turn
+    client.here.offer.announce_change("tools")  # in the same turn
     await client.note("notifications/tools/list_changed")
     assert [note["method"] for note in client.notes] == [ACK, "notifications/tools/list_changed"]
 

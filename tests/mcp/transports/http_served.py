@@ -123,7 +123,7 @@ class Work:
     async def _toggle(self, call: Call) -> Outcome:
         call.session.toolsets ^= {"extra"}
         outcome = say("toggled")
-        outcome.after = [lambda: self.offer.changed("tools", call.session)]
+        outcome.after = [lambda: self.offer.announce_change("tools", call.session)]
         return outcome
 
     async def _read(self, call: Call) -> list[dict[str, Any]]:

@@ -112,7 +112,7 @@ async def test_open_streams_get_a_sign_of_life(served: Served) -> None:
     assert acknowledged is not None
     assert acknowledged.json["method"] == "notifications/subscriptions/acknowledged"
     served.transport._comment()
-    served.work.offer.changed("tools")
+    served.work.offer.announce_change("tools")
     async with asyncio.timeout(5):
         piece = reply._held
         while b":\n\n" not in piece:

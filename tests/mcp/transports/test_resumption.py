@@ -61,7 +61,7 @@ async def test_older_clients_get_no_empty_event(served: Served, revision: str) -
     posted = await served.post(call(1, "say_then_gate", "t"), Mcp_Session_Id=session)
     assert (await first(posted)).json["method"] == "notifications/progress"
     standing = await resume(served, session, None)
-    served.work.offer.changed("tools")
+    served.work.offer.announce_change("tools")
     assert (await first(standing)).json["method"] == "notifications/tools/list_changed"
 
 
@@ -247,7 +247,7 @@ async def test_after_a_restart_a_standing_stream_just_goes_on(writer: str) -> No
     async with serving(key=KEY, plain_writer=writer == "plain") as served:
         reply = await resume(served, session, last)
         assert (await first(reply)).data == ""
-        served.work.offer.changed("tools")
+        served.work.offer.announce_change("tools")
         assert (await first(reply)).json["method"] == "notifications/tools/list_changed"
 
 
@@ -349,11 +349,11 @@ async def test_hanging_up_on_a_client_that_is_gone_costs_nothing(
 async def test_a_change_while_nobody_listened_is_told_once(served: Served) -> None:
     session = await served.open()
     for _ in range(5):
-        served.work.offer.changed("tools")
+        served.work.offer.announce_change("tools")
     reply = await resume(served, session, None)
     assert (await first(reply)).data == ""
     assert (await first(reply)).json["method"] == "notifications/tools/list_changed"
-    served.work.offer.changed("prompts")
+    served.work.offer.announce_change("prompts")
     assert (await first(reply)).json["method"] == "notifications/prompts/list_changed"
 
 
@@ -362,7 +362,7 @@ async def test_each_message_goes_to_one_standing_stream(served: Served) -> None:
     streams = [await resume(served, session, None) for _ in range(3)]
     for stream in streams:
         await first(stream)
-    served.work.offer.changed("tools")
+    served.work.offer.announce_change("tools")
     assert (await first(streams[-1])).json["method"] == "notifications/tools/list_changed"
     served.transport._comment()  # what comes next on the others is the sign of life, not the message
     assert [await stream._piece() for stream in streams] == [b":\n\n"] * 3
@@ -427,7 +427,7 @@ async def test_a_standing_stream_that_lost_events_says_how_many() -> None:
         standing = await resume(served, session, None, wire=wire)
         primed = await first(standing)
         for _ in range(3):
-            served.work.offer.changed("tools")
+            served.work.offer.announce_change("tools")
             await first(standing)
         wire.reset()
         await until(lambda: served.transport.open_streams == 0)
@@ -437,7 +437,7 @@ async def test_a_standing_stream_that_lost_events_says_how_many() -> None:
         assert told.json["method"] == "notifications/message"
         assert told.json["params"]["level"] == "warning"
         assert told.json["params"]["data"].startswith("3 events")
-        served.work.offer.changed("tools")
+        served.work.offer.announce_change("tools")
         assert (await first(again)).json["method"] == "notifications/tools/list_changed"
 
 

@@ -91,7 +91,7 @@ async def test_list_changes_arrive_and_modern_requests_do_not_exist_here(served:
     pair = await Pair.open(served)
     await pair.ask(hello("2025-06-18"))
     assert (await pair.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
-    served.work.offer.changed("tools")
+    served.work.offer.announce_change("tools")
     found = await pair.stream.event()
     assert found is not None
     assert found.json["method"] == "notifications/tools/list_changed"

@@ -332,31 +332,31 @@ async def test_it_recovers_by_itself(server: Misbehaving, make: Make, clock: Clo
 def test_only_one_call_has_a_look_and_the_pause_grows(clock: Clock) -> None:
     breaker = Breaker(clock, failures=2, pause=1.0, longest=3.0)
     assert breaker.wait() == 0
-    breaker.failed()
+    breaker.record_failure()
     assert breaker.wait() == 0
-    breaker.failed()
+    breaker.record_failure()
     assert breaker.wait() == 1.0
     pauses = []
     for _ in range(4):
         clock.now += 10
         assert breaker.wait() == 0
         assert breaker.wait() > 0  # the second one waits for the first one's answer
-        breaker.failed()
+        breaker.record_failure()
         pauses.append(breaker.wait())
     assert pauses == [2.0, 3.0, 3.0, 3.0]
     clock.now += 10
     assert breaker.wait() == 0
     breaker.gave_up()
     assert breaker.wait() == 0
-    breaker.answered()
-    breaker.failed()
+    breaker.record_answer()
+    breaker.record_failure()
     assert breaker.wait() == 0
 
 
 def test_five_failures_in_a_row_open_it_for_half_a_second_at_first(clock: Clock) -> None:
     breaker, pauses = Breaker(clock), []
     for _ in range(12):
-        breaker.failed()
+        breaker.record_failure()
         pauses.append(breaker.wait())
         clock.now += pauses[-1]
     assert pauses == [0, 0, 0, 0, 0.5, 1, 2, 4, 8, 15, 15, 15]
@@ -364,7 +364,7 @@ def test_five_failures_in_a_row_open_it_for_half_a_second_at_first(clock: Clock)
 
 def test_when_the_pause_is_over_to_the_moment_one_call_has_a_look_and_no_other(clock: Clock) -> None:
     breaker = Breaker(clock, failures=1, pause=1.0)
-    breaker.failed()
+    breaker.record_failure()
     clock.now += 1.0
     assert (breaker.wait(), breaker.wait()) == (0.0, 1.0)
 
@@ -418,25 +418,25 @@ def test_a_failure_counts_if_its_request_was_sent_after_the_last_one_that_counte
     breaker = Breaker(clock, failures=2, pause=1.0)
     first = breaker.period
     for _ in range(10):
-        breaker.failed(first)
+        breaker.record_failure(first)
     assert breaker.wait() == 0
-    breaker.failed(breaker.period)
+    breaker.record_failure(breaker.period)
     assert breaker.wait() == 1.0
 
 
 def test_what_failed_at_the_last_process_does_not_count_against_the_next(clock: Clock) -> None:
     breaker = Breaker(clock, failures=2, pause=1.0)
-    breaker.failed()
+    breaker.record_failure()
     before = breaker.period
-    breaker.failed()
+    breaker.record_failure()
     assert breaker.wait() > 0
     breaker.close()
     assert breaker.wait() == 0
     for _ in range(10):
-        breaker.failed(before)
-    breaker.failed(breaker.period)
+        breaker.record_failure(before)
+    breaker.record_failure(breaker.period)
     assert breaker.wait() == 0
-    breaker.failed(breaker.period)
+    breaker.record_failure(breaker.period)
     assert breaker.wait() > 0
 
 

@@ -452,7 +452,7 @@ async def test_a_refusal_that_came_back_with_the_call_is_told_like_any_other(spe
 
 
 async def test_a_guard_that_could_not_be_asked_along_the_way_is_told_as_that(specs: Specs) -> None:
-    witness, refusal = Witness(), GuardLocked.unasked("It failed.")
+    witness, refusal = Witness(), GuardLocked.without_answer("It failed.")
     guard = GuardLayer(lambda call: FakeBackend(inline=True), witness)
     with pytest.raises(GuardLocked) as blocked:
         await guard.innermost(specs["list_trades"], Ran(refusal))(make_call("list_trades"), Ran())

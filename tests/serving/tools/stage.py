@@ -192,7 +192,9 @@ class Stage:
         guard = GuardLayer(lambda call: backend)
         gated = {spec.name: spec for spec in DEFINITIONS.tools if spec.confirm}
         confirmation = Confirmation(gated, self.audience.asks_before, clock=self.clock)
-        self.discovery = Discovery(self.audience, lambda session: self.offer.changed(TOOLS, session), self.handler)
+        self.discovery = Discovery(
+            self.audience, lambda session: self.offer.announce_change(TOOLS, session), self.handler
+        )
         self.modules = (
             self.discovery,
             Diagnostics(
@@ -254,7 +256,7 @@ class Stage:
     def refusal(self, session: Session, name: str) -> ToolError | None:
         return self.audience.refusal(session, name)
 
-    def mismatched(self, name: str, more: int) -> None:
+    def report_mismatch(self, name: str, more: int) -> None:
         return
 
     async def connect(self, name: str = "claude-code") -> Client:

@@ -193,7 +193,7 @@ def _fits(client: Client, area: str, name: str, command: tuple[str, ...], enviro
         return
     except ExceptionGroup:
         return  # the schema files' own lines tell
-    count, limit = len(journal.audience.listed(session)), journal.audience.profile(session).traits.tool_limit
+    count, limit = len(journal.audience.visible_tools(session)), journal.audience.profile(session).traits.tool_limit
     if limit and count > limit:
         text = f'"{name}" lists {count} tools, and {client.title} takes {limit}'
         next = f"Choose fewer: zorivest-rpc install {client.id} -- --toolsets core (tool_search finds the others)."

@@ -65,7 +65,7 @@ def check_offer(settings: Settings, client: str | None = None) -> Iterator[Line]
         return
     yield ok("options", f"valid; toolset configuration {file if os.path.exists(file) else 'none'}")
     session = session_as(journal, client)
-    profile, count = journal.audience.profile(session), len(journal.audience.listed(session))
+    profile, count = journal.audience.profile(session), len(journal.audience.visible_tools(session))
     limit = profile.traits.tool_limit
     if limit is not None and count > limit:
         words = f"{count} tools are listed at start, and {profile.title} works best with at most {limit}"

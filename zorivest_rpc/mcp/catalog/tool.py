@@ -56,7 +56,7 @@ class Tool:
         self._checks: dict[str, Callable[[Json], bool]] = {}
 
     @classmethod
-    def trusted(
+    def from_checked_file(
         cls, name: str, input_schema: dict[str, Json], *, task: str = FORBIDDEN, spellings: Spellings | None = None
     ) -> Tool:
         """A tool whose file has been checked already; its definition comes with each presentation."""
@@ -71,7 +71,7 @@ class Tool:
         tool._checks = {}
         return tool
 
-    def presented(self, definition: dict[str, Json]) -> Tool:
+    def present(self, definition: dict[str, Json]) -> Tool:
         """The same tool in other words: another definition around the same schemas, sharing their validators."""
         other = Tool.__new__(Tool)
         other.name = self.name

@@ -27,7 +27,7 @@ class Prompts:
 
     def list(self, exchange: Exchange, params: ListItems) -> Result:
         core = self._core
-        listed = self._prompts.listed(exchange.session)
+        listed = self._prompts.visible(exchange.session)
         size, version = core.offer.page_size, [prompt.name for prompt in listed]
         start = start_of(core, "prompts/list", params, version)
         members = b'"prompts":' + dumps([prompt.wire() for prompt in listed[start : start + size]])

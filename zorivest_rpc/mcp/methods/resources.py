@@ -26,7 +26,7 @@ class Resources:
         self._resources = resources
 
     def list(self, exchange: Exchange, params: ListItems) -> Result:
-        listed = self._resources.listed(exchange.session)
+        listed = self._resources.visible(exchange.session)
         return self._page("resources/list", "resources", params, listed)
 
     def templates(self, exchange: Exchange, params: ListItems) -> Result:
@@ -67,7 +67,7 @@ class Resources:
             return EMPTY
         check_subscriptions([*session.subscriptions, params.uri])
         session.subscriptions |= {params.uri}
-        self._core.announcer.subscribed(params.uri)
+        self._core.announcer.watch(params.uri)
         self._core.remember(session)
         return EMPTY
 

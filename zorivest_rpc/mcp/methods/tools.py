@@ -105,7 +105,7 @@ class Tools:
             if problem:
                 log.error("result of %s does not fit its output schema: %s", tool.name, problem)
                 outcome = _unfit(tool, outcome, problem)
-                self._tools.mismatched(tool.name, len(outcome.content[0]["text"].encode("utf-8", "replace")))
+                self._tools.report_mismatch(tool.name, len(outcome.content[0]["text"].encode("utf-8", "replace")))
         return encode(outcome, revision)
 
     def _as_task(self, exchange: Exchange, params: CallTool, tool: Tool, call: Call, handler: Handler) -> Result | None:

@@ -187,7 +187,7 @@ class EventStream:
         if callback is not None:
             callback()
 
-    async def served(self) -> web.StreamResponse:
+    async def hold(self) -> web.StreamResponse:
         """Hold the request until the stream ends; cancelled when the client goes."""
         try:
             await self._closed
@@ -243,7 +243,7 @@ class _PlainStream(EventStream):
             self._request.transport.abort()
         self._notify_closed()
 
-    async def served(self) -> web.StreamResponse:
+    async def hold(self) -> web.StreamResponse:
         response = self._response
         assert response is not None
         try:

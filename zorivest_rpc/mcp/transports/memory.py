@@ -23,7 +23,7 @@ class MemoryClient:
     async def receive(self) -> bytes:
         return await self._frames.get()
 
-    def received(self) -> list[bytes]:
+    def take_frames(self) -> list[bytes]:
         """What is there already."""
         frames = []
         while not self._frames.empty():

@@ -68,7 +68,7 @@ class PostChannel:
                 stream.send(frame)
             stream.finish()
             if self._live is not None:
-                self._live.streams.finished(stream)
+                self._live.streams.finish(stream)
         elif isinstance(stream, EventStream):
             if frame is not None:
                 stream.write(sse_event(frame))
@@ -87,7 +87,7 @@ class PostChannel:
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
-    async def settled(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float | None) -> None:
         """Until the answer is there, something streams, or the time is over."""
         if self.done or self.wants_stream:
             return

@@ -53,7 +53,7 @@ class SsePair:
         self._keep_alive(stream)
         stream.write(sse_event(b"/messages?session_id=" + key.encode(), event=b"endpoint"))
         try:
-            return await stream.served()
+            return await stream.hold()
         finally:
             del self._open[key]
             connection.close()

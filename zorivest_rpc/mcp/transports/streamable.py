@@ -157,7 +157,7 @@ class Streamable:
         json, events = accept
         if exchange is not None and not channel.done:
             try:
-                await channel.settled(_QUIET if events else None)
+                await channel.wait(_QUIET if events else None)
             except asyncio.CancelledError:
                 if live is None:
                     exchange.cancel()
@@ -207,7 +207,7 @@ class Streamable:
         elif channel.hangs_up:
             channel.hang_up()
         try:
-            return await connection.served()
+            return await connection.hold()
         except asyncio.CancelledError:
             if live is None and exchange is not None:
                 exchange.cancel()
@@ -346,8 +346,8 @@ class Streamable:
             stream.replay(point.number, connection)
         if stream.name.endswith("-"):
             connection.on_close = lambda: self._on_standing_close(live)
-            live.standing.opened(lambda frame: self._to_standing(live, frame))
-        return await connection.served()
+            live.standing.open(lambda frame: self._to_standing(live, frame))
+        return await connection.hold()
 
     def _resume(self, live: LiveSession, point: ResumePoint | None) -> Stream | None:
         if point is None or point.epoch != self._server.epoch:
@@ -360,7 +360,7 @@ class Streamable:
         connection = await self._writer.open_events(request, with_cors(request, EVENTS))
         connection.write(sse_event(error_frame(ProtocolError(INTERNAL_ERROR, words, id=point.request))))
         connection.close()
-        return await connection.served()
+        return await connection.hold()
 
     def _tell_missing(self, live: LiveSession, connection: EventStream, missing: int) -> None:
         """Told as a log message, because the events themselves are gone: a list that changed is asked for again."""

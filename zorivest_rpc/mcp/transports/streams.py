@@ -185,7 +185,7 @@ class SessionStreams:
         self._named[stream.name] = stream
         return stream
 
-    def finished(self, stream: Stream) -> None:
+    def finish(self, stream: Stream) -> None:
         assert self._named is not None
         assert self._finished is not None
         self._finished.append(stream.name)

@@ -48,11 +48,11 @@ class Breaker:
         self._opens_again = 0.0
         self._looking = False
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         self._failures = 0
         self._looking = False
 
-    def failed(self, period: int | None = None) -> None:
+    def record_failure(self, period: int | None = None) -> None:
         """`period` is what it was when the failed request was sent; without it the failure counts by itself."""
         if period is not None and period != self.period:
             return

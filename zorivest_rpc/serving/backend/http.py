@@ -243,7 +243,7 @@ class HttpBackend:
                 answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable as error:
                 failure = error
-                self._breaker.failed(period)
+                self._breaker.record_failure(period)
                 moved = self._move(place)
                 follows = moved and moves < _MOVES
                 if self.closed or (attempt == attempts and not follows):
@@ -256,7 +256,7 @@ class HttpBackend:
                     moves, attempt = moves + 1, attempt - 1
                     continue
             except Lost as lost:
-                self._breaker.failed(period)
+                self._breaker.record_failure(period)
                 late = lost.late or time() >= deadline
                 reason = f"within {seconds:g} s" if late else str(lost)
                 failure = no_answer(self.base_url, method, path, reason, unknown=attempts == 1, late=late)
@@ -266,7 +266,7 @@ class HttpBackend:
                 self._breaker.gave_up()
                 raise
             else:
-                self._breaker.answered()
+                self._breaker.record_answer()
                 final = answer.status not in _AGAIN or is_ours(answer.kind, answer.body)
                 write = attempts == 1 and method != "GET"
                 if write and not final and answer.status != 503:

@@ -103,7 +103,7 @@ class GuardLayer:
         if locked is True:
             raise self._lock_refusal(call, status.get("lock_reason"), status.get("locked_by"))
         if locked is not False:
-            raise GuardLocked.unasked("Its answer could not be understood.")
+            raise GuardLocked.without_answer("Its answer could not be understood.")
 
     async def check(self, call: Call, *, runs_offline: bool = False) -> None:
         """Ask by itself, which counts the call, and raise GuardLocked unless the answer is yes."""
@@ -129,7 +129,7 @@ class GuardLayer:
         elif allowed is False:
             raise self._lock_refusal(call, verdict.get("reason"), verdict.get("locked_by"))
         else:
-            raise GuardLocked.unasked("Its answer could not be understood.")
+            raise GuardLocked.without_answer("Its answer could not be understood.")
 
     def _lock_refusal(self, call: Call, reason: Json, locked_by: Json) -> GuardLocked:
         self._seen(call, True)
@@ -141,4 +141,4 @@ def _refusal(error: BackendError | BackendUnreachable | OutcomeUnknown) -> ToolE
     """The guard could not be asked; why, and what would help, is the failed request's own word."""
     if isinstance(error, BackendError) and error.code in _KEY_REFUSED and error.status < 500:
         return error
-    return GuardLocked.unasked(error.problem, error.next)
+    return GuardLocked.without_answer(error.problem, error.next)

@@ -49,14 +49,14 @@ class Discovery:
         audience, session = self._audience, call.session
         shown = []
         for toolset in audience.definitions.toolsets:
-            inside = audience.allowed(session, toolset.name)
+            inside = audience.callable_tools(session, toolset.name)
             size = sizes(audience, session, inside)
             shown.append(
                 {
                     "name": toolset.name,
                     "description": toolset.description,
                     "tool_count": len(inside),
-                    "loaded": audience.loaded(session, toolset.name),
+                    "loaded": audience.is_loaded(session, toolset.name),
                     "always_loaded": toolset.always_loaded,
                     "definition_bytes": size,
                     "estimated_tokens": size // _BYTES_PER_TOKEN,
@@ -68,11 +68,11 @@ class Discovery:
         name = self._require_known(call.arguments["toolset_name"])
         audience = self._audience
         toolset = next(each for each in audience.definitions.toolsets if each.name == name)
-        session, allowed = call.session, audience.allowed(call.session, name)
+        session, allowed = call.session, audience.callable_tools(call.session, name)
         given: dict[str, Json] = {
             "name": name,
             "description": toolset.description,
-            "loaded": audience.loaded(session, name),
+            "loaded": audience.is_loaded(session, name),
             "tool_count": len(allowed),
             "tools": [self._describe(spec) for spec in allowed],
         }
@@ -100,8 +100,8 @@ class Discovery:
         """Unknown, loaded already, not for this client, or done: in this order."""
         name = self._require_known(call.arguments["toolset_name"])
         audience, session = self._audience, call.session
-        allowed = audience.allowed(session, name)
-        if audience.loaded(session, name):
+        allowed = audience.callable_tools(session, name)
+        if audience.is_loaded(session, name):
             return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
         if not allowed:
             reason = audience.limits(session).refusal(members(audience.definitions, name)[0])
@@ -127,7 +127,7 @@ class Discovery:
             )
         session.toolsets |= {name}
         message = f'✅ Toolset "{name}" enabled ({len(allowed)} tools). {_how_soon(profile)}'
-        count, limit = len(audience.listed(session)), profile.traits.tool_limit
+        count, limit = len(audience.visible_tools(session)), profile.traits.tool_limit
         given: dict[str, Json] = {"message": message, "toolset": name, "tools": definitions}
         if limit is not None and count > limit:
             given["warning"] = (
@@ -146,7 +146,7 @@ class Discovery:
         return ",".join(
             each
             for each in toolset_names(audience.definitions)
-            if each not in always and (each in kept or audience.loaded(session, each))
+            if each not in always and (each in kept or audience.is_loaded(session, each))
         )
 
     def _answer_loaded(self, session: Session, value: dict[str, Json], lines: str) -> Outcome:
@@ -181,7 +181,7 @@ class Discovery:
         found = self._index.expression(query) if regex else self._index.words(query)
         limits, session = self._audience.limits(call.session), call.session
         specs = [match.tool for match in found if limits.refusal(match.tool) is None]
-        listed = {spec.name for spec in self._audience.listed(session)}
+        listed = {spec.name for spec in self._audience.visible_tools(session)}
         matches = [
             {
                 "name": spec.name,

@@ -65,7 +65,7 @@ def own_handlers(
             audience.profile,
             version=__version__,
             runtime=runtime,
-            gated=lambda session: [spec.name for spec in audience.gated(session)],
+            gated=lambda session: [spec.name for spec in audience.gated_tools(session)],
             neighbour=beside,
         ).handlers(),
         **Service(kit, log_directory).handlers(),

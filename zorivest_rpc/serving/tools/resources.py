@@ -105,8 +105,8 @@ class Shelf(ResourceShelf):
             ],
         )
 
-    def listed(self, session: Session) -> Sequence[Resource]:
-        return [resource for resource in super().listed(session) if self._is_visible(session, resource.uri)]
+    def visible(self, session: Session) -> Sequence[Resource]:
+        return [resource for resource in super().visible(session) if self._is_visible(session, resource.uri)]
 
     def templates(self, session: Session) -> Sequence[Template]:
         return [template for template in super().templates(session) if self._is_visible(session, template.uri_template)]
