@@ -27,7 +27,7 @@ __all__ = ["run", "serve_http"]
 
 _THREADS = "tool"
 _PATHS = """Serves /mcp (Streamable HTTP, every revision), /sse and /messages (the transport of 2024-11-05), /health and
-/ready (for whoever watches over the process), and /metrics (Prometheus text, for callers with a key)."""
+/ready (for a process supervisor), and /metrics (Prometheus text, for callers with a key)."""
 
 
 def run(argv: list[str]) -> int:

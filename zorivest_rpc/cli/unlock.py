@@ -1,4 +1,4 @@
-"""`zorivest-rpc unlock`: release the guard's lock, whoever set it, as only a person at a terminal can."""
+"""`zorivest-rpc unlock`: release the guard's lock, also one that a person set; only a person at a terminal can."""
 
 from __future__ import annotations
 

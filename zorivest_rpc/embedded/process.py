@@ -239,7 +239,7 @@ async def _watch_idle(backend: Embedded, seconds: float) -> None:
             backend.last_used = backend.clock()
         rest = backend.last_used + seconds - backend.clock()
         if rest <= 0:
-            log.info("nobody used the backend for %s seconds", seconds)
+            log.info("the backend was not used for %s seconds", seconds)
             backend.stop_requested.set()
             return
         await asyncio.sleep(max(rest, 0.05))

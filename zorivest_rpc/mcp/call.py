@@ -1,8 +1,8 @@
 """Call, Outcome, Handler, Middleware and chain(): the names that every tool shares.
 
 A handler is written once and does not know its era. It asks the user with `need`, which returns the answer or
-raises InputRequired; whoever runs the handler puts the question and runs the handler again from the top, in every
-era alike. So side effects belong below the last `need`.
+raises InputRequired; `methods/inputs.py` sends the question and runs the handler again from the top, in every era
+alike. So side effects belong below the last `need`.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Call:
 
     @property
     def cancelled(self) -> bool:
-        """Nobody wants the result any more; code that runs in a thread has to look, as it cannot be interrupted."""
+        """The request was cancelled. Code that runs in a thread has to look, because it cannot be interrupted."""
         return self.wire.cancelled
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:

@@ -85,7 +85,7 @@ class Conversation:
         self.state: Any = None  # what the transport keeps per client
 
     def respond(self, id: Id, result: Json, error: Json) -> None:
-        """An answer to a question of ours; one that nobody waits for is dropped."""
+        """An answer to a question of ours; one without an open question is dropped."""
         waiting = self.asked.pop(id, None) if isinstance(id, str) else None
         if waiting is None or waiting.done():
             return
@@ -103,7 +103,7 @@ class Conversation:
             exchange.cancel()
 
     def close(self) -> list[asyncio.Task[Any]]:
-        """Cancel everything; the tasks are returned for whoever wants to wait for their end."""
+        """Cancel everything; returns the tasks, so that the caller can wait for their end."""
         tasks = [exchange.task for exchange in self.running.values() if exchange.task is not None]
         for exchange in list(self.running.values()):
             exchange.cancel()
@@ -186,7 +186,7 @@ class Exchange:
         except TimeoutError:
             self.withdraw_questions()
             raise ToolError(
-                "Nobody answered the question in time.", code="input_timeout", next="Call again when someone is there."
+                "The question was not answered in time.", code="input_timeout", next="Call again when someone is there."
             ) from None
         finally:
             self.questions = None

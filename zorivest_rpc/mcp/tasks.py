@@ -197,7 +197,7 @@ class TaskStore:
         if record is not None:
             return record
         if epoch == self._epoch:
-            raise ProtocolError(INVALID_PARAMS, "unknown task: never created here, expired, or somebody else's")
+            raise ProtocolError(INVALID_PARAMS, "unknown task: never created here, expired, or of another caller")
         lost = TaskRecord(self, id, principal, None)
         lost.created, lost.status = born, FAILED
         lost.error = ProtocolError(INTERNAL_ERROR, "the server restarted while the task ran; its outcome is unknown")

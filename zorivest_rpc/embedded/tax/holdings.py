@@ -2,8 +2,8 @@
 
 Rule 1: a position is one account, one ticker and one currency; its open lots are in first-in-first-out order at all
 times.
-Rule 2: cutting a lot changes no total. The cut piece gets a new id, the rest keeps the old one, so that a lot somebody
-named stays findable while any of it is open.
+Rule 2: cutting a lot changes no total. The cut piece gets a new id, the rest keeps the old one, so that a lot that a
+user named stays findable while any of it is open.
 Rule 3: nothing here looks through a position or through the history to change one lot of it."""
 
 from __future__ import annotations

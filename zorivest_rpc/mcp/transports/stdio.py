@@ -267,7 +267,7 @@ class StdioTransport:
         self._end(0)
 
     async def _drain(self) -> None:
-        """The last answers, for as long as somebody reads them."""
+        """The last answers, as long as the client reads them."""
         self._flush()
         before = -1
         while self._backlog and self._sent != before:
@@ -337,6 +337,6 @@ class StdioTransport:
         self._beat = time.monotonic()
         unread = bool(self._backlog) and not self._at_end
         if unread and self._beat - max(gone, self._sent_at) > _UNREAD:
-            self._stop_asked = self._stop_asked or self._beat  # it hung up and reads no answers: the rest is for nobody
+            self._stop_asked = self._stop_asked or self._beat  # the client hung up and reads no answers
         if self._stop_asked:
             self._end(self._code)

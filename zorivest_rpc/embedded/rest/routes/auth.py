@@ -55,7 +55,7 @@ async def lock(ask: RestCall) -> web.StreamResponse:
 
 
 async def status(ask: RestCall) -> web.StreamResponse:
-    """Open to everybody, so the role is the caller's own and only shown with a valid token."""
+    """Open without a session, so the role is the caller's own and only shown with a valid token."""
     session = ask.optional_session()
     return reply(
         {

@@ -93,7 +93,7 @@ async def delete(ask: RestCall) -> web.StreamResponse:
 
 
 async def size(ask: RestCall) -> web.StreamResponse:
-    """Open to everybody: it computes and knows nothing."""
+    """Open without a session: it computes and reads nothing."""
     fields = Fields(fill_aliases(await ask.json(), {other: name for name, other in _LEVELS.items()}))
     balance = fields.decimal("balance")
     risk_pct = fields.decimal("risk_pct", Decimal(1), places=12)

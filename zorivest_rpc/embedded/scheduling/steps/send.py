@@ -24,7 +24,7 @@ _WHERE = {"html": "is in the HTML part", "both": "is in the HTML part and attach
 
 
 class _Message(NamedTuple):
-    """What is delivered, the same to everybody."""
+    """What is delivered, the same to every recipient."""
 
     subject: str
     text: str

@@ -1,6 +1,6 @@
 """The taxpayer, year by year: stored profiles, and the settings that stand in where no profile was stored.
 
-Only an admin stores a profile; the settings `tax.*` are everybody's way to say the same about the current year, and
+Only an admin stores a profile; the settings `tax.*` let every role say the same about the current year, and
 what was said last counts. For other years without a profile the settings say who the taxpayer is and how lots are
 chosen, but not the year's amounts, unless they were said in that very year. Losses carried in are those of one year:
 what a setting says of them counts for the year it was said in, and for no later one."""
