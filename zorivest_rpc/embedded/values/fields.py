@@ -48,6 +48,10 @@ class Fields:
     def has(self, name: str) -> bool:
         return self._values.get(name) is not None
 
+    def raw(self, name: str) -> Any:
+        """The value as it came, for a field that may be of several kinds."""
+        return self._values.get(name)
+
     def text(self, name: str, default: D = MISSING, *, least: int = 0, most: int = 10_000) -> str | D:
         value = self._take(name, default)
         if value is MISSING or value is default:

@@ -64,11 +64,11 @@ def instrument(fields: Fields, name: str, near: date | None = None) -> Instrumen
     return found
 
 
-def currency(fields: Fields, name: str = "currency") -> str | None:
-    """A currency code in capitals, or None where none is given."""
+def currency(fields: Fields, name: str = "currency", default: str | None = None) -> str | None:
+    """A currency code in capitals, or the default where none is given."""
     code = fields.text(name, None, least=3, most=5)
     if code is None:
-        return None
+        return default
     code = code.strip().upper()
     if not (code.isascii() and code.isalpha()):
         fields.wrong(name, "must be the code of a currency, such as EUR")

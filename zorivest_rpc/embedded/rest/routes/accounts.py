@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from aiohttp import web
 
 from ...journal import accounts
 from ...values.fields import Fields
 from ...values.inputs import currency, identifier, page
+from ...values.resource import Field, Resource, choice, flag, text
 from ..routing import READ, WRITE, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
@@ -17,15 +17,22 @@ __all__ = ["ROUTES"]
 _LARGEST_BALANCE = 10**12
 
 
+ACCOUNT = Resource(
+    Field("name", text(least=1, most=200)),
+    Field("account_type", choice(accounts.ACCOUNT_TYPES)),
+    Field("institution", text(most=200), None),
+    Field("currency", currency, None),
+    Field("is_tax_advantaged", flag, None),
+    Field("is_spousal", flag, None),
+    Field("notes", text(), None),
+    Field("broker_id", text(most=64), None),
+)
+
+
 async def create(ask: RestCall) -> web.StreamResponse:
     actor = ask.session.actor
     fields = Fields(await ask.json())
-    values: dict[str, Any] = {
-        "account_id": identifier(fields, "account_id", None),
-        "name": fields.text("name", least=1, most=200),
-        "account_type": fields.choice("account_type", accounts.ACCOUNT_TYPES),
-        **_optional(fields),
-    }
+    values = {"account_id": identifier(fields, "account_id", None), **ACCOUNT.read(fields)}
     fields.done()
     return reply(await ask.db.write(lambda conn: accounts.create(conn, values, actor)), 201)
 
@@ -45,14 +52,10 @@ async def show(ask: RestCall) -> web.StreamResponse:
 async def change(ask: RestCall) -> web.StreamResponse:
     account_id, actor = ask.path["account_id"], ask.session.actor
     fields = Fields(await ask.json())
-    wanted: dict[str, Any] = {
-        "name": fields.text("name", None, least=1, most=200),
-        "account_type": fields.choice("account_type", accounts.ACCOUNT_TYPES, None),
-        "is_archived": fields.flag("is_archived", None),
-        **_optional(fields),
-    }
+    changes = ACCOUNT.read_changes(fields)
+    if fields.has("is_archived"):
+        changes["is_archived"] = fields.flag("is_archived")
     fields.done()
-    changes = {name: value for name, value in wanted.items() if value is not None}
     return reply(await ask.db.write(lambda conn: accounts.change(conn, account_id, changes, actor)))
 
 
@@ -75,17 +78,6 @@ async def balances(ask: RestCall) -> web.StreamResponse:
     fields.done()
     items, total = await ask.db.read(lambda conn: accounts.snapshots(conn, account_id, wanted.limit, wanted.offset))
     return reply(wanted.envelope(items, total))
-
-
-def _optional(fields: Fields) -> dict[str, Any]:
-    return {
-        "institution": fields.text("institution", None, most=200),
-        "currency": currency(fields),
-        "is_tax_advantaged": fields.flag("is_tax_advantaged", None),
-        "is_spousal": fields.flag("is_spousal", None),
-        "notes": fields.text("notes", None),
-        "broker_id": fields.text("broker_id", None, most=64),
-    }
 
 
 ROUTES = (

@@ -10,23 +10,43 @@ from aiohttp import web
 from ...journal import reports as journal
 from ...values.fields import Fields
 from ...values.inputs import identifier
+from ...values.resource import Field, Resource, flag, text
 from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
 
+def _grade(fields: Fields, name: str, default: Any) -> int:
+    """A letter, or its number from 1 to 5."""
+    value = fields.raw(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return fields.integer(name, least=1, most=5)
+    return journal.GRADES.get(fields.choice(name, journal.GRADES), 1)
+
+
+def _state(fields: Fields, name: str, default: Any) -> str:
+    return str(fields.text(name, default, least=1, most=64)).strip().lower()
+
+
+def _tags(fields: Fields, name: str, default: Any) -> list[str]:
+    """Trimmed, each once."""
+    return list(dict.fromkeys(tag.strip() for tag in fields.texts(name, default) or () if tag.strip()))
+
+
+REPORT = Resource(
+    Field("setup_quality", _grade),
+    Field("execution_quality", _grade),
+    Field("followed_plan", flag),
+    Field("emotional_state", _state, "neutral"),
+    Field("lessons_learned", text(), ""),
+    Field("tags", _tags, ()),
+)
+
+
 async def create_report(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
-    body = await ask.json()
-    fields = Fields(body)
-    values = {
-        "setup_quality": _grade(fields, body, "setup_quality"),
-        "execution_quality": _grade(fields, body, "execution_quality"),
-        "followed_plan": fields.flag("followed_plan"),
-        "emotional_state": fields.text("emotional_state", "neutral", least=1, most=64).strip().lower(),
-        "lessons_learned": fields.text("lessons_learned", ""),
-        "tags": _tags(fields.texts("tags", [])),
-    }
+    fields = Fields(await ask.json())
+    values = REPORT.read(fields)
     fields.done()
     return reply(await ask.db.write(lambda conn: journal.add_report(conn, exec_id, values, actor)), 201)
 
@@ -38,23 +58,9 @@ async def show_report(ask: RestCall) -> web.StreamResponse:
 
 async def change_report(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
-    body = await ask.json()
-    fields = Fields(body)
-    state = fields.text("emotional_state", None, least=1, most=64)
-    tags = fields.texts("tags", None)
-    wanted: dict[str, Any] = {
-        **{
-            name: _grade(fields, body, name)
-            for name in ("setup_quality", "execution_quality")
-            if body.get(name) is not None
-        },
-        "followed_plan": fields.flag("followed_plan", None),
-        "emotional_state": None if state is None else state.strip().lower(),
-        "lessons_learned": fields.text("lessons_learned", None),
-        "tags": None if tags is None else _tags(tags),
-    }
+    fields = Fields(await ask.json())
+    changes = REPORT.read_changes(fields)
     fields.done()
-    changes = {name: value for name, value in wanted.items() if value is not None}
     return reply(await ask.db.write(lambda conn: journal.change_report(conn, exec_id, changes, actor)))
 
 
@@ -79,7 +85,7 @@ async def create_entry(ask: RestCall) -> web.StreamResponse:
     title = fields.text("title", least=1, most=300)
     text = fields.text("body", most=100_000)
     day = fields.day("entry_date", datetime.now(UTC).date())
-    tags = _tags(fields.texts("tags", []))
+    tags = _tags(fields, "tags", [])
     fields.done()
     return reply(
         await ask.db.write(
@@ -94,19 +100,6 @@ async def create_entry(ask: RestCall) -> web.StreamResponse:
 async def show_entry(ask: RestCall) -> web.StreamResponse:
     entry_id = ask.path["entry_id"]
     return reply(await ask.db.read(lambda conn: journal.entry(conn, entry_id)))
-
-
-def _grade(fields: Fields, body: dict[str, Any], name: str) -> int:
-    """A letter, or its number from 1 to 5."""
-    value = body.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return fields.integer(name, least=1, most=5)
-    return journal.GRADES.get(fields.choice(name, journal.GRADES), 1)
-
-
-def _tags(tags: list[str]) -> list[str]:
-    """Trimmed, each once."""
-    return list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
 
 
 ROUTES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -14,33 +13,59 @@ from ...journal import plans
 from ...values.answers import to_json
 from ...values.fields import Fields
 from ...values.inputs import fill_aliases, identifier, instrument, page, row_number
+from ...values.resource import Field, Resource, choice, decimal, text
 from ..routing import OPEN, READ, WRITE, RestCall, Route, no_content, reply
 
 __all__ = ["ROUTES"]
 
 _DIRECTIONS = {"bot": "BOT", "long": "BOT", "buy": "BOT", "sld": "SLD", "short": "SLD", "sell": "SLD"}
 _LEVELS = {"entry": "entry_price", "stop": "stop_loss", "target": "target_price"}
+_ALIASES = {**_LEVELS, "conditions": "entry_conditions"}
 _SMALL = 64 * 1024
 
 
+def _ticker(fields: Fields, name: str, default: Any) -> str:
+    return instrument(fields, name).symbol
+
+
+def _direction(fields: Fields, name: str, default: Any) -> str:
+    return _DIRECTIONS.get(fields.choice(name, _DIRECTIONS, default), "BOT")
+
+
+def _strategy(fields: Fields, name: str, default: Any) -> str:
+    return str(fields.text(name, default, least=1, most=200)).strip()
+
+
+def _conditions(fields: Fields, name: str, default: Any) -> Any:
+    """A text, or a list of them that becomes its lines."""
+    if isinstance(fields.raw(name), list):
+        return "\n".join(fields.texts(name, length=1000))
+    return fields.text(name, default)
+
+
+PLAN = Resource(
+    Field("ticker", _ticker),
+    Field("direction", _direction),
+    Field("conviction", choice(plans.CONVICTIONS), "medium"),
+    Field("strategy_name", _strategy),
+    Field("strategy_description", text(), ""),
+    *(Field(name, decimal(above=0, places=8)) for name in _LEVELS.values()),
+    Field("entry_conditions", _conditions, ""),
+    Field("exit_conditions", _conditions, ""),
+    Field("timeframe", text(least=1, most=64), "intraday"),
+    Field("account_id", identifier, None),
+    Field("shares_planned", decimal(above=0, places=8), None),
+    Field("position_size", decimal(least=0), None),
+)
+PROGRESS = Resource(  # what a plan gets once it exists
+    Field("status", choice(plans.STATUSES)),
+    Field("linked_trade_id", text(least=1, most=128)),
+)
+
+
 async def create(ask: RestCall) -> web.StreamResponse:
-    actor = ask.session.actor
-    body = fill_aliases(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
-    fields = Fields(body)
-    values: dict[str, Any] = {
-        "ticker": instrument(fields, "ticker").symbol,
-        "direction": _DIRECTIONS.get(fields.choice("direction", _DIRECTIONS), "BOT"),
-        "conviction": fields.choice("conviction", plans.CONVICTIONS, "medium"),
-        "strategy_name": fields.text("strategy_name", least=1, most=200).strip(),
-        "strategy_description": fields.text("strategy_description", ""),
-        **{name: fields.decimal(name, above=0, places=8) for name in _LEVELS.values()},
-        "entry_conditions": _conditions(fields, body, "entry_conditions") or "",
-        "exit_conditions": _conditions(fields, body, "exit_conditions") or "",
-        "timeframe": fields.text("timeframe", "intraday", least=1, most=64),
-        "account_id": identifier(fields, "account_id", None),
-        "shares_planned": fields.decimal("shares_planned", None, above=0, places=8),
-        "position_size": fields.decimal("position_size", None, least=0),
-    }
+    actor, fields = ask.session.actor, Fields(fill_aliases(await ask.json(), _ALIASES))
+    values = PLAN.read(fields)
     fields.done()
     return reply(await ask.db.write(lambda conn: plans.add(conn, values, actor)), 201)
 
@@ -61,28 +86,10 @@ async def show(ask: RestCall) -> web.StreamResponse:
 
 
 async def change(ask: RestCall) -> web.StreamResponse:
-    body = fill_aliases(await ask.json(), {**_LEVELS, "conditions": "entry_conditions"})
-    fields = Fields(body)
-    direction = fields.choice("direction", _DIRECTIONS, None)
-    wanted: dict[str, Any] = {
-        "ticker": instrument(fields, "ticker").symbol if fields.has("ticker") else None,
-        "direction": None if direction is None else _DIRECTIONS[direction],
-        "conviction": fields.choice("conviction", plans.CONVICTIONS, None),
-        "strategy_name": fields.text("strategy_name", None, least=1, most=200),
-        "strategy_description": fields.text("strategy_description", None),
-        **{name: fields.decimal(name, None, above=0, places=8) for name in _LEVELS.values()},
-        "entry_conditions": _conditions(fields, body, "entry_conditions"),
-        "exit_conditions": _conditions(fields, body, "exit_conditions"),
-        "timeframe": fields.text("timeframe", None, least=1, most=64),
-        "account_id": identifier(fields, "account_id", None),
-        "shares_planned": fields.decimal("shares_planned", None, above=0, places=8),
-        "position_size": fields.decimal("position_size", None, least=0),
-        "status": fields.choice("status", plans.STATUSES, None),
-        "linked_trade_id": fields.text("linked_trade_id", None, least=1, most=128),
-    }
+    fields = Fields(fill_aliases(await ask.json(), _ALIASES))
+    changes = PLAN.read_changes(fields) | PROGRESS.read_changes(fields)
     fields.done()
     plan_id, actor = _id(ask), ask.session.actor
-    changes = {name: value for name, value in wanted.items() if value is not None}
     return reply(await ask.db.write(lambda conn: plans.change(conn, plan_id, changes, actor)))
 
 
@@ -107,13 +114,6 @@ async def size(ask: RestCall) -> web.StreamResponse:
 
 def _id(ask: RestCall) -> int:
     return row_number("trade plan", ask.path["plan_id"])
-
-
-def _conditions(fields: Fields, body: Mapping[str, Any], name: str) -> str | None:
-    """A text, or a list of them that becomes its lines."""
-    if isinstance(body.get(name), list):
-        return "\n".join(fields.texts(name, length=1000))
-    return fields.text(name, None)
 
 
 ROUTES = (

@@ -15,6 +15,7 @@ from ...values.fields import Fields
 from ...values.futures import SETTING as FUTURE_MULTIPLIERS
 from ...values.futures import parse_multipliers, unknown_root
 from ...values.inputs import currency, identifier, instrument, page
+from ...values.resource import Field, Resource, choice, decimal, moment, text
 from ...values.symbols import Instrument
 from ..routing import READ, WRITE, RestCall, Route, no_content, reply
 from .selection import period_of, tell_period
@@ -23,6 +24,21 @@ __all__ = ["ROUTES"]
 
 _MOST_CHARGES = 50
 _LARGEST_MULTIPLIER = 10**8  # a yen future counts 12 500 000
+
+
+TRADE = Resource(  # what can be changed of one; `fx_rate` turns its currency into the account's
+    Field("time", moment, lambda: datetime.now(UTC)),
+    Field("action", choice(("BOT", "SLD"))),
+    Field("quantity", decimal(above=0, places=8)),
+    Field("price", decimal(places=8)),
+    Field("account_id", identifier),
+    Field("commission", decimal(), Decimal(0)),
+    Field("fees", decimal(), Decimal(0)),
+    Field("realized_pnl", decimal(), Decimal(0)),
+    Field("notes", text(), ""),
+    Field("currency", currency, None),
+    Field("fx_rate", decimal(above=0, places=12), None),
+)
 
 
 async def create(ask: RestCall) -> web.StreamResponse:
@@ -62,27 +78,13 @@ async def show(ask: RestCall) -> web.StreamResponse:
 
 async def change(ask: RestCall) -> web.StreamResponse:
     exec_id, actor = ask.path["exec_id"], ask.session.actor
-    body = await ask.json()
-    fields = Fields(body)
-    wanted: dict[str, Any] = {
-        "notes": fields.text("notes", None),
-        "commission": fields.decimal("commission", None),
-        "fees": fields.decimal("fees", None),
-        "realized_pnl": fields.decimal("realized_pnl", None),
-        "time": fields.moment("time", None),
-        "action": fields.choice("action", ("BOT", "SLD"), None),
-        "quantity": fields.decimal("quantity", None, above=0, places=8),
-        "price": fields.decimal("price", None, places=8),
-        "account_id": identifier(fields, "account_id", None),
-        "currency": currency(fields),
-        "fx_rate": _rate(fields),
-    }
-    what = instrument(fields, "instrument", _day(wanted["time"])) if fields.has("instrument") else None
+    fields = Fields(await ask.json())
+    changes = TRADE.read_changes(fields)
+    what = instrument(fields, "instrument", _day(changes.get("time"))) if fields.has("instrument") else None
     if what is not None:
-        wanted["instrument"] = str(body["instrument"]).strip()
+        changes["instrument"] = str(fields.raw("instrument")).strip()
         what = what._replace(multiplier=_multiplier(fields, what, await _multipliers(ask)))
     fields.done()
-    changes = {name: value for name, value in wanted.items() if value is not None}
     auto_create = await ask.backend.settings().value("accounts.auto_create")
     return reply(
         await ask.db.write(
@@ -117,41 +119,25 @@ def _day(moment: datetime | None) -> date:
 
 def _draft(body: dict[str, Any], given: dict[str, Decimal]) -> trades.Draft:
     fields = Fields(body)
-    time = fields.moment("time", datetime.now(UTC))
-    what = instrument(fields, "instrument", _day(time))
+    values = TRADE.read(fields)
+    what = instrument(fields, "instrument", _day(values["time"]))
     multiplier = fields.decimal("multiplier", None, above=0, most=_LARGEST_MULTIPLIER, places=8)
     draft = trades.Draft(
         exec_id=identifier(fields, "exec_id"),
-        time=time,
         instrument=str(body.get("instrument")).strip(),
         what=what,
-        action=fields.choice("action", ("BOT", "SLD")),
-        quantity=fields.decimal("quantity", above=0, places=8),
-        price=fields.decimal("price", places=8),
-        account_id=identifier(fields, "account_id"),
-        commission=fields.decimal("commission", Decimal(0)),
-        fees=fields.decimal("fees", Decimal(0)),
-        realized_pnl=fields.decimal("realized_pnl", Decimal(0)),
-        notes=fields.text("notes", ""),
         multiplier=_multiplier(fields, what, given) if multiplier is None else multiplier,
         order_id=fields.text("order_id", None, least=1, most=128),
         broker=fields.text("broker", None, least=1, most=64),
         nbbo_bid=fields.decimal("nbbo_bid", None, least=0, places=8),
         nbbo_ask=fields.decimal("nbbo_ask", None, least=0, places=8),
         charges=_charges(fields, body.get("ledger")),
-        currency=currency(fields),
-        fx_rate=_rate(fields),
+        **values,
     )
     if draft.charges and sum(charge.amount for charge in draft.charges) != draft.commission + draft.fees:
         fields.wrong("ledger", "must add up to commission plus fees")
     fields.done()
     return draft
-
-
-def _rate(fields: Fields) -> Decimal | None:
-    """What one unit of the trade's currency was worth in the account's."""
-    rate: Decimal | None = fields.decimal("fx_rate", None, above=0, places=12)
-    return rate
 
 
 def _charges(fields: Fields, ledger: Any) -> tuple[trades.TradeFee, ...]:
