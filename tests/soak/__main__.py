@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
         parser.error("--minutes is up to 240 and --clients up to 500")
     with tempfile.TemporaryDirectory(prefix="zorivest-soak-") as place:
         figures = asyncio.run(soak(Path(place), chosen.minutes, chosen.clients, chosen.seed))
-    print("\n".join(figures.lines()))
+        print("\n".join(figures.lines()), flush=True)
     problems = figures.problems()
     for problem in problems[:20]:
         print(problem, file=sys.stderr)

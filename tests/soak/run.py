@@ -259,8 +259,10 @@ async def soak(data: Path, minutes: float, clients: int, seed: int) -> Figures:
             log.close()
             located = await asyncio.to_thread(find, data)
             if located is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(located.pid, signal.SIGTERM)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    backend = psutil.Process(located.pid)
+                    backend.terminate()
+                    await asyncio.to_thread(backend.wait, PATIENCE)  # it writes until then
     figures.kills, figures.refused = run.kills, run.refused
     return figures
 

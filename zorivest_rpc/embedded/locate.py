@@ -117,8 +117,8 @@ def find_or_start(
                     return found
                 _end_older(directory, deadline)
                 return _start(directory, port, idle_exit, deadline, environ)
-            pid = _pid_in(directory.start_lock)
-            _pause(deadline, directory, f"is being started by process {pid} and did not answer in time")
+            starter = f"process {pid}" if (pid := _pid_in(directory.start_lock)) else "another process"
+            _pause(deadline, directory, f"is being started by {starter} and did not answer in time")
     except OSError as exc:  # a full disk has no room for the locks and the log of a start
         raise BackendStartError(
             f"The embedded backend of {directory.root} cannot be started: {exc.strerror or exc}."

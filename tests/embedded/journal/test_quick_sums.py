@@ -92,7 +92,7 @@ async def test_a_journal_of_an_older_schema_gets_the_same(journal: Journal, back
     await journal.buy(3, 10.02, nbbo_bid=9.99, nbbo_ask=10, broker="webull", **ITEMISED)
     await journal.sell(5, 10.5, nbbo_bid=10.51, nbbo_ask=10.52)
     await journal.buy(1, 7, instrument="QQQ", commission=2)
-    await journal.buy(3, 2.02, nbbo_bid=1.95, nbbo_ask=2, instrument="ACME 270115 C 50", asset_class="OPTION")
+    await journal.buy(3, 0.52, nbbo_bid=0.45, nbbo_ask=0.5, instrument="ACME 270115 C 50", asset_class="OPTION")
     before = await backend.database().read(kept)
     assert (len(before[0]), before[1], len(before[2])) == (2, ["E0001"], 4)
     assert dict(before[2])["rt-E0004"] == 6  # three contracts of 100 shares, each 0.02 above the offer

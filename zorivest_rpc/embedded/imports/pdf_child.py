@@ -55,11 +55,8 @@ def write(answer: dict[str, Any]) -> None:
 
 
 def read_pages(data: bytes, max_pages: int, max_content: int, page_seconds: int) -> None:
-    try:
-        import pdfplumber
-        from pdfminer.pdftypes import stream_value
-    except Exception as error:  # a library that cannot be mapped is an ImportError, and nothing of the file was read
-        raise MemoryError from error
+    import pdfplumber
+    from pdfminer.pdftypes import stream_value
 
     allow_seconds(page_seconds)
     document = pdfplumber.open(io.BytesIO(data))  # never closed: closing walks the pages again
@@ -90,6 +87,10 @@ def main() -> int:
     request = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read(request["bytes"])
     threading.Thread(target=end_with_parent, daemon=True).start()
+    # before the limit of memory: a library that cannot be mapped must not be told as a fault of the file
+    import pdfminer.pdftypes  # noqa: F401
+    import pdfplumber  # noqa: F401
+
     restrict(request["memory"])
     try:
         read_pages(data, request["pages"], request["content"], request["page_seconds"])

@@ -169,13 +169,13 @@ class Tools:
 
 def encode(outcome: Outcome, revision: Revision) -> Result:
     """The members of a CallToolResult as this revision knows them."""
-    members = b'"content":' + dumps(shape_blocks(outcome.content, revision))
+    parts = [b'"content":', dumps(shape_blocks(outcome.content, revision))]  # joined once: an answer may have 16 MB
     structured = outcome.structured
     if structured is not UNSET and revision.structured and (revision.modern or isinstance(structured, dict)):
-        members += b',"structuredContent":' + (outcome.encoded or dumps(structured))
+        parts += b',"structuredContent":', outcome.encoded or dumps(structured)
     if outcome.is_error:
-        members += b',"isError":true'
-    return Result(members, outcome.meta)
+        parts.append(b',"isError":true')
+    return Result(b"".join(parts), outcome.meta)
 
 
 def _unfit(tool: Tool, outcome: Outcome, problem: str) -> Outcome:

@@ -8,7 +8,7 @@ Rule 4: of duplicate keys the last one counts, in the envelope as in everything 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 import orjson
@@ -63,7 +63,7 @@ Json: TypeAlias = Any
 class Message(msgspec.Struct, gc=False):
     """A request (method and id), a notification (method alone) or a response (id alone)."""
 
-    jsonrpc: Literal["2.0"]
+    jsonrpc: Annotated[str, msgspec.Meta(max_length=3)]  # no Literal: of a wrong one msgspec repeats all 16 MB
     method: str | UnsetType = UNSET
     id: int | Annotated[str, msgspec.Meta(max_length=MOST_ID)] | UnsetType = UNSET
     params: msgspec.Raw | UnsetType = UNSET
@@ -94,8 +94,9 @@ def decode(data: bytes) -> Message | Batch:
         message = _decode(data)
         if not data.isascii():
             data.decode()  # a Raw member is skipped, not read, so its UTF-8 has not been checked
-        if message.method is not UNSET or (
-            message.id is not UNSET and (message.result is UNSET) is not (message.error is UNSET)
+        if message.jsonrpc == "2.0" and (
+            message.method is not UNSET
+            or (message.id is not UNSET and (message.result is UNSET) is not (message.error is UNSET))
         ):
             return message
     except _UNREADABLE:

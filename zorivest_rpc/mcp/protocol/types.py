@@ -206,30 +206,35 @@ class InvalidParams(ProtocolError):
 
 def _explain(raw: bytes, problem: Exception, id: Id | None) -> ProtocolError:
     words = str(problem)
-    if " of length " in words or len(words) > _MOST_WORDS:  # readable and too long: not worth reading as a whole
-        try:
-            return InvalidParams(f"invalid params: {_keep_ends(words)}", _decode_any(raw).meta, id)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            pass
+    try:
+        meta: Meta | UnsetType = _decode_any(raw).meta
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        meta = UNSET
+    else:
+        # Readable and too long, or read to its end and of characters that cannot be wrong: up to 16 MB are not worth
+        # building once more for a refusal.
+        if " of length " in words or len(words) > _MOST_WORDS or not _may_be_misspelt(raw):
+            return InvalidParams(f"invalid params: {_keep_ends(words)}", meta, id)
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
         return ProtocolError(PARSE_ERROR, f"not JSON: {exc}")
     if not isinstance(value, dict):
         return ProtocolError(INVALID_REQUEST, '"params" must be an object', id=id)
-    try:
-        meta: Meta | UnsetType = _decode_any(raw).meta
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        meta = UNSET
-        if isinstance(value.get("_meta"), dict):  # a wrong type of one key must not hide the claim of another
-            given = value["_meta"]
-            declared = given.get("io.modelcontextprotocol/clientCapabilities", UNSET)
-            kind = b"{}" if isinstance(declared, dict) else b"null"  # the request is refused: only the kind matters
-            meta = Meta(
-                given.get("io.modelcontextprotocol/protocolVersion", UNSET),
-                UNSET if declared is UNSET else msgspec.Raw(kind),
-            )
+    if meta is UNSET and isinstance(value.get("_meta"), dict):  # a wrong type of one key must not hide another's claim
+        given = value["_meta"]
+        declared = given.get("io.modelcontextprotocol/clientCapabilities", UNSET)
+        kind = b"{}" if isinstance(declared, dict) else b"null"  # the request is refused: only the kind matters
+        meta = Meta(
+            given.get("io.modelcontextprotocol/protocolVersion", UNSET),
+            UNSET if declared is UNSET else msgspec.Raw(kind),
+        )
     return InvalidParams(f"invalid params: {_keep_ends(words)}", meta, id)
+
+
+def _may_be_misspelt(raw: bytes) -> bool:
+    """msgspec passes over a value without looking at its UTF-8 nor at halves of surrogate pairs."""
+    return not raw.isascii() or b"\\ud" in raw or b"\\uD" in raw
 
 
 def _keep_ends(words: str) -> str:

@@ -83,12 +83,13 @@ def no_answer(
 
 def too_large(method: str, path: str, status: int, limit: int) -> BackendError:
     though = "" if method == "GET" else f", though the backend said {status}"
+    problem = f"The answer to {method} {path.partition('?')[0]} is larger than {limit} bytes and was not read{though}."
     return BackendError(
         status,
-        f"The answer to {method} {path.partition('?')[0]} is larger than {limit} bytes and was not read{though}. Ask "
-        "for less: a smaller limit, a shorter period, one account.",
+        f"{problem} Ask for less: a smaller limit, a shorter period, one account.",
         code="answer_too_large",
         next="Ask for less.",
+        problem=problem,
     )
 
 
@@ -97,12 +98,13 @@ def not_json(
 ) -> BackendError:
     """`unknown`: it was a write, and it is not known whether it was done."""
     done = "Whether it was done is unknown: check the stored data before you repeat the call. " if unknown else ""
+    told = f"{base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id})."
     return BackendError(
         status,
-        f"{base} answered {method} {path.partition('?')[0]} with {problem} ({status}, request {request_id}). {done}"
-        "Check that the API URL names a Zorivest backend.",
+        f"{told} {done}Check that the API URL names a Zorivest backend.",
         code="not_json",
         next="Check the stored data and the API URL." if unknown else "Check the API URL.",
+        problem=told,
     )
 
 

@@ -317,8 +317,8 @@ class HttpBackend:
             raise unreachable(self.base_url, str(unsent), found=self._is_found) from None
         except AnswerTooLarge as answered:
             raise too_large(method, path, answered.status, self._limits.body) from None
-        words = f"{self.base_url} redirects in circles. Check the API URL."
-        raise BackendError(310, words, code="redirects", next="Check the API URL.")
+        problem, next = f"{self.base_url} redirects in circles.", "Check the API URL."
+        raise BackendError(310, f"{problem} {next}", code="redirects", next=next, problem=problem)
 
     def _open(self) -> HttpWire:
         if self.closed:
@@ -379,9 +379,11 @@ class HttpBackend:
                 return target
         except ValueError:
             pass
+        problem = f"{self._base} redirects to another server, which is not followed."
         raise BackendError(
             status,
-            f"{self._base} redirects to another server, which is not followed. Put the final address into the API URL.",
+            f"{problem} Put the final address into the API URL.",
             code="redirects",
             next="Change the API URL.",
+            problem=problem,
         )

@@ -258,6 +258,29 @@ async def test_a_wrong_question_is_told_what_is_wrong(
     assert refused["detail"]["errors"]
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, {("A1", "SPY"), ("A1", "QQQ"), ("A2", "SPY"), ("A2", "QQQ")}),
+        ({"ticker": "spy"}, {("A1", "SPY"), ("A2", "SPY")}),
+        ({"account_id": "A2"}, {("A2", "SPY"), ("A2", "QQQ")}),
+        ({"account_id": "A2", "ticker": "QQQ"}, {("A2", "QQQ")}),
+        ({"ticker": "IWM"}, set()),
+    ],
+)
+async def test_lots_are_those_of_the_account_and_the_ticker_asked_for(
+    journal: Journal, query: dict[str, str], expected: set[tuple[str, str]]
+) -> None:
+    for account in ("A1", "A2"):
+        for symbol in ("SPY", "QQQ"):
+            await journal.buy(2, 10, instrument=symbol, account_id=account)
+            await journal.sell(1, 11, instrument=symbol, account_id=account)
+    for status in ("open", "closed"):
+        found = (await journal.get("/tax/lots", params={"status": status, **query}))["lots"]
+        assert {(lot["account_id"], lot["ticker"]) for lot in found} == expected
+        assert len(found) == len(expected)
+
+
 async def test_both_verbs_and_both_spellings_list_the_same_lots(journal: Journal) -> None:
     await journal.buy(10, 100, "2025-01-06")
     await journal.buy(10, 90, "2025-01-07")
