@@ -146,7 +146,8 @@ def configuration() -> str:
     lines.append(
         "Order: flag, environment variable, file (TOML with the names below), default. The file is the first of: what "
         "`--config` or `ZORIVEST_CONFIG` names, `.zorivest/config.toml` in the working directory, "
-        "`zorivest/config.toml` in the user's configuration directory (`~/.config`, `~/Library/Application Support`, `%APPDATA%`). One in the "
+        "`zorivest/config.toml` in the user's configuration directory (`~/.config`, `~/Library/Application Support`, "
+        "`%APPDATA%`). One in the "
         "working directory may come with a repository: nothing in it counts until `zorivest-rpc mcp pin` has recorded "
         "its content, and a changed one does not count again. A secret is never "
         "an option: `ZORIVEST_API_KEY` is read from the environment alone. A list is written with commas, or in the "
