@@ -43,6 +43,8 @@ ROOMS = (
     ("serving.middleware",),
     ("serving.tools",),
     ("serving.pipeline",),
+    # other MCP servers beside it
+    ("gateway",),
     # a REST backend on one encrypted file
     ("embedded.errors",),
     ("embedded.disk", "embedded.values"),

@@ -4,7 +4,8 @@
     ├── ProtocolError(code, message, data, id)   the request is wrong           -> JSON-RPC error
     ├── ToolError(text)                          the call could not be done     -> result with isError: true
     │   ├── InvalidArguments, FileRefused, GuardLocked, ConfirmationRequired
-    │   └── BackendError(status), BackendUnreachable, OutcomeUnknown
+    │   ├── BackendError(status), BackendUnreachable, OutcomeUnknown
+    │   └── gateway.errors.ToolingError          another MCP server could not be used; one class per code
     ├── CatalogError(file, pointer, problem)     a definition is wrong          -> start-up stops, all problems listed
     └── ConfigError(source, problem)             a flag, variable or file is    -> exit code 2, one line on stderr
 
@@ -64,6 +65,13 @@ class ToolError(ZorivestError):
         self.code = code
         self.next = next
         self.problem = problem or text
+
+    def about(self) -> dict[str, Any]:
+        """What programs are told of it."""
+        told: dict[str, Any] = {"class": self.kind, "code": self.code}
+        if self.next:
+            told["next"] = self.next
+        return told
 
 
 class InvalidArguments(ToolError):

@@ -71,10 +71,7 @@ def give(value: dict[str, Json]) -> Outcome:
 
 
 def fail(error: ToolError) -> Outcome:
-    about = {"class": error.kind, "code": error.code}
-    if error.next:
-        about["next"] = error.next
-    return Outcome([text(error.text)], is_error=True, meta={ERROR_KEY: about})
+    return Outcome([text(error.text)], is_error=True, meta={ERROR_KEY: error.about()})
 
 
 class Ask(msgspec.Struct, frozen=True):
