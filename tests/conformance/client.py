@@ -65,6 +65,12 @@ async def call_given(client: HttpUpstream) -> None:
         await call_tool(client, call["name"], call["arguments"])
 
 
+async def echo_schema(client: HttpUpstream) -> None:
+    """Send back the schema of one tool as it was received."""
+    tools = {item.name: item.definition for item in (await client.list_tools()).items}
+    await call_tool(client, "json_schema_echo", {"schema": tools["json_schema_2020_12_tool"]["inputSchema"]})
+
+
 SCENARIOS: dict[str, Callable[[HttpUpstream], Awaitable[None]]] = {
     "initialize": list_only,
     "tools_call": call_each,
@@ -76,6 +82,7 @@ SCENARIOS: dict[str, Callable[[HttpUpstream], Awaitable[None]]] = {
     "http-custom-headers": call_given,
     "http-invalid-tool-headers": call_each,
     "json-schema-ref-no-deref": list_only,
+    "json-schema-2020-12-preservation": echo_schema,
 }
 
 

@@ -44,6 +44,11 @@ class Follower:
             async with asyncio.timeout(_PATIENCE):
                 await self._settled.wait()
 
+    async def ensure(self) -> None:
+        """Start, unless that was done before, whatever became of it."""
+        if self._task is None:
+            await self.start()
+
     async def stop(self) -> None:
         task, self._task = self._task, None
         if task is not None:

@@ -348,6 +348,12 @@ class HttpUpstream(Upstream):
         if self._wants_changes():
             await self._follower.start()
 
+    async def _prepare_to_ask(self) -> None:
+        """A legacy server may ask on the stream that belongs to no call; many of them do not say whose question it is.
+        Without a session nothing can be asked."""
+        if self._session is not None and not self.caller.revision.modern:
+            await self._follower.ensure()
+
     @property
     def is_following(self) -> bool:
         """Whether a stream of changes is open; `watched` says which changes were promised on it."""

@@ -196,6 +196,9 @@ class Upstream:
     async def _watch(self) -> None:
         """Follow the changes of the server's lists, where it tells them."""
 
+    async def _prepare_to_ask(self) -> None:
+        """Make sure that questions of the server can come here, before a call whose caller can be asked."""
+
     async def close(self) -> None:
         raise NotImplementedError
 
@@ -277,6 +280,8 @@ class Upstream:
         talk = Talk(call)
         try:
             async with asyncio.timeout_at(deadline) as talk.scope:
+                if call.ask is not None:
+                    await self._prepare_to_ask()
                 return await self._call(call, talk)
         except TimeoutError:
             raise CallTimeout(self.name, call.shown or call.name, round(call.seconds)) from None
@@ -445,8 +450,15 @@ class Upstream:
             self._happen(event)
 
     async def _answer(self, question: Question, talk: Talk | None) -> None:
+        """A question that came on no call's stream belongs to a call only while there is just one."""
+        if talk is None or talk.call is None:
+            talk = self._only_call()
         answer = dict(CANCELLED) if talk is None else await talk.ask(question.form)
         await self._tell(self.caller.reply(question.id, answer))
+
+    def _only_call(self) -> Talk | None:
+        calls = [request.listener for request in self.caller.pending.values() if _is_call(request.listener)]
+        return calls[0] if len(calls) == 1 else None
 
     def _happen(self, happening: Happening) -> None:
         if self._on_happening is not None:
@@ -464,6 +476,7 @@ class Upstream:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # of one that was cancelled before it began
         return task
 
     async def _end_tasks(self) -> None:
@@ -471,6 +484,10 @@ class Upstream:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_call(listener: Any) -> bool:
+    return isinstance(listener, Talk) and listener.call is not None
 
 
 class _Limit:
