@@ -34,6 +34,7 @@ ROOMS = (
     ("mcp.server",),
     ("mcp.connection",),
     ("mcp.transports",),
+    ("config_file",),
     ("showcase", "config"),
     # the journal as a server
     ("serving.catalog",),
@@ -71,7 +72,7 @@ ROOMS = (
 )
 RANK = {name: rank for rank, names in enumerate(ROOMS) for name in names}
 WINGS = ("mcp", "serving", "embedded")
-BETWEEN_WINGS = ("errors", "proof", "core_dumps", "config", "__version__")
+BETWEEN_WINGS = ("errors", "proof", "core_dumps", "config", "config_file", "__version__")
 # They take values and return values: no clock, no waiting, no storage. `load` reads files; `pdf_pages` runs a child.
 PURE = (
     *("mcp.protocol", "mcp.client", "mcp.catalog", "serving.catalog", "serving.modes"),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zorivest_rpc.config_file import ConfigFileRefused
 
 __all__ = ["main"]
 
@@ -62,8 +66,23 @@ def _open_standard_files() -> None:
             setattr(sys, name, stream)
 
 
+def _verb(words: list[str]) -> tuple[str, list[str]]:
+    """The command and what follows it; options may stand before it too, as in `--profile work mcp list`."""
+    if words and not words[0].startswith("-"):
+        return words[0], words[1:]
+    position = 0
+    while position < len(words) and words[position].startswith("--"):
+        from zorivest_rpc.config import is_switch
+
+        flag, equals, _ = words[position].partition("=")
+        position += 1 if equals or is_switch(flag) else 2
+    if position < len(words) and words[position] in COMMANDS:
+        return words[position], [*words[:position], *words[position + 1 :]]
+    return "stdio", words
+
+
 def _run(words: list[str]) -> int:
-    command, rest = (words[0], words[1:]) if words and not words[0].startswith("-") else ("stdio", words)
+    command, rest = _verb(words)
     if words and words[0] in ("-h", "--help", "help"):
         print("usage: zorivest-rpc [command] [options]\n")
         for name, does in COMMANDS.items():
@@ -79,6 +98,7 @@ def _run(words: list[str]) -> int:
         return 2
     from importlib import import_module
 
+    from zorivest_rpc.config_file import ConfigFileRefused
     from zorivest_rpc.errors import ConfigError
 
     try:
@@ -88,11 +108,25 @@ def _run(words: list[str]) -> int:
         for problem in group.exceptions:
             print(f"zorivest-rpc: {problem}", file=sys.stderr)
         return 2
+    except ConfigFileRefused as refused:
+        print(_tell_problems(refused), file=sys.stderr)
+        return 2
     except ConfigError as error:
         print(f"zorivest-rpc: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _tell_problems(refused: ConfigFileRefused) -> str:
+    """Every problem of the file: those that stopped us, and behind wrong options those of the profiles."""
+    if refused.document is not None:
+        from zorivest_rpc.gateway.config import check_profiles
+
+        told = set(refused.problems)
+        more = check_profiles(refused.document.get("profiles"))
+        refused.problems.extend(problem for problem in more if problem not in told)
+    return str(refused)
 
 
 if __name__ == "__main__":

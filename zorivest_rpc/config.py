@@ -11,9 +11,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from zorivest_rpc.config_file import ConfigFile, ConfigFileRefused, Problem, find, nearest_key
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["OPTIONS", "Option", "Settings", "chosen_data_dir", "default_data_dir", "is_switch", "parse", "usage"]
+__all__ = [
+    "OPTIONS",
+    "Option",
+    "Settings",
+    "chosen_data_dir",
+    "default_data_dir",
+    "is_switch",
+    "parse",
+    "type_name",
+    "usage",
+]
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -27,6 +38,8 @@ class Option(NamedTuple):
     help: str
     commands: tuple[str, ...]
     choices: tuple[str, ...] = ()
+    bounds: tuple[int, int] | None = None
+    of_profile: bool = False  # in the file it stands in a profile, and a list adds to the profile's own
 
     @property
     def flag(self) -> str:
@@ -40,6 +53,8 @@ class Option(NamedTuple):
 _BOTH: Final = ("stdio", "serve")
 _TERMINAL: Final = ("tools", "toolsets", "budget", "doctor")
 _ALL: Final = (*_BOTH, *_TERMINAL)
+_GATEWAY: Final = (*_ALL, "mcp")
+CONFIRMATION_MODES: Final = ("never", "mcp-only", "always")
 OPTIONS: Final = (
     Option("toolsets", str, None, "toolsets that are listed at start: names, all or default", _ALL),
     Option("tools", str, None, "single tools that are listed too", _ALL),
@@ -58,11 +73,50 @@ OPTIONS: Final = (
     Option("api_url", str, None, "a backend that is there already; without it the embedded one is used", _ALL),
     Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
     Option("gui_page", str, None, "page that is opened where the desktop application is not installed", _ALL),
-    Option("config", str, None, "TOML file with any of these options", _ALL),
+    Option("config", str, None, "TOML file with any of these options, and the profiles", _GATEWAY),
+    Option("profile", str, None, "profile of the file, with the MCP servers behind this one", _GATEWAY),
+    Option(
+        "tool_confirmation_mode",
+        str,
+        None,
+        "whether a tool is confirmed before it runs: the gated ones alone, those of other servers too, or every one",
+        _GATEWAY,
+        CONFIRMATION_MODES,
+        of_profile=True,
+    ),
+    Option("require_confirm_tool", list, (), "one more tool to confirm; * matches any run", _GATEWAY, of_profile=True),
+    Option("approve_tool", list, (), "one more tool that is approved for good", _GATEWAY, of_profile=True),
+    Option(
+        "tool_timeout_secs",
+        int,
+        None,
+        "deadline of one call of another server's tool",
+        _GATEWAY,
+        bounds=(1, 3600),
+        of_profile=True,
+    ),
+    Option(
+        "tool_retry_attempts",
+        int,
+        None,
+        "attempts to reach another server, the first included",
+        _GATEWAY,
+        bounds=(1, 10),
+        of_profile=True,
+    ),
+    Option(
+        "tool_retry_delay_ms",
+        int,
+        None,
+        "wait before the second attempt, doubled for each further one",
+        _GATEWAY,
+        bounds=(0, 60_000),
+        of_profile=True,
+    ),
     Option("showcase", bool, False, "serve a few tools that show the protocol instead of the journal", _BOTH),
-    Option("data_dir", str, None, "where the journal, its keys and the state of sessions are kept", _ALL),
+    Option("data_dir", str, None, "where the journal, its keys and the state of sessions are kept", _GATEWAY),
     Option("idle_exit", int, 900, "seconds without use after which an embedded backend ends, 0 for never", _ALL),
-    Option("log_level", str, "warning", "how much is written to stderr", _ALL, LOG_LEVELS),
+    Option("log_level", str, "warning", "how much is written to stderr", _GATEWAY, LOG_LEVELS),
     Option("log_file", str, None, "write the log to this file instead of stderr", _ALL),
     Option("message_limit", int, 16 * 1024 * 1024, "largest message taken, in bytes", _BOTH),
     Option("calls_per_client", int, 256, "requests of one client that may run at once", _BOTH),
@@ -120,6 +174,13 @@ class Settings(NamedTuple):
     toolset_config: str | None
     gui_page: str | None
     config: str | None
+    profile: str | None
+    tool_confirmation_mode: str | None
+    require_confirm_tool: tuple[str, ...]  # of the environment and then the flags; the profile's own stand before them
+    approve_tool: tuple[str, ...]
+    tool_timeout_secs: int | None
+    tool_retry_attempts: int | None
+    tool_retry_delay_ms: int | None
     showcase: bool
     data_dir: str
     idle_exit: int
@@ -144,6 +205,8 @@ class Settings(NamedTuple):
     api_key: str | None
     toolsets_by_variable: bool  # the choice came from the environment, which says so where the choice is explained
     inside_claude_code: bool
+    file: ConfigFile | None = None  # the file that counts
+    untrusted: str | None = None  # one in the working directory that does not, because it was never pinned
 
 
 def chosen_data_dir(environ: Mapping[str, str]) -> str:
@@ -186,18 +249,29 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         converted = _convert(option, value, flag)
         given[option.name] = (*given.get(option.name, ()), *converted) if option.kind is list else converted
     by_flag = set(given)
-    file = _file(given.get("config") or environ.get("ZORIVEST_CONFIG"), command)
+    data_dir = given.get("data_dir") or environ.get("ZORIVEST_DATA_DIR")
+    found = find(
+        given.get("config") or environ.get("ZORIVEST_CONFIG"),
+        environ,
+        os.path.abspath(os.path.expanduser(data_dir)) if data_dir else None,
+        default_data_dir(environ),
+    )
+    known = _options_in(found.file) if found.file else {}
     for option in OPTIONS:
-        if option.name not in given:
-            value = environ.get(option.variable, "")
-            known = file.get(option.name, option.default)
-            given[option.name] = _convert(option, value, option.variable) if value else known
+        value = environ.get(option.variable, "")
+        if option.of_profile and option.kind is list and value:
+            given[option.name] = (*_convert(option, value, option.variable), *given.get(option.name, ()))
+        elif option.name not in given:
+            otherwise = known.get(option.name, option.default)
+            given[option.name] = _convert(option, value, option.variable) if value else otherwise
     given["data_dir"] = os.path.abspath(os.path.expanduser(given["data_dir"] or default_data_dir(environ)))
     return Settings(
         command=command,
         api_key=environ.get("ZORIVEST_API_KEY") or None,
         toolsets_by_variable="toolsets" not in by_flag and bool(environ.get("ZORIVEST_TOOLSETS")),
         inside_claude_code=environ.get("CLAUDECODE") == "1",
+        file=found.file,
+        untrusted=found.untrusted,
         **given,
     )
 
@@ -212,32 +286,79 @@ def _option(flag: str) -> Option | None:
     return _BY_NAME.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
 
 
-def _file(path: str | None, command: str) -> dict[str, Any]:
-    """The options of a TOML file; an option of another command is skipped, an unknown one refused."""
-    if not path:
-        return {}
-    import tomllib
+TABLES: Final = ("profiles", "server")
+_NOT_IN_A_FILE: Final = ("config", "profile")  # they choose the file, and what of it counts
 
-    try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as exc:
-        raise ConfigError(path, str(exc)) from None
+
+def _options_in(file: ConfigFile) -> dict[str, Any]:
+    """The options of `[server]`, and of the top level, where files of earlier releases have them.
+
+    Those of another command are taken as well and not looked at. Every problem is told, not the first alone."""
+    problems: list[Problem] = []
     known: dict[str, Any] = {}
-    for key, value in values.items():
-        option = _BY_NAME.get(key.replace("-", "_"))
-        if option is None or option.name == "config":
-            raise ConfigError(path, f"unknown option {key!r}{_nearest('--' + key, command)}")
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        known[option.name] = _convert(option, text, f"{path}: {key}")
+    server = file.document.get("server", {})
+    if not isinstance(server, dict):
+        problems.append(Problem("server", f"expected table, found {type_name(server)}"))
+        server = {}
+    top = {key: value for key, value in file.document.items() if key not in TABLES}
+    for prefix, table in (("", top), ("server.", server)):
+        for key, value in table.items():
+            option = _BY_NAME.get(key.replace("-", "_"))
+            if option is None or option.name in _NOT_IN_A_FILE or option.of_profile:
+                names = [each.name for each in OPTIONS if each.name not in _NOT_IN_A_FILE and not each.of_profile]
+                names += () if prefix else TABLES
+                problems.append(Problem(prefix + key, f"unknown key{nearest_key(key.replace('-', '_'), names)}"))
+                continue
+            problem = _problem_with(option, value)
+            if problem is None:
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                known[option.name] = _convert(option, text, prefix + key)
+            else:
+                problems.append(Problem(prefix + key, problem))
+    profiles = file.document.get("profiles", {})
+    if not isinstance(profiles, dict):
+        problems.append(Problem("profiles", f"expected table, found {type_name(profiles)}"))
+    if problems:
+        raise ConfigFileRefused(file.path, problems, file.document)
     return known
+
+
+def _problem_with(option: Option, value: Any) -> str | None:
+    """What is wrong with a value of the file; a number or a switch may be written as a text, too."""
+    if isinstance(value, list) and option.kind in (list, str):
+        wrong = next((each for each in value if not isinstance(each, str)), None)
+        return None if wrong is None else f"expected string, found {type_name(wrong)}"
+    if isinstance(value, dict | list) or (option.kind is int and isinstance(value, bool | float)):
+        return f"expected {_TYPES[option.kind]}, found {type_name(value)}"
+    if option.kind is int and isinstance(value, int) and value < 0:
+        return f"must not be negative, found {value}"
+    if option.choices and value not in option.choices:
+        return f'must be one of {", ".join(option.choices)}, found "{value}"'
+    try:
+        _convert(option, str(value), "")
+    except ConfigError:
+        return f"expected {_TYPES[option.kind]}, found {type_name(value)}"
+    return None
+
+
+_TYPES: Final = {int: "integer", bool: "boolean", str: "string", list: "array"}
+
+
+def type_name(value: Any) -> str:
+    """The TOML name of a value's type."""
+    names = {bool: "boolean", int: "integer", float: "float", str: "string", list: "array", dict: "table"}
+    return names.get(type(value), "date or time")
 
 
 def _convert(option: Option, value: str, source: str) -> Any:
     if option.kind is int:
         if not value.isascii() or not value.isdigit():
             raise ConfigError(source, f"{value!r} is not a whole number")
-        return int(value)
+        number = int(value)
+        if option.bounds and not option.bounds[0] <= number <= option.bounds[1]:
+            low, high = option.bounds
+            raise ConfigError(source, f"must be between {low} and {high}, found {number}")
+        return number
     if option.kind is bool:
         if value.lower() not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
             raise ConfigError(source, f"{value!r} is neither yes nor no")

@@ -54,7 +54,16 @@ class Showcase:
         )
         self._waiting = 0
         self._extra_for_all = False
-        pairs: list[tuple[Tool, Handler]] = [
+        pairs = self._pairs()
+        extra = Tool("extra", "A tool that is there only after toggle_extra.")
+        self._handlers = {tool.name: handler for tool, handler in (*pairs, (extra, self._extra))}
+        tools = [tool for tool, _ in pairs]
+        self._plain = View(tools)
+        self._full = View([*tools, extra])
+
+    # long: the seven tools, each beside its handler
+    def _pairs(self) -> list[tuple[Tool, Handler]]:
+        return [
             (
                 Tool(
                     "echo",
@@ -104,11 +113,6 @@ class Showcase:
                 self._toggle,
             ),
         ]
-        extra = Tool("extra", "A tool that is there only after toggle_extra.")
-        self._handlers = {tool.name: handler for tool, handler in (*pairs, (extra, self._extra))}
-        tools = [tool for tool, _ in pairs]
-        self._plain = View(tools)
-        self._full = View([*tools, extra])
 
     def view(self, session: Session) -> View:
         shown = self._extra_for_all if session.revision.modern else "extra" in session.toolsets

@@ -191,6 +191,7 @@ def validation_times() -> dict[str, float]:
     return taken
 
 
+# long: a product put together by hand around a handler that does nothing
 def chain_times() -> dict[str, float]:
     """Microseconds that the layers add to a handler, when nobody has to be asked; the backend answers at once."""
     from zorivest_rpc.app import policy_of
@@ -291,6 +292,7 @@ def _backend_process(catalog: Path) -> Iterator[str]:
         stop(process)
 
 
+# long: the class needs what is imported only when a run is asked for
 def measure(rounds: int, seconds: float, spawns: int, peers: tuple[str, ...]) -> list[dict[str, Any]]:
     """Starts and forwarding, interleaved with the floor; the records of every round."""
     from functools import partial

@@ -144,10 +144,16 @@ def help_of(*words: str) -> str:
 def configuration() -> str:
     lines = [NOTE + "# Configuration\n"]
     lines.append(
-        "Order: flag, environment variable, file (`--config`, TOML with the names below), default. A secret is never "
+        "Order: flag, environment variable, file (TOML with the names below), default. The file is the first of: what "
+        "`--config` or `ZORIVEST_CONFIG` names, `.zorivest/config.toml` in the working directory, "
+        "`zorivest/config.toml` in the user's configuration directory (`~/.config`, `~/Library/Application Support`, "
+        "`%APPDATA%`). One in the "
+        "working directory may come with a repository: nothing in it counts until `zorivest-rpc mcp pin` has recorded "
+        "its content, and a changed one does not count again. A secret is never "
         "an option: `ZORIVEST_API_KEY` is read from the environment alone. A list is written with commas, or in the "
         "file as an array; a switch is `true` or `false` in a variable. An unknown name in the file is refused, and an "
-        "option that the command does not have is passed over there, so one file serves all commands:\n\n"
+        "option that the command does not have is passed over there, so one file serves all commands. The "
+        "options may stand in a table `[server]` or at the top:\n\n"
         f"```toml\n{CONFIG}```\n"
     )
     lines += ["| option | variable | default | commands | meaning |", "|---|---|---|---|---|"]
@@ -162,7 +168,8 @@ def configuration() -> str:
     return "\n".join(lines) + "\n"
 
 
-CONFIG = """toolsets = "default,tax"
+CONFIG = """[server]
+toolsets = "default,tax"
 read-only = true
 exclude-tools = ["sync_broker", "run_pipeline"]
 port = 8800

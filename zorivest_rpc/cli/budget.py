@@ -14,6 +14,7 @@ from zorivest_rpc.serving.audience import sizes
 __all__ = ["run"]
 
 _BYTES_PER_TOKEN = 4
+_USUAL = ("claude-code", "vscode", "cursor")
 
 
 USAGE = "usage: zorivest-rpc budget [--as CLIENT] [--json]"
@@ -28,30 +29,36 @@ def run(argv: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     journal = Journal(settings)
-    names = [words.flags["--as"]] if "--as" in words.flags else ["claude-code", "vscode", "cursor"]
-    known = {client.id for client in journal.audience.definitions.clients.clients}
-    told: list[dict[str, Json]] = []
-    for name in names:
-        if len(names) > 1 and name not in known:
-            continue
-        session = session_as(journal, name)
-        listed, profile = journal.audience.visible_tools(session), journal.audience.profile(session)
-        size = sizes(journal.audience, session, listed)
-        limit = profile.traits.tool_limit
-        told.append(
-            {
-                "client": profile.title,
-                "mode": str(profile.mode),
-                "tools": len(listed),
-                "bytes": size,
-                "estimated_tokens": size // _BYTES_PER_TOKEN,
-                "tool_limit": limit,
-                "share_of_limit": round(len(listed) / limit, 2) if limit else None,
-            }
-        )
+    if "--as" in words.flags:
+        names = [words.flags["--as"]]
+    else:
+        known = {client.id for client in journal.audience.definitions.clients.clients}
+        names = [name for name in _USUAL if name in known]
+    costs = [_measure(journal, name) for name in names]
     if words.json:
-        print_json(told)
-        return 0
+        print_json(costs)
+    else:
+        say(_render(costs))
+    return 0
+
+
+def _measure(journal: Journal, client: str) -> dict[str, Json]:
+    session = session_as(journal, client)
+    listed, profile = journal.audience.visible_tools(session), journal.audience.profile(session)
+    size = sizes(journal.audience, session, listed)
+    limit = profile.traits.tool_limit
+    return {
+        "client": profile.title,
+        "mode": str(profile.mode),
+        "tools": len(listed),
+        "bytes": size,
+        "estimated_tokens": size // _BYTES_PER_TOKEN,
+        "tool_limit": limit,
+        "share_of_limit": round(len(listed) / limit, 2) if limit else None,
+    }
+
+
+def _render(costs: list[dict[str, Json]]) -> str:
     rows = [
         [
             str(each["client"]),
@@ -61,13 +68,12 @@ def run(argv: list[str]) -> int:
             str(each["estimated_tokens"]),
             f"{each['share_of_limit']:.0%}" if each["share_of_limit"] else "no limit known",
         ]
-        for each in told
+        for each in costs
     ]
-    told_all = [table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"])]
-    told_all += [
+    parts = [table(rows, ["CLIENT", "MODE", "TOOLS", "BYTES", "TOKENS (EST.)", "OF ITS LIMIT"])]
+    parts += [
         paragraph(f"{each['client']} works best with at most {each['tool_limit']} tools; choose fewer with --toolsets.")
-        for each in told
+        for each in costs
         if (each["share_of_limit"] or 0) > 1
     ]
-    say("\n\n".join(told_all))
-    return 0
+    return "\n\n".join(parts)

@@ -112,7 +112,9 @@ def _settings(argv: list[str], environ: Mapping[str, str]) -> tuple[Settings, li
         if "--config" in without:
             position = without.index("--config")
             without = without[:position] + without[position + 2 :]
-        return parse("doctor", without, {**bare, **kept}), [fail("options", str(error), next)]
+        # Without an empty file in its place the one in the user's configuration directory would be found again.
+        findings = [fail("options", line, next) for line in str(error).splitlines()]
+        return parse("doctor", [*without, "--config", os.devnull], {**bare, **kept}), findings
 
 
 def _port(settings: Settings, environ: Mapping[str, str]) -> int:

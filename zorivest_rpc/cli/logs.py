@@ -21,3 +21,8 @@ def set_up_logging(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
+    if settings.untrusted:
+        logging.getLogger(__name__).warning(
+            '%s is not used: it may come with a repository. Look at it, then run "zorivest-rpc mcp pin" to trust it.',
+            settings.untrusted,
+        )

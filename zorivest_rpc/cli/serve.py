@@ -22,6 +22,9 @@ from zorivest_rpc.mcp.offer import Offer
 
 if TYPE_CHECKING:
     from zorivest_rpc.app import Journal
+    from zorivest_rpc.mcp.protocol.session import Session
+    from zorivest_rpc.mcp.transports.http import Authenticate, HttpTransport
+    from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 
 __all__ = ["run", "serve_http"]
 
@@ -69,58 +72,9 @@ def _loop_runner() -> Callable[..., int]:
 
 
 async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> int:
-    from zorivest_rpc.mcp.dispatcher import Limits
-    from zorivest_rpc.mcp.protocol.session import Session
-    from zorivest_rpc.mcp.server import Server
-    from zorivest_rpc.mcp.transports.http import (
-        HttpOptions,
-        HttpTransport,
-        bearer_keys,
-        nobody_asked,
-        with_names,
-    )
-    from zorivest_rpc.mcp.transports.session_journal import SessionJournal
-    from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
-
     data = Path(settings.data_dir)
     lock = _lock(data)
-    sessions: SessionStore | None = None
-
-    def remember(session: Session) -> None:
-        if sessions is not None:
-            sessions.remember(session)
-
-    limits = Limits(settings.calls_per_client, settings.calls_per_server, settings.input_seconds)
-    server = Server(offer, key=load_key(data / "session.key"), limits=limits, remember=remember)
-    options = with_names(
-        HttpOptions(
-            host=settings.host,
-            port=settings.port,
-            body_limit=settings.message_limit,
-            grace=settings.grace,
-            authorization_servers=settings.authorization_server,
-            plain_writer=settings.http_writer == "plain",
-            session_life=settings.session_hours * 3600.0,
-        ),
-        settings.allow_host,
-        settings.allow_origin,
-    )
-    records = SessionJournal(data / "sessions.journal", server.now)
-    sessions = SessionStore(server.seal, server.announcer, records, server.now, server.epoch, life=options.session_life)
-    facts = {"version": __version__}
-    transport = HttpTransport(
-        server,
-        options,
-        authenticate=nobody_asked
-        if settings.no_auth
-        else bearer_keys({_key(settings, data): "owner"})
-        if journal is None
-        else journal.authenticate,
-        holding=(lambda header: nullcontext()) if journal is None else journal.holding,
-        sessions=sessions,
-        facts=lambda: facts,
-        metrics=None if journal is None else journal.prometheus,
-    )
+    transport, records = _build(offer, settings, journal, data)
     if journal is not None and not await _create_journal(journal, settings):
         records.close()
         os.close(lock)
@@ -154,6 +108,58 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     threads.shutdown(wait=False, cancel_futures=True)
     await _leave_threads()
     return 0
+
+
+def _build(
+    offer: Offer, settings: Settings, journal: Journal | None, data: Path
+) -> tuple[HttpTransport, SessionJournal]:
+    """The transport that serves the offer, and the records of its sessions, which the caller closes."""
+    from zorivest_rpc.mcp.dispatcher import Limits
+    from zorivest_rpc.mcp.server import Server
+    from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, bearer_keys, nobody_asked, with_names
+    from zorivest_rpc.mcp.transports.session_journal import SessionJournal
+    from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
+
+    sessions: SessionStore | None = None
+
+    def remember(session: Session) -> None:
+        if sessions is not None:
+            sessions.remember(session)
+
+    limits = Limits(settings.calls_per_client, settings.calls_per_server, settings.input_seconds)
+    server = Server(offer, key=load_key(data / "session.key"), limits=limits, remember=remember)
+    options = with_names(
+        HttpOptions(
+            host=settings.host,
+            port=settings.port,
+            body_limit=settings.message_limit,
+            grace=settings.grace,
+            authorization_servers=settings.authorization_server,
+            plain_writer=settings.http_writer == "plain",
+            session_life=settings.session_hours * 3600.0,
+        ),
+        settings.allow_host,
+        settings.allow_origin,
+    )
+    records = SessionJournal(data / "sessions.journal", server.now)
+    sessions = SessionStore(server.seal, server.announcer, records, server.now, server.epoch, life=options.session_life)
+    if settings.no_auth:
+        authenticate: Authenticate = nobody_asked
+    elif journal is None:
+        authenticate = bearer_keys({_key(settings, data): "owner"})
+    else:
+        authenticate = journal.authenticate
+    facts = {"version": __version__}
+    transport = HttpTransport(
+        server,
+        options,
+        authenticate=authenticate,
+        holding=(lambda header: nullcontext()) if journal is None else journal.holding,
+        sessions=sessions,
+        facts=lambda: facts,
+        metrics=None if journal is None else journal.prometheus,
+    )
+    return transport, records
 
 
 async def _create_journal(journal: Journal, settings: Settings) -> bool:

@@ -95,6 +95,7 @@ def closing_engine(engine: Engine) -> Iterator[None]:
         engine.dispose()
 
 
+# long: a journal in memory, four kinds of write, and the oracle that matches the whole at once
 @settings(deadline=None, max_examples=40)
 @given(st.lists(fills, max_size=12), st.randoms(use_true_random=False))
 def test_any_history_of_writes_equals_the_whole_matched_at_once(rows: list[Any], random: Random) -> None:

@@ -65,6 +65,7 @@ class Rich:
             tasks=True,
         )
 
+    # long: one table of tools, each beside its handler
     def _tools(self) -> list[tuple[Tool, Handler]]:
         gate = schema("gate", gate=STRING)
         anything: Json = {"type": "object"}

@@ -135,6 +135,7 @@ def approve(data_dir: Path, policy: str) -> str:
     return said.decode()
 
 
+# long: one story, step after step
 async def test_a_weekly_report_is_made_approved_run_and_read(connect: Connect, data_dir: Path) -> None:
     client = await connect("claude-code")
     for number, (ticker, bought, sold) in enumerate([("AAPL", 100, 112.5), ("MSFT", 50, 47.25)]):

@@ -177,6 +177,7 @@ def bare_machine(**facts: Any) -> Machine:
 class Stage:
     """Every tool with logic of its own behind metrics, guard and confirmation, and a client in the same process."""
 
+    # long: what `app` puts together, with a clock and a machine of the test
     def __init__(
         self,
         backend: FakeBackend,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Literal
 
@@ -130,7 +130,8 @@ def pfof_report(
     Only fills with quotes count as scored; a bar is too coarse to measure basis points with."""
     groups = _merge(volumes)
     baseline, baseline_basis = _slippage(groups.get("dma"), "dma")
-    lines, assumptions, exact_cost, measured = [], [], ZERO, True
+    lines, exact_cost, measured = [], ZERO, True
+    assumptions: list[str] = []
     for routing, volume in sorted(groups.items()):
         bps, basis = _slippage(volume, routing)
         cost = ZERO if routing == "dma" else volume.notional * (bps - baseline) / 10_000
@@ -143,13 +144,7 @@ def pfof_report(
         if routing == "dma":
             continue
         measured = measured and basis == "measured" and volume.routing_known
-        if basis == "assumed":
-            assumptions.append(
-                f"{routing} routing is taken to slip by {bps} bps: {volume.scored_trades} of {volume.trades} "
-                f"fills have quotes, {ENOUGH_SCORED} are needed to measure"
-            )
-        if not volume.routing_known:
-            assumptions.append("the routing of a broker is not known and is taken to be hybrid")
+        assumptions += _assumptions(routing, volume, bps, basis)
     if any(line.routing != "dma" for line in lines) and baseline_basis == "assumed":
         assumptions.append(f"direct routing is taken to slip by {baseline} bps")
     trades = sum(volume.trades for volume in groups.values())
@@ -173,6 +168,16 @@ def pfof_report(
         if trades
         else "No executions in this period; record them with create_trade or load a statement with import_broker_csv.",
     )
+
+
+def _assumptions(routing: RoutingType, volume: RoutingVolume, bps: Decimal, basis: str) -> Iterator[str]:
+    if basis == "assumed":
+        yield (
+            f"{routing} routing is taken to slip by {bps} bps: {volume.scored_trades} of {volume.trades} "
+            f"fills have quotes, {ENOUGH_SCORED} are needed to measure"
+        )
+    if not volume.routing_known:
+        yield "the routing of a broker is not known and is taken to be hybrid"
 
 
 def _merge(volumes: Iterable[RoutingVolume]) -> dict[RoutingType, RoutingVolume]:

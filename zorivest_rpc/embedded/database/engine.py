@@ -14,6 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -55,6 +56,20 @@ def cipher_driver() -> ModuleType | None:
     return driver  # type: ignore[no-any-return]
 
 
+def _connect(module: Any, path: Path, key: str | None) -> Any:
+    conn = module.connect(str(path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        if key is not None:
+            conn.execute(f"PRAGMA key = \"x'{key}'\"")
+        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # a wrong key shows here
+        for setting in SETTINGS:
+            conn.execute(f"PRAGMA {setting}")
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
 class Database:
     """Opens the file with its key (None means plain SQLite), migrates it, and runs jobs on it."""
 
@@ -70,28 +85,12 @@ class Database:
         self.commits = 0  # grows with every transaction that changed something
         self._closed = False
         module: Any = driver if key is not None else sqlite3
-        pragma = f"PRAGMA key = \"x'{key.hex()}'\"" if key is not None else None
         if not path.exists():
             with open(path, "xb", opener=private_opener):
                 pass  # created by us, so that its mode does not depend on the umask
 
-        options: dict[str, Any] = {"timeout": BUSY_SECONDS, "isolation_level": None, "check_same_thread": False}
-
-        def connect() -> Any:
-            conn = module.connect(str(path), **options)
-            try:
-                if pragma is not None:
-                    conn.execute(pragma)
-                conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # a wrong key shows here
-                for setting in SETTINGS:
-                    conn.execute(f"PRAGMA {setting}")
-            except BaseException:
-                conn.close()
-                raise
-            return conn
-
         self._key = key.hex() if key is not None else None
-        self._connect = connect
+        self._connect = connect = partial(_connect, module, path, self._key)
         self._module = module
         self._copying: set[Any] = set()
         self._copies = threading.Lock()
@@ -99,6 +98,10 @@ class Database:
         self._read_engine = _engine(module, connect, READERS, "BEGIN")
         self._writer = ThreadPoolExecutor(1, "zorivest-writer")
         self._readers = ThreadPoolExecutor(READERS, "zorivest-reader")
+        self._migrate(before_migration)
+
+    def _migrate(self, before_migration: Callable[[Database], None] | None) -> None:
+        """Bring the tables to this release's form; a file that cannot be opened is told as busy or as corrupt."""
         try:
             with self._write_engine.begin() as conn:
                 earlier = 0 < version_of(conn) < CURRENT

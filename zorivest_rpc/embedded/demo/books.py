@@ -117,59 +117,61 @@ def load_bank(conn: Connection, days: tuple[date, ...], now: datetime, actor: st
 
 
 def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    yield RESULTS, _describe_results()
+    yield MISTAKES, _describe_mistakes()
+
+
+def _describe_results() -> dict[str, Any]:
     results = (
         "SELECT instrument, count(*) AS trades, round(sum(realized_pnl), 2) AS pnl "
         "FROM round_trips WHERE status = 'closed' AND currency = 'USD' GROUP BY instrument ORDER BY pnl DESC"
     )
     total = "SELECT round(sum(realized_pnl), 2) AS pnl FROM round_trips WHERE status = 'closed' AND currency = 'USD'"
+    return {
+        "name": "Demo: results by instrument",
+        "metadata": {
+            "author": SOURCE,
+            "description": "What was earned where, as a page. Tried once, not approved yet.",
+        },
+        "trigger": {"cron_expression": "0 18 * * 5"},
+        "steps": [
+            _report(
+                "Results by instrument",
+                [
+                    {"type": "metric_card", "title": "Closed result", "query": "total"},
+                    {"type": "chart", "title": "By instrument", "query": "results", "kind": "bar", "y": ["pnl"]},
+                    {"type": "data_table", "title": "All", "query": "results"},
+                ],
+                {"total": total, "results": results},
+            ),
+            {"id": "page", "type": "render", "params": {}},
+        ],
+    }
+
+
+def _describe_mistakes() -> dict[str, Any]:
     mistakes = (
         "SELECT category, count(*) AS times, round(sum(estimated_cost), 2) AS cost "
         "FROM mistake_entries JOIN trades ON trades.exec_id = mistake_entries.trade_id "
         "WHERE trades.currency = 'USD' GROUP BY category ORDER BY cost DESC"
     )
-    yield (
-        RESULTS,
-        {
-            "name": "Demo: results by instrument",
-            "metadata": {
-                "author": SOURCE,
-                "description": "What was earned where, as a page. Tried once, not approved yet.",
-            },
-            "trigger": {"cron_expression": "0 18 * * 5"},
-            "steps": [
-                _report(
-                    "Results by instrument",
-                    [
-                        {"type": "metric_card", "title": "Closed result", "query": "total"},
-                        {"type": "chart", "title": "By instrument", "query": "results", "kind": "bar", "y": ["pnl"]},
-                        {"type": "data_table", "title": "All", "query": "results"},
-                    ],
-                    {"total": total, "results": results},
-                ),
-                {"id": "page", "type": "render", "params": {}},
-            ],
+    return {
+        "name": "Demo: what my mistakes cost",
+        "metadata": {
+            "author": SOURCE,
+            "description": "A page of the mistakes, filed every Monday. Not approved yet.",
         },
-    )
-    yield (
-        MISTAKES,
-        {
-            "name": "Demo: what my mistakes cost",
-            "metadata": {
-                "author": SOURCE,
-                "description": "A page of the mistakes, filed every Monday. Not approved yet.",
-            },
-            "trigger": {"cron_expression": "30 7 * * 1"},
-            "steps": [
-                _report(
-                    "Mistakes",
-                    [{"type": "data_table", "title": "By category", "query": "mistakes"}],
-                    {"mistakes": mistakes},
-                ),
-                {"id": "page", "type": "render", "params": {}},
-                {"id": "file", "type": "send", "params": {"channel": "local_file"}},
-            ],
-        },
-    )
+        "trigger": {"cron_expression": "30 7 * * 1"},
+        "steps": [
+            _report(
+                "Mistakes",
+                [{"type": "data_table", "title": "By category", "query": "mistakes"}],
+                {"mistakes": mistakes},
+            ),
+            {"id": "page", "type": "render", "params": {}},
+            {"id": "file", "type": "send", "params": {"channel": "local_file"}},
+        ],
+    }
 
 
 def _report(title: str, sections: list[dict[str, Any]], queries: dict[str, str]) -> dict[str, Any]:

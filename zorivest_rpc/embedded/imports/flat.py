@@ -73,6 +73,7 @@ def _is_footer(row: Row) -> bool:
     return _FOOTER.match(first) is not None or (not others and first.count(" ") >= _SENTENCE)
 
 
+# long: the first thing that is wrong with a row is the one that is told, so the order of the checks is one text
 def read_record(record: Record, layout: Layout, broker: str, into: TradeCollector, signs: Signs) -> TradeDraft | None:
     """One fill, or None after telling `into` that the row is no trade."""
     if layout.keep and squash(record.text(layout.keep[0])) not in layout.keep[1]:

@@ -29,6 +29,7 @@ from zorivest_rpc.embedded.imports.values import (
 )
 from zorivest_rpc.embedded.imports.xml_feed import feed_safely
 from zorivest_rpc.embedded.values.kinds import AssetClass, Side
+from zorivest_rpc.embedded.values.symbols import Instrument
 
 __all__ = ["read_flex"]
 
@@ -99,22 +100,10 @@ class _Flex:
         price = self._number(attributes, "tradePrice")
         if price is None:
             raise RowRefused("tradePrice", "is missing")
-        word = attributes.get("buySell", "")
-        side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
-        if side is None:
-            raise RowRefused("buySell", f"{plain_text(word, 40)!r} is neither BUY nor SELL")
-        if quantity < 0 and side is Side.BOT:
-            raise RowRefused("buySell", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
+        side = _side(attributes.get("buySell", ""), quantity)
         moment, known = self._moment(attributes)
-        asset = ASSETS.get(attributes.get("assetCategory", "").lower())
-        text = attributes.get("symbol", "")
         try:
-            strike, right, expiry = attributes.get("strike"), attributes.get("putCall"), attributes.get("expiry")
-            if attributes.get("assetCategory") == "OPT" and strike and right and expiry:
-                under = attributes.get("underlyingSymbol") or text[:6].strip()
-                symbol = option(under, parse_date(expiry), right, parse_decimal(strike, "."))
-            else:
-                symbol = parse_symbol(text, asset, moment.date())
+            symbol = _symbol(attributes, moment.date())
             currency = currency_code(attributes.get("currency", ""), self._reading.currency)
         except BadValue as exc:
             raise RowRefused("symbol", str(exc)) from None
@@ -132,7 +121,7 @@ class _Flex:
             account_id=self._into.hints.account_id,
             exec_time=moment,
             time_known=known,
-            instrument=plain_text(text, 80),
+            instrument=plain_text(attributes.get("symbol", ""), 80),
             symbol=symbol.symbol,
             asset_class=symbol.asset_class,
             side=side,
@@ -197,3 +186,22 @@ def read_flex(data: bytes, reading: Reading, budget: Budget, into: TradeCollecto
             "The XML is no Interactive Brokers Flex result: it has no Trade elements.",
             next="Import CSV from other brokers; bank statements go to import_bank_statement.",
         )
+
+
+def _side(word: str, quantity: Decimal) -> Side:
+    side = parse_side(word) if word else (Side.BOT if quantity > 0 else Side.SLD)
+    if side is None:
+        raise RowRefused("buySell", f"{plain_text(word, 40)!r} is neither BUY nor SELL")
+    if quantity < 0 and side is Side.BOT:
+        raise RowRefused("buySell", f"{plain_text(word, 40)!r} contradicts the sign of the quantity {quantity:f}")
+    return side
+
+
+def _symbol(attributes: Mapping[str, str], day: dt.date) -> Instrument:
+    """The instrument, an option by its own columns where they are there. Raises BadValue."""
+    text = attributes.get("symbol", "")
+    strike, right, expiry = attributes.get("strike"), attributes.get("putCall"), attributes.get("expiry")
+    if attributes.get("assetCategory") == "OPT" and strike and right and expiry:
+        under = attributes.get("underlyingSymbol") or text[:6].strip()
+        return option(under, parse_date(expiry), right, parse_decimal(strike, "."))
+    return parse_symbol(text, ASSETS.get(attributes.get("assetCategory", "").lower()), day)

@@ -75,6 +75,7 @@ _SKIP_IF = {
 }
 
 
+# long: one JSON document, shown as it is published
 def policy_schema() -> dict[str, Any]:
     """The JSON Schema of a policy document, with the parameters of every step type."""
     step = {

@@ -155,6 +155,7 @@ def state_tax(profile: TaxProfile, netted: Netted, ordinary: Decimal) -> Decimal
     return cents(profile.state_tax_rate * max(ZERO, netted.short_term + netted.long_term + ordinary))
 
 
+# long: the lines of Form 1040's worksheets in their order, then the answer that shows them
 def estimate_gains(profile: TaxProfile, gains: Gains) -> AnnualEstimate:
     """The estimate for results already summed up."""
     year = federal(profile.tax_year)
@@ -269,45 +270,55 @@ def annual_estimate(
     estimate = estimate_gains(profile, realized)
     if prices is None or today is None:
         return estimate
-    open_gains, disallowed, skipped, used = Gains(), ZERO, dict[str, None](), dict[str, Price]()
     related: dict[str, list[Lot]] = {}
-    sold: dict[str, list[Lot]] = {}
     for lot in known:
-        if lot.is_closed:
-            continue
-        group = underlying(lot.ticker)
-        related.setdefault(group, []).append(lot)
-        if account_id not in (None, lot.account_id) or accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged:
-            continue
-        price = prices.get(lot.ticker)
-        if price is None:
-            skipped[lot.ticker] = None
-        else:
-            used[lot.ticker] = price
-            sold.setdefault(group, []).append(lot)
-    for group, lots_sold in sold.items():
-        trial = try_sales(
-            related[group], _sales(lots_sold, prices), accounts, policy or profile.wash_policy, today=today
-        )
-        held = sum((lot.gain_at(prices[lot.ticker].price) for lot in lots_sold), ZERO)
+        if not lot.is_closed:
+            related.setdefault(underlying(lot.ticker), []).append(lot)
+    asked = [
+        lot
+        for lots in related.values()
+        for lot in lots
+        if account_id in (None, lot.account_id) and not accounts.get(lot.account_id, OWN_TAXABLE).tax_advantaged
+    ]
+    sold = [lot for lot in asked if lot.ticker in prices]
+    open_gains, disallowed = _sell(sold, related, prices, profile, accounts, policy or profile.wash_policy, today)
+    whole = estimate_gains(profile, realized + open_gains).total_estimated_tax
+    tickers = sorted({lot.ticker for lot in asked})
+    unrealized = UnrealizedEstimate(
+        short_term=cents(open_gains.short_term + open_gains.ordinary),
+        long_term=cents(open_gains.long_term),
+        net=cents(open_gains.total),
+        disallowed_loss=cents(disallowed),
+        additional_tax=whole - estimate.total_estimated_tax,
+        total_with_unrealized=whole,
+        prices={ticker: prices[ticker] for ticker in tickers if ticker in prices},
+        stale_tickers=tuple(ticker for ticker in tickers if ticker in prices and prices[ticker].stale),
+        skipped_tickers=tuple(ticker for ticker in tickers if ticker not in prices),
+    )
+    return msgspec.structs.replace(estimate, unrealized=unrealized)
+
+
+def _sell(
+    lots: Iterable[Lot],
+    related: Mapping[str, list[Lot]],
+    prices: Mapping[str, Price],
+    profile: TaxProfile,
+    accounts: Accounts,
+    policy: WashPolicy,
+    today: date,
+) -> tuple[Gains, Decimal]:
+    """What selling these lots today would bring, and the loss that the wash sale rule would disallow."""
+    groups: dict[str, list[Lot]] = {}
+    for lot in lots:
+        groups.setdefault(underlying(lot.ticker), []).append(lot)
+    gains, disallowed = Gains(), ZERO
+    for group, sold in groups.items():
+        trial = try_sales(related[group], _sales(sold, prices), accounts, policy, today=today)
+        held = sum((lot.gain_at(prices[lot.ticker].price) for lot in sold), ZERO)
         disallowed += trial.recognized - held  # a loss that moved into a lot sold with it is not lost
         for row in trial.sold:
-            open_gains += split_by_character(row.closed, row.closed.recognized, today, profile)
-    whole = estimate_gains(profile, realized + open_gains).total_estimated_tax
-    return msgspec.structs.replace(
-        estimate,
-        unrealized=UnrealizedEstimate(
-            short_term=cents(open_gains.short_term + open_gains.ordinary),
-            long_term=cents(open_gains.long_term),
-            net=cents(open_gains.total),
-            disallowed_loss=cents(disallowed),
-            additional_tax=whole - estimate.total_estimated_tax,
-            total_with_unrealized=whole,
-            prices=dict(sorted(used.items())),
-            stale_tickers=tuple(sorted(ticker for ticker, price in used.items() if price.stale)),
-            skipped_tickers=tuple(sorted(skipped)),
-        ),
-    )
+            gains += split_by_character(row.closed, row.closed.recognized, today, profile)
+    return gains, disallowed
 
 
 def _sales(lots: Iterable[Lot], prices: Mapping[str, Price]) -> list[Sale]:

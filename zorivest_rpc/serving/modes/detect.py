@@ -112,6 +112,7 @@ def client_entry(entries: Mapping[str, T], name: object, table: ClientTable) -> 
     return None
 
 
+# long: the rules in their order, one a line, and the one place that makes a profile of them
 def detect(
     table: ClientTable,
     *,
@@ -135,12 +136,7 @@ def detect(
     states_it = _declares_list_changed(capabilities)
 
     def profile(mode: Mode, source: Json, reason: str) -> Profile:
-        traits = _traits(client, version)
-        if states_it and traits.list_changed in ("no", "unknown"):  # what a client says of itself beats our table
-            traits = msgspec.structs.replace(traits, list_changed="yes")
-        if isinstance(name, str) and _VIA.search(name[:_LOOKED_AT]):
-            # a proxy started us, and which hints it hands on to the client behind it is not known
-            traits = msgspec.structs.replace(traits, asks_for=())
+        traits = _traits_of(client, name, version, states_it)
         if source in ("vendor", "environment"):  # a limit that was assumed of a stranger is not one of these clients
             traits = msgspec.structs.replace(traits, tool_limit=None)
         return Profile(
@@ -170,6 +166,16 @@ def detect(
     if claude_code_environment and normalised in table.generic_names:
         return profile(Mode.ANTHROPIC, "environment", "it has no name of its own and runs inside Claude Code")
     return profile(Mode.STATIC, "default", "its name is not known" if normalised else "it sent no name")
+
+
+def _traits_of(client: ClientSpec, name: object, version: object, states_it: bool) -> Traits:
+    traits = _traits(client, version)
+    if states_it and traits.list_changed in ("no", "unknown"):  # what a client says of itself beats our table
+        traits = msgspec.structs.replace(traits, list_changed="yes")
+    if isinstance(name, str) and _VIA.search(name[:_LOOKED_AT]):
+        # a proxy started us, and which hints it hands on to the client behind it is not known
+        traits = msgspec.structs.replace(traits, asks_for=())
+    return traits
 
 
 def profile_of(table: ClientTable, client: str) -> Profile | None:

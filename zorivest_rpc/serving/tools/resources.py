@@ -64,46 +64,49 @@ class Shelf(ResourceShelf):
         self._permit = permit
         self._refusal = refusal
         self._note = note
-        super().__init__(
-            [
-                Resource(
-                    POLICY_SCHEMA,
-                    "policy-schema",
-                    self._schema,
-                    _about("Policy schema", "JSON Schema of a pipeline policy, as create_policy takes it."),
-                ),
-                Resource(
-                    STEP_TYPES,
-                    "step-types",
-                    self._step_types,
-                    _about("Pipeline step types", "The types of step a policy may have, with their parameters."),
-                ),
-                Resource(
-                    TOOLSETS,
-                    "toolsets",
-                    self._toolsets,
-                    _about("Toolsets", "Every toolset with its size, and whether this session has it loaded."),
-                ),
-                Resource(
-                    GUARD,
-                    "guard",
-                    self._guard,
-                    _about("Guard", "Whether the guard is on or locked, its limits and the calls it counted."),
-                ),
-            ],
-            [
-                Template(TOOLSET, "toolset", self._toolset, _about("Toolset", "The tools of one toolset.")),
-                Template(
-                    IMAGES,
-                    "screenshot",
-                    self._image,
-                    {
-                        "title": "Trade screenshot",
-                        "description": "One stored screenshot; get_trade_screenshots lists the ids of a trade.",
-                    },
-                ),
-            ],
-        )
+        super().__init__(self._own_resources(), self._own_templates())
+
+    def _own_resources(self) -> list[Resource]:
+        return [
+            Resource(
+                POLICY_SCHEMA,
+                "policy-schema",
+                self._schema,
+                _about("Policy schema", "JSON Schema of a pipeline policy, as create_policy takes it."),
+            ),
+            Resource(
+                STEP_TYPES,
+                "step-types",
+                self._step_types,
+                _about("Pipeline step types", "The types of step a policy may have, with their parameters."),
+            ),
+            Resource(
+                TOOLSETS,
+                "toolsets",
+                self._toolsets,
+                _about("Toolsets", "Every toolset with its size, and whether this session has it loaded."),
+            ),
+            Resource(
+                GUARD,
+                "guard",
+                self._guard,
+                _about("Guard", "Whether the guard is on or locked, its limits and the calls it counted."),
+            ),
+        ]
+
+    def _own_templates(self) -> list[Template]:
+        return [
+            Template(TOOLSET, "toolset", self._toolset, _about("Toolset", "The tools of one toolset.")),
+            Template(
+                IMAGES,
+                "screenshot",
+                self._image,
+                {
+                    "title": "Trade screenshot",
+                    "description": "One stored screenshot; get_trade_screenshots lists the ids of a trade.",
+                },
+            ),
+        ]
 
     def visible(self, session: Session) -> Sequence[Resource]:
         return [resource for resource in super().visible(session) if self._is_visible(session, resource.uri)]

@@ -56,6 +56,7 @@ async def test_the_answer_to_a_statement_is_whole(journal: Journal) -> None:
     ]
 
 
+# long: two whole answers, written out
 async def test_the_ledger_and_the_list_of_accounts_are_whole(journal: Journal) -> None:
     batch = (await journal.bank(CHASE))["batch_id"]
     await journal.bank(writers.ofx(LINES[:1], balance=Decimal(2500)), "B2", name="jan.ofx")

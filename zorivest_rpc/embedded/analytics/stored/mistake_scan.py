@@ -80,35 +80,12 @@ def _proposals(
     before = _latest(conn, [_trips.account_id == account_id, _trips.opened_at < within[-1]["opened_at"]], _BEFORE)
     rows = {row["id"]: row for row in (*within, *before)}
     chosen = {row["id"] for row in within}
-    stops, risks = _read_plans(conn, list(rows))
-    moved = {
-        row.round_trip_id: row
-        for row in conn.execute(
-            select(excursion_metrics)
-            .where(excursion_metrics.c.round_trip_id.in_(chosen))
-            .order_by(excursion_metrics.c.computed_at)
-        )
-    }
     own = require(conn, account_id)["currency"]
     usual_loss = moments(conn, Scope(account_id, EVER, own)).avg_loss or None
     conversion = Conversion(conn, own)
     rates = _rates(conn, list(rows.values()), conversion)
-    facts = [
-        TripFacts(
-            round_trip_id=row["id"],
-            opened_at=row["opened_at"],
-            notional=_notional(row) * rates[row["id"]],
-            closed_at=row["closed_at"],
-            pnl=row["realized_pnl"] if row["status"] == "closed" else None,
-            plan_has_stop=stops.get(row["id"]),
-            capture_ratio=moved[row["id"]].capture_ratio if row["id"] in moved else None,
-            mfe_dollars=moved[row["id"]].mfe_dollars * rates[row["id"]] if row["id"] in moved else None,
-            one_r=risks[row["id"]] * rates[row["id"]] if row["id"] in risks else usual_loss,
-            decision=_decision(row),
-        )
-        for row in rows.values()
-        if row["id"] in rates
-    ]
+    rated = {key: row for key, row in rows.items() if key in rates}
+    facts = _read_facts(conn, rated, chosen, rates, usual_loss)
     tagged = _read_tags(conn, chosen)
     told = conversion.answer()
     given = GivenTimes(conn, (row["opened_by"] for row in rows.values()))
@@ -126,6 +103,40 @@ def _proposals(
         if found.round_trip_id in chosen and (found.round_trip_id, found.category) not in tagged
     ]
     return proposals, told if "unconverted" in told else {}
+
+
+def _read_facts(
+    conn: Connection,
+    rows: Mapping[str, Mapping[Any, Any]],
+    chosen: set[str],
+    rates: Mapping[str, Decimal],
+    usual_loss: Decimal | None,
+) -> list[TripFacts]:
+    """What the rules look at, in the account's money; `usual_loss` stands for the risk of a trip without a plan."""
+    stops, risks = _read_plans(conn, list(rows))
+    moved = {
+        row.round_trip_id: row
+        for row in conn.execute(
+            select(excursion_metrics)
+            .where(excursion_metrics.c.round_trip_id.in_(chosen))
+            .order_by(excursion_metrics.c.computed_at)
+        )
+    }
+    return [
+        TripFacts(
+            round_trip_id=row["id"],
+            opened_at=row["opened_at"],
+            notional=_notional(row) * rates[row["id"]],
+            closed_at=row["closed_at"],
+            pnl=row["realized_pnl"] if row["status"] == "closed" else None,
+            plan_has_stop=stops.get(row["id"]),
+            capture_ratio=moved[row["id"]].capture_ratio if row["id"] in moved else None,
+            mfe_dollars=moved[row["id"]].mfe_dollars * rates[row["id"]] if row["id"] in moved else None,
+            one_r=risks[row["id"]] * rates[row["id"]] if row["id"] in risks else usual_loss,
+            decision=_decision(row),
+        )
+        for row in rows.values()
+    ]
 
 
 def _rates(conn: Connection, rows: Sequence[Mapping[Any, Any]], conversion: Conversion) -> dict[str, Decimal]:

@@ -57,9 +57,29 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
     if found.closing_balance is not None and abs(found.closing_balance) <= _LARGEST and not is_foreign:
         moment = _end_of(found.closing_date or found.date_to)
         _record(conn, found.account_id, money(found.closing_balance), moment, actor, found.balance_source)
-    answer: dict[str, Any] = {
-        "batch_id": batch_id,
-        "status": Status.PARTIAL.value if too_large and lines else found.status.value,
+    status = Status.PARTIAL if too_large and lines else found.status
+    answer: dict[str, Any] = {"batch_id": batch_id, "status": status.value} | _describe(
+        found, sorted_out, warnings, stated, too_large
+    )
+    record_batch(
+        conn,
+        answer,
+        kind="bank",
+        file_name=file_name,
+        file_sha256=found.file_sha256,
+        duplicates=answer["duplicates"],
+        flagged=answer["flagged"],
+        first_day=found.date_from,
+        last_day=found.date_to,
+        actor=actor,
+    )
+    return answer
+
+
+def _describe(
+    found: BankImport, sorted_out: SortedBank, warnings: list[Note], stated: str | None, too_large: int
+) -> dict[str, Any]:
+    return {
         "format": found.format,
         "detected_format": found.format if found.bank is None else f"{found.format} {found.bank}"[:64],
         "bank": found.bank,
@@ -80,19 +100,6 @@ def store(conn: Connection, found: BankImport, *, file_name: str, actor: str, au
         "balance_match": found.balance_match,
         "balance_drift": found.balance_drift,
     }
-    record_batch(
-        conn,
-        answer,
-        kind="bank",
-        file_name=file_name,
-        file_sha256=found.file_sha256,
-        duplicates=answer["duplicates"],
-        flagged=answer["flagged"],
-        first_day=found.date_from,
-        last_day=found.date_to,
-        actor=actor,
-    )
-    return answer
 
 
 def list_bank_accounts(conn: Connection) -> list[dict[str, Any]]:

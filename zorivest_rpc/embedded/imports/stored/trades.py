@@ -61,6 +61,7 @@ _STEP = 1000
 _MOST_ERRORS = ImportLimits().max_errors
 
 
+# long: the steps of one write in the order in which each needs the one before
 def store(
     conn: Connection,
     found: BrokerImport,
@@ -89,25 +90,56 @@ def store(
     batch_id = new_batch_id()
     held, elsewhere = find_held(conn, found.account_id, drafts)
     sorted_out = sort_out(drafts, held, ZoneInfo(zone))
-    sorted_out = msgspec.structs.replace(
-        sorted_out, new=in_order(conn, found.account_id, sorted_out.new, list(held.values()))
-    )
+    new = in_order(conn, found.account_id, sorted_out.new, list(held.values()))
+    sorted_out = msgspec.structs.replace(sorted_out, new=new)
     with roomy(conn, len(sorted_out.new)):
         trades.insert_many(conn, _drafts(sorted_out.new, batch_id, source, broker, progress))
     contradicted = compare_profits(conn, sorted_out.new)
     updated = _update_fees(conn, sorted_out, held, actor)
     applied, left_out = apply_events(conn, found, actor)
     warnings = [*found.warnings, *sorted_out.warnings, *contradicted, *left_out]
+    warnings += _warn_of_repeats(conn, found, elsewhere)
+    answer: dict[str, Any] = {"batch_id": batch_id} | _describe(
+        found, drafts, sorted_out, refused, warnings, fees_updated=updated, corporate_actions=applied
+    )
+    record_batch(
+        conn,
+        answer,
+        kind=kind,
+        file_name=file_name,
+        file_sha256=found.file_sha256,
+        duplicates=answer["duplicates_skipped"],
+        updated=updated,
+        broker=found.broker,
+        first_day=None if found.date_from is None else found.date_from.date(),
+        last_day=None if found.date_to is None else found.date_to.date(),
+        actor=actor,
+    )
+    return answer
+
+
+def _warn_of_repeats(conn: Connection, found: BrokerImport, elsewhere: Mapping[str, int]) -> Iterator[Note]:
     if elsewhere:
-        warnings.append(Note(code="held_elsewhere", message=_elsewhere(elsewhere, found.account_id)))
+        yield Note(code="held_elsewhere", message=_elsewhere(elsewhere, found.account_id))
     if same_file(conn, found.account_id, found.file_sha256):
-        warnings.append(Note(code="same_file", message="This very file was imported before."))
-    errors = [*found.errors, *refused][:_MOST_ERRORS]
-    duplicates = len(sorted_out.duplicates) + found.repeated_rows
+        yield Note(code="same_file", message="This very file was imported before.")
+
+
+def _describe(
+    found: BrokerImport,
+    drafts: Sequence[TradeDraft],
+    sorted_out: SortedTrades,
+    refused: Sequence[RowError],
+    warnings: Sequence[Note],
+    *,
+    fees_updated: int,
+    corporate_actions: int,
+) -> dict[str, Any]:
+    """The answer to the caller; `refused` are rows that could be read and not stored."""
     parsed_rows = max(found.parsed_rows - len(refused), 0)
+    error_rows = found.error_rows + len(refused)
     answer: dict[str, Any] = {
-        "batch_id": batch_id,
-        "status": outcome(parsed_rows, found.error_rows + len(refused)).value,
+        "status": outcome(parsed_rows, error_rows).value,
         "broker": found.broker,
         "detected_by": found.detected_by,
         "detected_format": found.detected_format,
@@ -115,13 +147,13 @@ def store(
         "total_rows": found.total_rows,
         "parsed_rows": parsed_rows,
         "imported": len(sorted_out.new),
-        "duplicates_skipped": duplicates,
-        "fees_updated": updated,
+        "duplicates_skipped": len(sorted_out.duplicates) + found.repeated_rows,
+        "fees_updated": fees_updated,
         "skipped_rows": found.skipped_rows,
         "skipped": [{"kind": kind, "count": count} for kind, count in found.skipped_kinds.items()],
-        "corporate_actions": applied,
-        "error_rows": found.error_rows + len(refused),
-        "errors": render_errors(errors),
+        "corporate_actions": corporate_actions,
+        "error_rows": error_rows,
+        "errors": render_errors([*found.errors, *refused][:_MOST_ERRORS]),
         "warnings": render_notes(warnings),
         "date_range": date_range(found.date_from, found.date_to),
         "symbols": sorted({draft.symbol for draft in drafts}),
@@ -129,19 +161,6 @@ def store(
     }
     if found.confidence is not None:
         answer["confidence"] = found.confidence
-    record_batch(
-        conn,
-        answer,
-        kind=kind,
-        file_name=file_name,
-        file_sha256=found.file_sha256,
-        duplicates=duplicates,
-        updated=updated,
-        broker=found.broker,
-        first_day=None if found.date_from is None else found.date_from.date(),
-        last_day=None if found.date_to is None else found.date_to.date(),
-        actor=actor,
-    )
     return answer
 
 

@@ -1,0 +1,235 @@
+"""The configuration file: where it is, what stands in it, and whether its author is trusted.
+
+The first of these counts: the one that `--config` or `ZORIVEST_CONFIG` names, `.zorivest/config.toml` in the working
+directory, `zorivest/config.toml` in the user's configuration directory. The second may come with a repository that
+another person wrote: until the user has pinned its very bytes nothing in it counts, not even that it stands before
+the user's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from zorivest_rpc.errors import ConfigError
+
+__all__ = [
+    "TRUST_FILE",
+    "ConfigFile",
+    "ConfigFileRefused",
+    "Found",
+    "Problem",
+    "edit_distance",
+    "find",
+    "is_trusted",
+    "nearest_key",
+    "own_path",
+    "read",
+    "trust",
+    "write_private",
+]
+
+TRUST_FILE: Final = "trusted-configs.json"
+_LOCAL: Final = os.path.join(".zorivest", "config.toml")
+_LARGEST: Final = 4 * 1024 * 1024
+_NEAR: Final = 2  # letters that may differ for a key to be proposed
+
+
+class Problem(NamedTuple):
+    """What is wrong, and where in the file: `profiles.default.mcp_servers[0].endpoint`, or nothing for all of it."""
+
+    path: str
+    message: str
+
+
+class ConfigFileRefused(ConfigError):
+    """Everything that is wrong with one file, a line each; `document` is what could be read of it."""
+
+    def __init__(self, file: str, problems: list[Problem], document: Mapping[str, Any] | None = None) -> None:
+        self.file = file
+        self.problems = problems
+        self.document = document
+        super().__init__(file, "; ".join(message for _, message in problems))
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        return [": ".join(part for part in (self.file, *problem) if part) for problem in self.problems]
+
+
+class ConfigFile(NamedTuple):
+    """A file that was read: its tables, and the hash of the bytes they came from."""
+
+    path: str
+    document: dict[str, Any]
+    sha256: str
+
+
+class Found(NamedTuple):
+    """The file that counts, and one in the working directory that does not because nobody has pinned it."""
+
+    file: ConfigFile | None
+    untrusted: str | None = None
+
+
+def own_path(environ: Mapping[str, str], platform: str = sys.platform) -> str:
+    """The file in the configuration directory of this user."""
+    if platform == "win32":
+        import ntpath
+
+        home = environ.get("USERPROFILE") or os.path.expanduser("~")
+        return ntpath.join(environ.get("APPDATA") or ntpath.join(home, "AppData", "Roaming"), "zorivest", "config.toml")
+    home = environ.get("HOME") or os.path.expanduser("~")
+    directory = os.path.join(home, "Library", "Application Support") if platform == "darwin" else ""
+    directory = directory or environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    return os.path.join(directory, "zorivest", "config.toml")
+
+
+def find(named: str | None, environ: Mapping[str, str], data_dir: str | None, default_data_dir: str) -> Found:
+    """The file that counts. ConfigFileRefused if it cannot be read; an untrusted one is not even judged.
+
+    `data_dir` is the directory that a flag or variable names. What is remembered of trust lies in the directory that
+    is used without the file in question, so that no file can bring the proof of its own trust along."""
+    if named:
+        return Found(read(named))
+    own = own_path(environ)
+    local = _local_path()
+    if local is None or not os.path.isfile(local):
+        return Found(read(own) if os.path.isfile(own) else None)
+    mine = read(own) if os.path.isfile(own) else None
+    directory = data_dir or _data_dir_in(mine) or default_data_dir
+    try:
+        theirs = _bytes(local)
+    except ConfigError:
+        return Found(mine, local)
+    if not is_trusted(local, _hash(theirs), directory):
+        return Found(mine, local)
+    return Found(_parse(local, theirs))
+
+
+def read(path: str) -> ConfigFile:
+    """The file's tables; ConfigFileRefused says where it is not TOML."""
+    return _parse(path, _bytes(path))
+
+
+def is_trusted(path: str, sha256: str, data_dir: str) -> bool:
+    """Whether the user has pinned this file with this content."""
+    return _trusted(data_dir).get(os.path.realpath(path)) == sha256
+
+
+def trust(path: str, sha256: str, data_dir: str) -> None:
+    """Remember that the user has looked at this file and takes what it says."""
+    import json
+
+    known = {**_trusted(data_dir), os.path.realpath(path): sha256}
+    write_private(os.path.join(data_dir, TRUST_FILE), json.dumps(known, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Replace a file of ours as a whole; nobody else may read it."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    temporary = f"{path}.{os.urandom(6).hex()}"
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        import contextlib
+
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def nearest_key(key: str, known: list[str]) -> str:
+    """`; did you mean "…"?` where a known key is at most two letters away."""
+    best = min(((edit_distance(key, other), other) for other in known), default=(_NEAR + 1, ""))
+    return f'; did you mean "{best[1]}"?' if best[0] <= _NEAR else ""
+
+
+def edit_distance(left: str, right: str) -> int:
+    """Letters to add, drop or replace; more than two is told as three, because no caller asks further."""
+    if abs(len(left) - len(right)) > _NEAR:
+        return _NEAR + 1
+    row = list(range(len(right) + 1))
+    for position, letter in enumerate(left, 1):
+        above, row = row, [position]
+        for index, other in enumerate(right):
+            row.append(min(above[index] + (letter != other), above[index + 1] + 1, row[index] + 1))
+        if min(row) > _NEAR:
+            return _NEAR + 1
+    return row[-1]
+
+
+def _local_path() -> str | None:
+    try:
+        return os.path.join(os.getcwd(), _LOCAL)
+    except OSError:  # the directory was removed under us
+        return None
+
+
+def _data_dir_in(file: ConfigFile | None) -> str | None:
+    """What the user's own file says of the data directory, as `config.parse` reads it."""
+    if file is None:
+        return None
+    server = file.document.get("server")
+    tables = (server if isinstance(server, dict) else {}, file.document)
+    for table in tables:
+        for key in ("data_dir", "data-dir"):
+            named = table.get(key)
+            if isinstance(named, str) and named:
+                return os.path.abspath(os.path.expanduser(named))
+    return None
+
+
+def _trusted(data_dir: str) -> dict[str, str]:
+    import json
+
+    try:
+        with open(os.path.join(data_dir, TRUST_FILE), "rb") as file:
+            known = json.loads(file.read())
+    except (OSError, ValueError):
+        return {}
+    return {str(path): str(sha256) for path, sha256 in known.items()} if isinstance(known, dict) else {}
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as exc:
+        raise ConfigFileRefused(path, [Problem("", f"cannot be read: {exc.strerror}")]) from None
+    if len(data) > _LARGEST:
+        raise ConfigFileRefused(path, [Problem("", f"is larger than {_LARGEST} bytes")])
+    return data
+
+
+def _hash(data: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def _parse(path: str, data: bytes) -> ConfigFile:
+    import re
+    import tomllib
+
+    try:
+        document = tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as exc:
+        reason, line = "it is not UTF-8 text", data.count(b"\n", 0, exc.start) + 1
+    except RecursionError:
+        reason, line = "it is nested too deeply", 1
+    except tomllib.TOMLDecodeError as exc:
+        told = re.match(r"(?s)(.*?) \(at (?:line (\d+), column \d+|end of document)\)$", str(exc))
+        reason = told[1] if told else str(exc)
+        line = int(told[2]) if told and told[2] else data.rstrip(b"\r\n").count(b"\n") + 1
+    else:
+        return ConfigFile(path, document, _hash(data))
+    # The reason may quote one character of the file, never a value.
+    raise ConfigFileRefused(path, [Problem("", f"not valid TOML: {reason} (line {line})")])

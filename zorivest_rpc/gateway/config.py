@@ -1,0 +1,352 @@
+"""A profile and its servers as frozen values, from the file, the environment and the flags; every problem is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zorivest_rpc.config import Settings, type_name
+from zorivest_rpc.config_file import ConfigFileRefused, Problem, nearest_key
+from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.gateway.keys import IGNORED, LITERAL_TOKENS, PROFILE_KEYS, SERVER_KEYS, Key
+
+__all__ = ["TOOL_NAME", "Profile", "Server", "check_profiles", "join", "load_profile", "shown_endpoint"]
+
+TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SERVER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,22}[a-z0-9])?")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# Hop-by-hop headers (RFC 9110, 7.6.1), what frames the message, and what the transport itself sets.
+_OWN_HEADERS: Final = frozenset(
+    (
+        *("authorization", "host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te"),
+        *("trailer", "transfer-encoding", "upgrade", "proxy-connection", "content-length", "content-type", "accept"),
+        *("content-encoding", "expect", "cookie", "last-event-id"),
+    )
+)
+_NO_LITERAL: Final = "a literal token is not accepted; name an environment variable in auth_bearer_env"
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """One upstream as configured; the keys and their meaning stand in `keys.py`."""
+
+    name: str
+    endpoint: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    cwd: str | None = None
+    env_pass: tuple[str, ...] = ()
+    enabled: bool = True
+    timeout_secs: int = 15
+    call_timeout_secs: int | None = None
+    tool_timeouts: Mapping[str, int] = {}
+    auth_bearer_env: str | None = None
+    headers_env: Mapping[str, str] = {}
+    tool_allowlist: tuple[str, ...] | None = None
+    prompt_allowlist: tuple[str, ...] | None = None
+    resource_allowlist: tuple[str, ...] | None = None
+    tool_aliases: Mapping[str, str] = {}
+    prefix: bool = True
+    autoload: bool = True
+    era: str = "auto"
+    trust_annotations: bool = False
+    allow_private_network: bool = False
+    argument_renames: Mapping[str, str] = {}
+    shared: bool = False
+    tenants: tuple[str, ...] = ()
+    auth_bearer_env_by_tenant: Mapping[str, str] = {}
+    max_result_bytes: int = 4 * 1024 * 1024
+
+    @property
+    def toolset(self) -> str:
+        return f"mcp-{self.name}"
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """Every variable whose value is a credential of this server."""
+        named = (self.auth_bearer_env, *self.headers_env.values(), *self.auth_bearer_env_by_tenant.values())
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    @property
+    def target(self) -> str:
+        """Where it is, for people: no query, no arguments, because either may hold what is secret."""
+        return shown_endpoint(self.endpoint) if self.endpoint else self.command or ""
+
+    def call_seconds(self, tool: str, profile: Profile) -> int:
+        """The deadline of a call: of this tool, else of this server, else of the profile."""
+        return self.tool_timeouts.get(tool) or self.call_timeout_secs or profile.tool_timeout_secs
+
+    def allows(self, kind: str, name: str) -> bool:
+        """Whether an allowlist lets a tool, prompt or resource through; a list for tools alone lets nothing else."""
+        from zorivest_rpc.gateway.patterns import matches_any
+
+        lists = {"tool": self.tool_allowlist, "prompt": self.prompt_allowlist, "resource": self.resource_allowlist}
+        allowed = lists[kind]
+        if allowed is None:
+            return kind == "tool" or self.tool_allowlist is None
+        return matches_any(allowed, name)
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one profile says, with the environment and the flags in it."""
+
+    name: str = "default"
+    file: str | None = None
+    tool_confirmation_mode: str = "mcp-only"
+    require_confirm_tool: tuple[str, ...] = ()
+    approve_tool: tuple[str, ...] = ()
+    deny_tool: tuple[str, ...] = ()
+    confirm_destructive: bool = True
+    confirmation_channel: str = "auto"
+    tool_timeout_secs: int = 45
+    tool_retry_attempts: int = 2
+    tool_retry_delay_ms: int = 500
+    pin: str = "tofu"
+    max_upstream_tools: int = 120
+    mcp_servers: tuple[Server, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def enabled(self) -> tuple[Server, ...]:
+        return tuple(server for server in self.mcp_servers if server.enabled)
+
+    def server(self, name: str) -> Server | None:
+        return next((server for server in self.mcp_servers if server.name == name.lower()), None)
+
+
+def load_profile(settings: Settings, built_in: Collection[str] = ()) -> Profile:
+    """The chosen profile. ConfigFileRefused tells every problem of every profile of the file.
+
+    `built_in` are the names of our own tools, which no alias may take."""
+    name = settings.profile or "default"
+    file = settings.file
+    profiles: Mapping[str, Any] = file.document.get("profiles", {}) if file else {}
+    problems = check_profiles(profiles, built_in)
+    if settings.profile and settings.profile not in profiles:
+        known = ", ".join(profiles) or "none"
+        text = f'profile "{settings.profile}" does not exist; known profiles: {known}'
+        if file is None:
+            raise ConfigError("--profile", text)
+        problems.append(Problem("profiles", text))
+    if file is not None and problems:
+        raise ConfigFileRefused(file.path, problems, file.document)
+    return _build(name, file.path if file else None, profiles.get(name, {}), settings)
+
+
+def check_profiles(profiles: Any, built_in: Collection[str] = ()) -> list[Problem]:
+    """What is wrong with the tables under `profiles`; nothing if they are no tables, which is told elsewhere."""
+    problems: list[Problem] = []
+    for name, table in profiles.items() if isinstance(profiles, Mapping) else ():
+        path = f"profiles.{_key(name)}"
+        if not isinstance(table, Mapping):
+            problems.append(Problem(path, f"expected table, found {type_name(table)}"))
+            continue
+        problems += _check_table(PROFILE_KEYS, table, path, IGNORED)
+        servers = table.get("mcp_servers", [])
+        if isinstance(servers, list) and all(isinstance(server, Mapping) for server in servers):
+            for position, server in enumerate(servers):
+                problems += _check_server(server, f"{path}.mcp_servers[{position}]")
+            problems += _check_names(servers, f"{path}.mcp_servers")
+            problems += _check_aliases(servers, f"{path}.mcp_servers", built_in)
+    return problems
+
+
+def join(*lists: Iterable[str]) -> tuple[str, ...]:
+    """One list after the other: trimmed, without blanks, and each entry where it stood first."""
+    return tuple(dict.fromkeys(entry.strip() for entries in lists for entry in entries if entry.strip()))
+
+
+def shown_endpoint(endpoint: str) -> str:
+    """A URL without its query, which may hold a key."""
+    return endpoint.partition("?")[0]
+
+
+def _build(name: str, file: str | None, table: Mapping[str, Any], settings: Settings) -> Profile:
+    known = {key.name: table[key.name] for key in PROFILE_KEYS if key.name in table}
+    servers = tuple(_server(entry) for entry in known.pop("mcp_servers", ()))
+    for scalar in ("tool_confirmation_mode", "tool_timeout_secs", "tool_retry_attempts", "tool_retry_delay_ms"):
+        if (given := getattr(settings, scalar)) is not None:
+            known[scalar] = given
+    lists: dict[str, Any] = {
+        "require_confirm_tool": join(known.pop("require_confirm_tool", ()), settings.require_confirm_tool),
+        "approve_tool": join(known.pop("approve_tool", ()), settings.approve_tool),
+        "deny_tool": join(known.pop("deny_tool", ())),
+    }
+    warnings = tuple(
+        f'MCP server "{server.name}": {kind}_allowlist is empty, so none of its {kind}s is offered'
+        for server in servers
+        for kind in ("tool", "prompt", "resource")
+        if getattr(server, f"{kind}_allowlist") == ()
+    )
+    return Profile(name=name, file=file, mcp_servers=servers, warnings=warnings, **lists, **known)
+
+
+def _server(table: Mapping[str, Any]) -> Server:
+    values: dict[str, Any] = {key.name: table[key.name] for key in SERVER_KEYS if key.name in table}
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Server(**{**values, **lists})
+
+
+# --- the checks
+
+
+def _check_table(keys: tuple[Key, ...], table: Mapping[str, Any], path: str, ignored: Iterable[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    by_name = {key.name: key for key in keys}
+    for name, value in table.items():
+        place = f"{path}.{_key(name)}"
+        if name in ignored:
+            continue
+        if name in by_name:
+            problems += _check_value(by_name[name], value, place)
+        elif name in LITERAL_TOKENS and keys is SERVER_KEYS:
+            problems.append(Problem(place, _NO_LITERAL))
+        else:
+            problems.append(Problem(place, f"unknown key{nearest_key(name, list(by_name))}"))
+    problems += [Problem(f"{path}.{key.name}", _MISSING) for key in keys if key.required and key.name not in table]
+    return problems
+
+
+_MISSING: Final = "required key is missing"
+
+
+def _check_value(key: Key, value: Any, path: str) -> list[Problem]:
+    found = type_name(value)
+    if found != key.kind:
+        return [Problem(path, f"expected {key.kind}, found {found}")]
+    if key.kind == "array":
+        return [problem for place, each in enumerate(value) for problem in _check_member(key, each, f"{path}[{place}]")]
+    if key.kind == "table":
+        return [problem for name, each in value.items() for problem in _check_member(key, each, f"{path}.{_key(name)}")]
+    if key.choices and value not in key.choices:
+        return [Problem(path, f'must be one of {", ".join(key.choices)}, found "{value}"')]
+    return _check_bounds(key, value, path)
+
+
+def _check_member(key: Key, value: Any, path: str) -> list[Problem]:
+    found = type_name(value)
+    if found != key.inside:
+        return [Problem(path, f"expected {key.inside}, found {found}")]
+    return _check_bounds(key, value, path)
+
+
+def _check_bounds(key: Key, value: Any, path: str) -> list[Problem]:
+    if key.bounds and isinstance(value, int) and not key.bounds[0] <= value <= key.bounds[1]:
+        return [Problem(path, f"must be between {key.bounds[0]} and {key.bounds[1]}, found {value}")]
+    return []
+
+
+def _check_server(table: Mapping[str, Any], path: str) -> list[Problem]:
+    problems = _check_table(SERVER_KEYS, table, path, ())
+    name, endpoint = table.get("name"), table.get("endpoint")
+    if isinstance(name, str) and (not _SERVER_NAME.fullmatch(name) or "__" in name):
+        allowed = 'a-z, 0-9, "-", "_", at most 24 characters, no "__"'
+        problems.append(Problem(f"{path}.name", f'"{name}" is not a usable server name ({allowed})'))
+    if endpoint is not None and "command" in table:
+        problems.append(Problem(path, "set either endpoint or command, not both"))
+    elif endpoint is None and "command" not in table:
+        problems.append(Problem(path, "set endpoint or command"))
+    elif endpoint is not None:
+        without = [key for key in ("args", "cwd", "env_pass") if key in table]
+        problems += [Problem(f"{path}.{key}", "set either endpoint or command, not both") for key in without]
+    if isinstance(endpoint, str):
+        problems += _check_endpoint(endpoint, table, path)
+    problems += _check_variables(table, path)
+    headers = table.get("headers_env")
+    for header in headers if isinstance(headers, Mapping) else ():
+        folded = header.lower()
+        if folded in _OWN_HEADERS or folded.startswith("mcp-") or not _HEADER.fullmatch(header):
+            problems.append(Problem(f"{path}.headers_env.{_key(header)}", f'header "{header}" cannot be set here'))
+    return problems
+
+
+def _check_endpoint(endpoint: str, table: Mapping[str, Any], path: str) -> list[Problem]:
+    from urllib.parse import urlsplit
+
+    place = f"{path}.endpoint"
+    try:
+        parts = urlsplit(endpoint)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits, parts = False, urlsplit("")
+    if "@" in parts.netloc or (not fits and "@" in endpoint.partition("?")[0]):  # never repeat what holds a password
+        return [Problem(place, "the URL must not carry a user name or password")]
+    if not fits or "#" in endpoint or any(char.isspace() or not char.isprintable() for char in endpoint):
+        return [Problem(place, f'"{shown_endpoint(endpoint)}" is not an absolute http or https URL')]
+    if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+        return []
+    sends = [key for key in ("auth_bearer_env", "headers_env", "auth_bearer_env_by_tenant") if table.get(key)]
+    return [Problem(f"{path}.{key}", "a token may only be sent over https or to a loopback address") for key in sends]
+
+
+def _check_variables(table: Mapping[str, Any], path: str) -> list[Problem]:
+    """A token pasted where the name of a variable belongs is told without being repeated."""
+    named: list[tuple[str, Any]] = [(f"{path}.auth_bearer_env", table.get("auth_bearer_env"))]
+    for key in ("headers_env", "auth_bearer_env_by_tenant"):
+        inner = table.get(key)
+        named += [(f"{path}.{key}.{_key(name)}", value) for name, value in _items(inner)]
+    passed = table.get("env_pass")
+    named += [
+        (f"{path}.env_pass[{place}]", value) for place, value in enumerate(passed if type(passed) is list else ())
+    ]
+    return [
+        Problem(place, _NO_LITERAL)
+        for place, value in named
+        if isinstance(value, str) and not _VARIABLE.fullmatch(value)
+    ]
+
+
+def _check_names(servers: list[Mapping[str, Any]], path: str) -> list[Problem]:
+    problems: list[Problem] = []
+    first: dict[str, int] = {}
+    for position, server in enumerate(servers):
+        name = server.get("name")
+        if not isinstance(name, str):
+            continue
+        earlier = first.setdefault(name.lower(), position)
+        if earlier != position:
+            text = f'server name "{name}" is used twice (entries {earlier} and {position})'
+            problems.append(Problem(f"{path}[{position}].name", text))
+    return problems
+
+
+def _check_aliases(servers: list[Mapping[str, Any]], path: str, built_in: Collection[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    taken: set[str] = set()
+    for position, server in enumerate(servers):
+        for tool, alias in _items(server.get("tool_aliases")):
+            place = f"{path}[{position}].tool_aliases.{_key(tool)}"
+            if not isinstance(alias, str):
+                continue
+            if not TOOL_NAME.fullmatch(alias):
+                allowed = 'A-Z, a-z, 0-9, "-", "_", at most 64 characters'
+                problems.append(Problem(place, f'alias "{alias}" is not a usable tool name ({allowed})'))
+            elif alias in built_in:
+                problems.append(Problem(place, f'alias "{alias}" is the name of a built-in tool'))
+            elif alias in taken:
+                problems.append(Problem(place, f'alias "{alias}" is used twice'))
+            taken.add(alias)
+    return problems
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, Mapping) else ()
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761, 6.3
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _key(name: str) -> str:
+    """A key as TOML writes it in a dotted path."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
