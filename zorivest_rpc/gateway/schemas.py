@@ -296,7 +296,7 @@ def rename_arguments(schema: dict[str, Any], renames: Mapping[str, str]) -> dict
 
 
 def undo_renames(arguments: Mapping[str, Any], schema: Mapping[str, Any], renames: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of a call under the names of the server's own `schema`; a rename that is not for it undoes nothing."""
+    """The arguments of a call under the names of the server's own `schema`; a rename of no argument of it is none."""
     properties = schema.get("properties", {})
     back = {published: upstream for upstream, published in renames.items() if upstream in properties}
     return {back.get(name, name): value for name, value in arguments.items()}
