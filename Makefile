@@ -50,7 +50,7 @@ quick: $(READY) ## a share of every test file, in less than three minutes
 pythons: $(READY) ## the quick suite under every Python from 3.11 on that is here
 	@$(BIN)/python -m tests.pythons
 
-conformance: $(READY) ## the official suite against the fixture server
+conformance: $(READY) ## the official suite against the fixture server and against the client
 	@$(BIN)/python -m tests.conformance
 
 interop: $(READY) ## the official clients against the installed command

@@ -21,9 +21,10 @@ from tests.places import ROOT
 
 PACKAGE = ROOT / "zorivest_rpc"
 ROOMS = (
-    ("errors", "proof", "core_dumps"),
+    ("errors", "proof", "core_dumps", "private_files"),
     # the protocol machine
     ("mcp.protocol", "mcp.eager"),
+    ("mcp.client",),
     ("mcp.catalog",),
     ("mcp.call",),
     ("mcp.offer",),
@@ -74,7 +75,7 @@ WINGS = ("mcp", "serving", "embedded")
 BETWEEN_WINGS = ("errors", "proof", "core_dumps", "config", "config_file", "__version__")
 # They take values and return values: no clock, no waiting, no storage. `load` reads files; `pdf_pages` runs a child.
 PURE = (
-    *("mcp.protocol", "mcp.catalog", "serving.catalog", "serving.modes"),
+    *("mcp.protocol", "mcp.client", "mcp.catalog", "serving.catalog", "serving.modes"),
     *("embedded.analytics", "embedded.tax", "embedded.imports"),
 )
 IMPURE = ("serving.catalog.load", "embedded.imports.pdf_pages")

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.run import ALWAYS_SKIPPED, Scenario, fixture_server, run_suite
+from tests.conformance.run import (
+    ALWAYS_SKIPPED,
+    CLIENT_SCENARIOS,
+    Scenario,
+    client_requirements,
+    fixture_server,
+    run_client,
+    run_suite,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -65,3 +73,20 @@ def test_every_unscored_scenario_is_run_and_passes_without_a_warning(reports: Re
 def test_only_the_scenario_the_suite_never_runs_is_skipped(reports: Reports, revision: str) -> None:
     skipped = {scenario.name for scenario in reports[revision] if scenario.states["SKIPPED"]}
     assert skipped <= ALWAYS_SKIPPED
+
+
+# --- the other side: the gateway's client
+
+
+@pytest.mark.parametrize(("revision", "name"), [(r, name) for r, names in CLIENT_SCENARIOS.items() for name in names])
+def test_the_client_passes_without_a_warning(tmp_path: Path, revision: str, name: str) -> None:
+    scenario = run_client(revision, name, tmp_path)
+    assert complaints([scenario]) == []
+    assert scenario.clean
+
+
+@pytest.mark.parametrize(("revision", "left_out"), [(LEGACY, 14), (MODERN, 25)])
+def test_the_only_client_scenarios_that_are_left_out_are_those_of_oauth(revision: str, left_out: int) -> None:
+    wanted = client_requirements(revision)
+    assert {name for name in wanted if not name.startswith("auth/")} == set(CLIENT_SCENARIOS[revision])
+    assert sum(name.startswith("auth/") for name in wanted) == left_out

@@ -1,4 +1,4 @@
-"""What a client said it can do, reduced to the few facts that a server may act on."""
+"""What each side said that it can do, reduced to the few facts that the other may act on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import msgspec
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import Revision
 
-__all__ = ["NO_CAPABILITIES", "TASKS_EXTENSION", "Capabilities", "read_capabilities"]
+__all__ = [
+    "NO_CAPABILITIES",
+    "TASKS_EXTENSION",
+    "Capabilities",
+    "Offered",
+    "read_capabilities",
+    "read_offered",
+    "required_by",
+]
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
@@ -71,3 +79,38 @@ def required_by(method: str, params: Json) -> dict[str, Json]:
         case "roots/list":
             return {"roots": {}}
     return {}
+
+
+class Offered(msgspec.Struct, frozen=True, gc=False):
+    """What a server said that it has, reduced to the few facts that a client may act on."""
+
+    tools: bool = False
+    tools_changed: bool = False
+    prompts: bool = False
+    prompts_changed: bool = False
+    resources: bool = False
+    resources_changed: bool = False
+    resources_subscribe: bool = False
+    logging: bool = False
+    completions: bool = False
+
+
+def read_offered(declared: Json) -> Offered:
+    """A member of the wrong type counts as not declared."""
+    has = declared if isinstance(declared, dict) else {}
+
+    def flag(part: str, name: str) -> bool:
+        value = has.get(part)
+        return isinstance(value, dict) and value.get(name) is True
+
+    return Offered(
+        tools=isinstance(has.get("tools"), dict),
+        tools_changed=flag("tools", "listChanged"),
+        prompts=isinstance(has.get("prompts"), dict),
+        prompts_changed=flag("prompts", "listChanged"),
+        resources=isinstance(has.get("resources"), dict),
+        resources_changed=flag("resources", "listChanged"),
+        resources_subscribe=flag("resources", "subscribe"),
+        logging=isinstance(has.get("logging"), dict),
+        completions=isinstance(has.get("completions"), dict),
+    )

@@ -1,4 +1,4 @@
-"""The standard request headers of 2026-07-28 and the `x-mcp-header` annotation, as checks over plain values."""
+"""The request headers of 2026-07-28 and the `x-mcp-header` annotation: checked by a server, written by a client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import Final, TypeAlias
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.protocol.jsonrpc import HEADER_MISMATCH, Id, Json
 
-__all__ = ["HeaderParams", "check_params", "check_standard", "decode_value", "header_params", "named_value"]
+__all__ = [
+    "HeaderParams",
+    "check_params",
+    "check_standard",
+    "decode_value",
+    "encode_value",
+    "header_params",
+    "is_named",
+    "mirror_params",
+    "named_value",
+]
 
 Getter: TypeAlias = Callable[[str, list[str]], list[str]]  # every value of a header by name in any case, or a default
 HeaderParams: TypeAlias = Mapping[str, tuple[str, ...]]  # header name -> path of property names
@@ -24,6 +34,7 @@ _NAMED: Final = {
     "tasks/cancel": "task_id",
 }
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_PLAIN: Final = re.compile(r"[!-~]([ -~]*[!-~])?\Z")  # visible ASCII, with spaces inside alone
 _SENTINEL, _END = "=?base64?", "?="
 _SAFE: Final = 2**53 - 1
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
@@ -83,6 +94,40 @@ def decode_value(value: str, header: str, id: Id | None) -> str:
         return raw.decode()
     except ValueError:
         raise _mismatch(f"header {header} is not valid base64 of UTF-8 text", id) from None
+
+
+def is_named(method: str) -> bool:
+    """Whether requests of this method carry `Mcp-Name`."""
+    return method in _NAMED
+
+
+def encode_value(text: str) -> str:
+    """Text as a header may carry it: itself where it is plain, else in the base64 sentinel. A tab goes into the
+    sentinel too, although one inside a text is allowed: a proxy may make a space of it."""
+    if (not text or _PLAIN.match(text)) and not text.startswith(_SENTINEL):
+        return text
+    return f"{_SENTINEL}{b64encode(text.encode('utf-8', 'replace')).decode()}{_END}"
+
+
+def mirror_params(mirrored: HeaderParams, arguments: Mapping[str, Json]) -> dict[str, str]:
+    """The `Mcp-Param-*` headers of a call; an argument that is absent or null has none."""
+    headers = {}
+    for header, path in mirrored.items():
+        value: Json = arguments
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        text = _as_text(value)
+        if text is not None:
+            headers[f"Mcp-Param-{header}"] = encode_value(text)
+    return headers
+
+
+def _as_text(value: Json) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():  # 42.0 is an integer of JSON Schema
+        return str(int(value))
+    return str(value) if isinstance(value, str | int) else None
 
 
 def check_params(get: Getter, mirrored: HeaderParams, arguments: Mapping[str, Json], id: Id | None) -> None:

@@ -15,7 +15,7 @@ import orjson
 from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError
-from zorivest_rpc.mcp.protocol.extent import MOST_ID, SHORT, check_extent
+from zorivest_rpc.mcp.protocol.extent import MOST_ID, SHORT, check_extent, shorten
 
 __all__ = [
     "HEADER_MISMATCH",
@@ -34,11 +34,14 @@ __all__ = [
     "Id",
     "Json",
     "Message",
+    "Received",
     "decode",
+    "decode_received",
     "dumps",
     "encode_id",
     "error_frame",
     "notification_frame",
+    "raw_request_frame",
     "request_frame",
     "result_frame",
 ]
@@ -75,6 +78,18 @@ class Message(msgspec.Struct, gc=False):
         return self.method is UNSET
 
 
+class Received(msgspec.Struct, gc=False):
+    """What a server sent to us as its client. Unlike a client's, its error may have a null id, because both official
+    SDKs send one where they could not read the request."""
+
+    jsonrpc: Annotated[str, msgspec.Meta(max_length=3)] = ""
+    method: str | UnsetType = UNSET
+    id: int | Annotated[str, msgspec.Meta(max_length=MOST_ID)] | UnsetType | None = UNSET
+    params: msgspec.Raw | UnsetType = UNSET
+    result: msgspec.Raw | UnsetType = UNSET
+    error: msgspec.Raw | UnsetType = UNSET
+
+
 class Batch(msgspec.Struct):
     """A non-empty JSON array; whether it is welcome depends on the revision."""
 
@@ -82,6 +97,7 @@ class Batch(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(Message).decode
+_decode_received = msgspec.json.Decoder(Received).decode
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
@@ -102,6 +118,23 @@ def decode(data: bytes) -> Message | Batch:
     except _UNREADABLE:
         pass
     return _second_look(data)
+
+
+def decode_received(data: bytes) -> Received:
+    """One frame of a server. Nothing below the envelope is built here, so its size is bound and its extent is not: a
+    long text with many commas is an ordinary result. What is deeper than can be passed over is no message."""
+    try:
+        message = _decode_received(data)
+        if not data.isascii():
+            data.decode()
+    except _UNREADABLE as exc:
+        raise ProtocolError(PARSE_ERROR, f"no JSON-RPC message: {shorten(str(exc), 120)}") from None
+    has_result, has_error = message.result is not UNSET, message.error is not UNSET
+    if message.jsonrpc != "2.0":
+        raise ProtocolError(INVALID_REQUEST, '"jsonrpc" is not "2.0"')
+    if message.method is UNSET and (has_result is has_error or (has_result and message.id in (UNSET, None))):
+        raise ProtocolError(INVALID_REQUEST, "neither a request, a notification nor a response")
+    return message
 
 
 def _check_extent(data: bytes) -> None:
@@ -220,4 +253,9 @@ def notification_frame(method: str, params: bytes = b"") -> bytes:
 
 
 def request_frame(id: Id, method: str, params: Json) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (encode_id(id), dumps(method), dumps(params))
+    return raw_request_frame(id, method, dumps(params))
+
+
+def raw_request_frame(id: Id, method: str, params: bytes) -> bytes:
+    """`params` is an encoded object."""
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (encode_id(id), dumps(method), params)

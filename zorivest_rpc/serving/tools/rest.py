@@ -114,7 +114,7 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
         except BackendError as error:
             raise _explain_missing(spec, arguments, error) from None
         except OutcomeUnknown as error:
-            raise _unknown(spec, error) from None
+            raise _explain_unknown(spec, error) from None
         payload = to_object(reply.value) if reply.body or reply.value is not None else {"done": True}
         shown = payload if shape is None else shape(call, payload)
         if spec.message is not None:
@@ -296,7 +296,7 @@ def _explain_missing(spec: ToolSpec, arguments: Mapping[str, Json], error: Backe
     )
 
 
-def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
+def _explain_unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
     if spec.reads_only:
         next = "Nothing was changed; it may be called again."
         return BackendUnreachable(f"{error.problem} {next}", next=next, problem=error.problem)

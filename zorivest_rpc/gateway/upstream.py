@@ -1,0 +1,513 @@
+"""One upstream as the rest of the gateway knows it: connect, lists, calls, changes; the same over HTTP and on a pipe.
+
+Rule 1: every failure leaves as a class of `gateway.errors`; what `asyncio` or `aiohttp` raise stays in the shells.
+Rule 2: a call is sent once. A shell repeats it only where the server has said that it did not look at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.gateway.errors import (
+    CallTimeout,
+    InputRequiredUnsupported,
+    NoAnswer,
+    ProtocolBroken,
+    TooLarge,
+    ToolingError,
+    UpstreamError,
+)
+from zorivest_rpc.mcp.client.caller import (
+    Acknowledgement,
+    Answer,
+    Caller,
+    Changed,
+    Event,
+    Identity,
+    Logged,
+    Note,
+    Progressed,
+    Question,
+    Refused,
+    Reply,
+    Request,
+    Touched,
+)
+from zorivest_rpc.mcp.client.forms import CANCELLED, Form, fill_in
+from zorivest_rpc.mcp.client.lists import Kind, Listing, read_list
+from zorivest_rpc.mcp.client.opening import Seen, TurnedAway, Welcome, open_server
+from zorivest_rpc.mcp.client.rounds import ASKABLE, MOST_ROUNDS, InputUnsupported, Round, read_round, repeat_params
+from zorivest_rpc.mcp.protocol.capabilities import Offered
+from zorivest_rpc.mcp.protocol.headers import HeaderParams, mirror_params
+from zorivest_rpc.mcp.protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Json, dumps
+from zorivest_rpc.mcp.protocol.replies import Honoured, Progress, Told
+from zorivest_rpc.mcp.protocol.revisions import Era
+
+__all__ = ["FRAME_LIMIT", "Ask", "Call", "Ended", "Happening", "Result", "Talk", "Upstream"]
+
+FRAME_LIMIT: Final = 8 * 1024 * 1024  # of an event or a line
+DEFAULT_RESULT: Final = 4 * 1024 * 1024
+ENVELOPE: Final = 64 * 1024  # what a message may hold beside its result
+_LATER: Final = 1.0  # seconds until a request is repeated that was only told to come again
+
+Ask: TypeAlias = Callable[[Form], Awaitable[Mapping[str, Json]]]
+
+
+class Call(msgspec.Struct):
+    """One request to forward. `params` is the encoded object without `_meta`; `meta` are encoded members for that.
+
+    `deadline` is a time of the loop's clock, shared by all attempts; `seconds` is what a message says of it. `can_ask`
+    declares forms. A modern server's forms go to `ask`; without `ask` they come back as `Result.round`, to be answered
+    with `repeat`. A legacy server waits while it asks, so its forms always go to `ask`, or are cancelled without."""
+
+    method: str
+    params: bytes
+    name: str = ""  # of the tool or the prompt, or the URI, as the upstream knows it
+    shown: str = ""  # the name in messages to our client
+    seconds: float = 45.0
+    deadline: float | None = None
+    max_bytes: int = DEFAULT_RESULT
+    meta: bytes = b""
+    log_level: str | None = None
+    can_ask: bool = False
+    ask: Ask | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    on_log: Callable[[Told], None] | None = None
+
+    def repeat(self, round: Round, given: Mapping[str, Mapping[str, Json]]) -> Call:
+        """The call that answers a round."""
+        return msgspec.structs.replace(self, params=repeat_params(self.params, round, round.answer(given)))
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The encoded result object; `round` is there where it is no result yet but a question."""
+
+    raw: Raw
+    round: Round | None = None
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The child of a stdio upstream ended; `status` is its exit code, negative for a signal."""
+
+    status: int
+
+
+Happening: TypeAlias = Changed | Touched | Logged | Ended
+
+
+class Talk:
+    """What belongs to one open request: who is told of its progress, who is asked, and until when."""
+
+    __slots__ = ("_asking", "_left", "call", "future", "on_acknowledged", "scope")
+
+    def __init__(self, call: Call | None = None) -> None:
+        self.call = call
+        self.scope: asyncio.Timeout | None = None
+        self.future: asyncio.Future[Answer] | None = None
+        self.on_acknowledged: Callable[[], None] | None = None  # of a stream of changes
+        self._asking = 0
+        self._left = 0.0
+
+    def tell_progress(self, progress: Progress) -> None:
+        if self.call is not None and self.call.on_progress is not None:
+            self.call.on_progress(progress)
+
+    async def ask(self, form: Form) -> dict[str, Json]:
+        """The deadline stands still while a person thinks; how long one may, the asker says."""
+        if self.call is None or self.call.ask is None:
+            return dict(CANCELLED)
+        self._stop_clock()
+        try:
+            return fill_in(form, await self.call.ask(form))
+        finally:
+            self._start_clock()
+
+    def _stop_clock(self) -> None:
+        self._asking += 1
+        scope = self.scope
+        if self._asking == 1 and scope is not None and (when := scope.when()) is not None:
+            self._left = when - asyncio.get_running_loop().time()
+            scope.reschedule(None)
+
+    def _start_clock(self) -> None:
+        self._asking -= 1
+        if not self._asking and self.scope is not None:
+            with suppress(RuntimeError):  # the call is over
+                self.scope.reschedule(asyncio.get_running_loop().time() + self._left)
+
+
+class Upstream:
+    """The half that both transports share. A subclass opens, exchanges, tells and closes."""
+
+    mirrors = False  # whether headers repeat annotated arguments
+
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        *,
+        era: Era | None = None,
+        seconds: float = 15.0,
+        meta: bytes = b"",
+        on_happening: Callable[[Happening], None] | None = None,
+    ) -> None:
+        """`meta` goes into the opening request; `seconds` are for connecting and for a list where no deadline is
+        given. What happens between calls is told to `on_happening`, in the loop's thread."""
+        self.name = name
+        self.welcome: Welcome | None = None
+        self.era_found: Era | None = None  # kept across reconnections; may be set from what an earlier run found
+        self.watched = Honoured()  # the changes that the server has promised to tell
+        self.caller = Caller(identity)
+        self._era = era
+        self._seconds = seconds
+        self._meta = meta
+        self._on_happening = on_happening
+        self._mirrored: dict[str, HeaderParams] = {}
+        self._subscribed: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- what a subclass does
+
+    async def _start(self) -> None:
+        """Make the way to the server, before anything is sent."""
+        raise NotImplementedError
+
+    async def _open(self, step: Request) -> Seen:
+        """Send a request of the opening."""
+        raise NotImplementedError
+
+    async def _exchange(self, request: Request, talk: Talk) -> Answer:
+        """Send a request and wait for its answer; if this is cancelled, so is the request."""
+        raise NotImplementedError
+
+    async def _tell(self, note: Note) -> None:
+        raise NotImplementedError
+
+    def _turned_away(self, away: TurnedAway) -> ToolingError:
+        raise NotImplementedError
+
+    async def _watch(self) -> None:
+        """Follow the changes of the server's lists, where it tells them."""
+
+    async def _prepare_to_ask(self) -> None:
+        """Make sure that questions of the server can come here, before a call whose caller can be asked."""
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    # --- opening
+
+    async def connect(self, deadline: float | None = None) -> Welcome:
+        """Find the era, shake hands, and start to follow changes. May be called again after a failure."""
+        async with self._limit(deadline):
+            await self._start()
+            welcome = await self._shake_hands()
+            await self._watch()
+        return welcome
+
+    async def _shake_hands(self) -> Welcome:
+        opening = open_server(self.caller, self._era, self.era_found, self._meta)
+        try:
+            step = next(opening)
+            while True:
+                if isinstance(step, Note):
+                    await self._tell(step)
+                    seen = Seen()
+                else:
+                    seen = await self._open(step)
+                    self.caller.forget(step)
+                step = opening.send(seen)
+        except StopIteration as done:
+            self.welcome = done.value
+        except ProtocolError as wrong:
+            raise ProtocolBroken(self.name, wrong.message) from None
+        except Refused as refused:
+            raise UpstreamError(self.name, refused.error.message, refused.code) from None
+        except TurnedAway as away:
+            raise self._turned_away(away) from None
+        assert self.welcome is not None
+        self.era_found = self.welcome.revision.era
+        return self.welcome
+
+    def _limit(self, deadline: float | None) -> _Limit:
+        return _Limit(self.name, deadline, self._seconds)
+
+    # --- lists
+
+    async def list_tools(self, deadline: float | None = None) -> Listing:
+        listing = await self._list(Kind.TOOLS, deadline)
+        self._mirrored = {item.name: item.mirrored for item in listing.items if item.mirrored}
+        return listing
+
+    async def list_prompts(self, deadline: float | None = None) -> Listing:
+        return await self._list(Kind.PROMPTS, deadline)
+
+    async def list_resources(self, deadline: float | None = None) -> Listing:
+        return await self._list(Kind.RESOURCES, deadline)
+
+    async def list_templates(self, deadline: float | None = None) -> Listing:
+        return await self._list(Kind.TEMPLATES, deadline)
+
+    async def _list(self, kind: Kind, deadline: float | None) -> Listing:
+        reading = read_list(self.caller, kind, mirrors=self.mirrors and self.caller.revision.modern)
+        try:
+            async with self._limit(deadline):
+                request = next(reading)
+                while True:
+                    request = reading.send(await self._exchange(request, Talk()))
+        except StopIteration as done:
+            listing = done.value
+            assert isinstance(listing, Listing)
+            return listing
+        except ProtocolError as wrong:
+            raise ProtocolBroken(self.name, wrong.message) from None
+        except Refused as refused:
+            raise UpstreamError(self.name, refused.error.message, refused.code) from None
+
+    # --- calls
+
+    async def call(self, call: Call) -> Result:
+        """Forward one request."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + call.seconds if call.deadline is None else call.deadline
+        talk = Talk(call)
+        try:
+            async with asyncio.timeout_at(deadline) as talk.scope:
+                if call.ask is not None:
+                    await self._prepare_to_ask()
+                return await self._call(call, talk)
+        except TimeoutError:
+            raise CallTimeout(self.name, call.shown or call.name, round(call.seconds)) from None
+        except ProtocolError as wrong:
+            raise ProtocolBroken(self.name, wrong.message) from None
+        except InputUnsupported:
+            raise InputRequiredUnsupported(self.name, call.shown or call.name) from None
+
+    async def _call(self, call: Call, talk: Talk) -> Result:
+        has_listed, params = False, call.params
+        for _ in range(MOST_ROUNDS):
+            answer = await self._exchange(self._request(call, params, talk), talk)
+            error = answer.error
+            if error is not None:
+                if error.code == HEADER_MISMATCH and call.method == "tools/call" and not has_listed:
+                    has_listed = True  # what headers have to repeat may have changed
+                    await self.list_tools(talk.scope.when() if talk.scope else None)
+                    continue
+                raise self._refusal(call, error.code, error.message)
+            raw = answer.result
+            if len(memoryview(raw)) > call.max_bytes:
+                raise TooLarge(self.name, call.shown or call.name, call.max_bytes)
+            if not self.caller.revision.modern:
+                return Result(raw)
+            round = read_round(raw, call.method, call.can_ask)
+            if round is None:
+                return Result(raw)
+            if call.ask is None:
+                return Result(raw, round)
+            if not round.forms:
+                await asyncio.sleep(_LATER)
+            given = {key: await talk.ask(form) for key, form in round.forms.items()}
+            params = repeat_params(call.params, round, round.answer(given))
+        raise ProtocolBroken(self.name, f"it asked for input {MOST_ROUNDS} times without an end")
+
+    def _request(self, call: Call, params: bytes, talk: Talk) -> Request:
+        mirrored = self._mirrored.get(call.name) if call.method == "tools/call" else None
+        headers = None
+        if mirrored and self.caller.revision.modern:
+            arguments = msgspec.json.decode(params).get("arguments")
+            headers = mirror_params(mirrored, arguments if isinstance(arguments, dict) else {})
+        return self.caller.request(
+            call.method,
+            params,
+            name=call.name,
+            can_ask=call.can_ask and call.method in ASKABLE,
+            wants_progress=call.on_progress is not None,
+            log_level=call.log_level,
+            meta=call.meta,
+            mirrored=headers,
+            listener=talk,
+        )
+
+    def _refusal(self, call: Call, code: int, message: str) -> ToolingError:
+        if code == MISSING_CAPABILITY:
+            return InputRequiredUnsupported(self.name, call.shown or call.name)
+        if code == UNSUPPORTED_VERSION and self.caller.revision.modern:
+            return ProtocolBroken(self.name, f"it no longer speaks {self.caller.revision.name}")
+        return UpstreamError(self.name, message, code)
+
+    async def check_health(self, deadline: float | None = None) -> None:
+        """One cheap question: whether the server answers at all."""
+        async with self._limit(deadline):
+            method = "server/discover" if self.caller.revision.modern else "ping"
+            await self._exchange(self.caller.request(method), Talk())
+
+    async def set_log_level(self, level: str, deadline: float | None = None) -> None:
+        """Of a legacy server, for all its callers; a modern one is told with each request."""
+        if not self.caller.revision.modern and self.welcome is not None and self.welcome.offered.logging:
+            async with self._limit(deadline):
+                await self._exchange(self.caller.request("logging/setLevel", dumps({"level": level})), Talk())
+
+    # --- changes
+
+    async def subscribe(self, uri: str, deadline: float | None = None) -> None:
+        """Be told when a resource changes. Every caller of ours shares this one subscription."""
+        await self._subscribe("resources/subscribe", uri, self._subscribed | {uri}, deadline)
+
+    async def unsubscribe(self, uri: str, deadline: float | None = None) -> None:
+        await self._subscribe("resources/unsubscribe", uri, self._subscribed - {uri}, deadline)
+
+    async def _subscribe(self, method: str, uri: str, wanted: set[str], deadline: float | None) -> None:
+        if wanted == self._subscribed:
+            return
+        if self.caller.revision.modern:
+            self._subscribed = wanted
+            async with self._limit(deadline):
+                await self._watch()
+            return
+        async with self._limit(deadline):
+            answer = await self._exchange(self.caller.request(method, dumps({"uri": uri})), Talk())
+        if answer.error is not None:
+            raise UpstreamError(self.name, answer.error.message, answer.error.code)
+        self._subscribed = wanted
+
+    def _wants_changes(self) -> bool:
+        offered = self.welcome.offered if self.welcome is not None else Offered()
+        listed = offered.tools_changed or offered.prompts_changed or offered.resources_changed
+        return listed or offered.resources_subscribe or bool(self._subscribed)
+
+    def _promised(self) -> Honoured:
+        """What a legacy server tells because it has declared it."""
+        offered = self.welcome.offered if self.welcome is not None else Offered()
+        return Honoured(offered.tools_changed, offered.prompts_changed, offered.resources_changed)
+
+    def _filter(self) -> bytes:
+        """The params of `subscriptions/listen`."""
+        promised = self._promised()
+        wanted: dict[str, Json] = {
+            "toolsListChanged": promised.tools_list_changed,
+            "promptsListChanged": promised.prompts_list_changed,
+            "resourcesListChanged": promised.resources_list_changed,
+        }
+        wanted = {key: True for key, value in wanted.items() if value}
+        if self._subscribed:
+            wanted["resourceSubscriptions"] = sorted(self._subscribed)
+        return dumps({"notifications": wanted})
+
+    def _tell_reopened(self) -> None:
+        """What changed while no stream was open is not known: each list may have, and each resource."""
+        watched = self.watched
+        for kind, is_watched in (
+            ("tools", watched.tools_list_changed),
+            ("prompts", watched.prompts_list_changed),
+            ("resources", watched.resources_list_changed),
+        ):
+            if is_watched:
+                self._happen(Changed(kind))
+        for uri in sorted(self._subscribed):
+            self._happen(Touched(uri))
+
+    # --- what frames mean
+
+    def _take(self, events: list[Event], mine: Request | None, talk: Talk | None) -> Answer | None:
+        """Act on the events of one frame that came on the stream of `mine`; the answer to it, if it is among them."""
+        answer = None
+        for event in events:
+            match event:
+                case Answer():
+                    if event.request is mine:
+                        answer = event
+                    else:  # another request's answer has another stream
+                        self.caller.pending[event.request.id] = event.request
+                        self.caller.strays += 1
+                case Progressed():
+                    if isinstance(event.request.listener, Talk):
+                        event.request.listener.tell_progress(event.progress)
+                case Logged():
+                    self._take_log(event, talk)
+                case Reply():
+                    self._spawn(self._tell(self.caller.answer(event.frame)))
+                case Question():
+                    self._spawn(self._answer(event, talk))
+                case Changed() | Touched():
+                    self._happen(event)
+                case Acknowledgement():
+                    self.watched = event.honoured
+                    if talk is not None and talk.on_acknowledged is not None:
+                        talk.on_acknowledged()
+        return answer
+
+    def _take_log(self, event: Logged, talk: Talk | None) -> None:
+        if talk is not None and talk.call is not None and talk.call.on_log is not None:
+            talk.call.on_log(event.told)
+        else:
+            self._happen(event)
+
+    async def _answer(self, question: Question, talk: Talk | None) -> None:
+        """A question that came on no call's stream belongs to a call only while there is just one."""
+        if talk is None or talk.call is None:
+            talk = self._only_call()
+        answer = dict(CANCELLED) if talk is None else await talk.ask(question.form)
+        await self._tell(self.caller.reply(question.id, answer))
+
+    def _only_call(self) -> Talk | None:
+        calls = [request.listener for request in self.caller.pending.values() if _is_call(request.listener)]
+        return calls[0] if len(calls) == 1 else None
+
+    def _happen(self, happening: Happening) -> None:
+        if self._on_happening is not None:
+            self._on_happening(happening)
+
+    # --- what runs beside calls
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task of ours: an answer to the upstream, or a stream of it. Nobody waits for it, so its failure ends it."""
+
+        async def run() -> None:
+            with suppress(ToolingError, ProtocolError):
+                await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # of one that was cancelled before it began
+        return task
+
+    async def _end_tasks(self) -> None:
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_call(listener: Any) -> bool:
+    return isinstance(listener, Talk) and listener.call is not None
+
+
+class _Limit:
+    """A deadline of connecting or listing; NoAnswer when it has passed."""
+
+    __slots__ = ("_deadline", "_name", "_scope", "_seconds")
+
+    def __init__(self, name: str, deadline: float | None, seconds: float) -> None:
+        self._name = name
+        self._deadline = deadline
+        self._seconds = seconds
+
+    async def __aenter__(self) -> None:
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + self._seconds
+        self._scope = asyncio.timeout_at(self._deadline)
+        await self._scope.__aenter__()
+
+    async def __aexit__(self, kind: Any, exc: Any, trace: Any) -> None:
+        try:
+            await self._scope.__aexit__(kind, exc, trace)
+        except TimeoutError:
+            raise NoAnswer(self._name, round(self._seconds)) from None
