@@ -205,7 +205,7 @@ class Discovery:
         name, arguments = call.arguments["name"], call.arguments.get("arguments", {})
         spec = self._audience.specs.get(name)
         if spec is None or name == "call_tool":
-            raise self._unknown(name)
+            raise self._refuse_unknown(name)
         refusal = self._audience.refusal(call.session, name)
         if refusal is not None:
             raise refusal
@@ -216,7 +216,7 @@ class Discovery:
             call.continue_as_task()
         return await self._run(name)(call.dispatch(name, arguments))
 
-    def _unknown(self, name: str) -> ToolError:
+    def _refuse_unknown(self, name: str) -> ToolError:
         if name == "call_tool":
             next = "Name the tool you want to run."
             return ToolError(f"call_tool cannot call itself. {next}", code="recursion", next=next)
