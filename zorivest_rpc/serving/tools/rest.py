@@ -43,6 +43,7 @@ Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
 """What of a payload this call's client is shown."""
 
 _GLANCE: Final = 0.2  # seconds between two looks at how far an import has come
+_LOOK: Final = 2.0  # seconds for one such look
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
 _LAST_WORD: Final = 1.0  # seconds, for a call that is over already
 _IMPORTS: Final = "/import/progress/{key}"
@@ -150,7 +151,7 @@ async def _watch(call: Call, backend: Backend, where: str) -> None:
     while True:
         await asyncio.sleep(_GLANCE)
         try:
-            state = (await backend.ask(Request("GET", where, timeout=_GLANCE * 10))).value
+            state = (await backend.ask(Request("GET", where, timeout=_LOOK))).value
         except ToolError:
             continue
         if isinstance(state, dict) and isinstance(state.get("done"), int) and isinstance(state.get("total"), int):
