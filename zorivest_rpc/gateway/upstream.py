@@ -105,13 +105,12 @@ Happening: TypeAlias = Changed | Touched | Logged | Ended
 class Talk:
     """What belongs to one open request: who is told of its progress, who is asked, and until when."""
 
-    __slots__ = ("_asking", "_left", "call", "future", "on_acknowledged", "scope")
+    __slots__ = ("_asking", "_left", "call", "future", "scope")
 
     def __init__(self, call: Call | None = None) -> None:
         self.call = call
         self.scope: asyncio.Timeout | None = None
         self.future: asyncio.Future[Answer] | None = None
-        self.on_acknowledged: Callable[[], None] | None = None  # of a stream of changes
         self._asking = 0
         self._left = 0.0
 
@@ -171,6 +170,7 @@ class Upstream:
         self._on_happening = on_happening
         self._mirrored: dict[str, HeaderParams] = {}
         self._subscribed: set[str] = set()
+        self._on_acknowledged: Callable[[], None] | None = None  # of the stream of changes
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what a subclass does
@@ -439,8 +439,8 @@ class Upstream:
                     self._happen(event)
                 case Acknowledgement():
                     self.watched = event.honoured
-                    if talk is not None and talk.on_acknowledged is not None:
-                        talk.on_acknowledged()
+                    if self._on_acknowledged is not None:
+                        self._on_acknowledged()
         return answer
 
     def _take_log(self, event: Logged, talk: Talk | None) -> None:
