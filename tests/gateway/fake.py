@@ -128,7 +128,7 @@ class Fake:
 @asynccontextmanager
 async def serving(handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
     """The URL of a server that answers so; ended with what it has open."""
-    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+    runner = web.ServerRunner(web.Server(handle, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -140,8 +140,8 @@ async def serving(handle: Callable[[web.BaseRequest], Awaitable[web.StreamRespon
 
 
 @asynccontextmanager
-async def speaking(*answers: bytes, hold: bool = False) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A server that reads a request and writes given bytes, one by one of them, then closes; and what it read."""
+async def speaking(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that answers with given bytes, one at a time, and closes after the last answer; and what it read."""
     got: list[bytes] = []
     open_: list[asyncio.StreamWriter] = []
 
@@ -153,11 +153,10 @@ async def speaking(*answers: bytes, hold: bool = False) -> AsyncIterator[tuple[s
                 length = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
                 body = await reader.readexactly(int(length[0].partition(b":")[2])) if length else b""
                 got.append(head + body)
-                answer = answers[min(len(got), len(answers)) - 1]
-                for byte in answer:
+                for byte in answers[min(len(got), len(answers)) - 1]:
                     writer.write(bytes([byte]))
                     await writer.drain()
-                if not hold:
+                if len(got) >= len(answers):
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -187,6 +186,24 @@ async def connected(
             yield client
         finally:
             await client.close()
+
+
+class Noted(list[Any]):
+    """A list that can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grown = asyncio.Event()
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        self._grown.set()
+
+    async def reach(self, length: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self) < length:
+                self._grown.clear()
+                await self._grown.wait()
 
 
 def calling(text: str = "hi", **options: Any) -> Call:
