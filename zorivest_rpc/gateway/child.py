@@ -33,7 +33,7 @@ INHERITED: Final = ("PATH", "HOME", "LANG", "TMPDIR", *(("SYSTEMROOT", "TEMP") i
 KILL: Final = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
 _PR_SET_PDEATHSIG: Final = 1
 _SHELL: Final = "/bin/sh"
-_WATCH: Final = 'while read -r _; do :; done; kill -KILL -- "-$1" 2>/dev/null'
+_WATCH: Final = 'while read -r _; do :; done; kill -s KILL -- "-$1"'  # in the form that every sh knows
 
 
 def choose_environment(environ: Mapping[str, str], passed: Sequence[str] = ()) -> dict[str, str]:

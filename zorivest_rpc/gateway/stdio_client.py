@@ -62,11 +62,9 @@ class _Child(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 0:
             self.writable.set()
-        if fd != _OUT:
-            return
-        if self.exited.is_set():
-            self._owner.take_end(self)
-        elif not self.is_closing:  # it can answer nothing any more, and is about to end or has to
+        if (
+            fd == _OUT and not self.exited.is_set() and not self.is_closing
+        ):  # it can answer nothing any more, and is about to end or has to
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._end_mute)
 
     def _end_mute(self) -> None:
