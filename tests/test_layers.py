@@ -21,7 +21,7 @@ from tests.places import ROOT
 
 PACKAGE = ROOT / "zorivest_rpc"
 ROOMS = (
-    ("errors", "proof", "core_dumps"),
+    ("errors", "proof", "core_dumps", "private_files"),
     # the protocol machine
     ("mcp.protocol", "mcp.eager"),
     ("mcp.client",),

@@ -183,7 +183,7 @@ class Journal:
 
             self._completions = JournalCompletions(
                 lambda asking: self.backends().of(asking.principal),
-                toolset_names(self.audience.definitions),
+                lambda: toolset_names(self.audience.definitions),
                 self.audience.refusal,
             )
         return await self._completions(session, kind, name, argument, value, others)
@@ -278,7 +278,7 @@ class Journal:
 
         return stored_key(Path(self.settings.data_dir), os.environ)
 
-    async def found(self) -> bool:
+    async def create_embedded(self) -> bool:
         """Make the embedded journal if there is none yet; True if this call did.
 
         Its first key is this process's own (`ZORIVEST_API_KEY`) or a new one. A bearer that comes over HTTP never

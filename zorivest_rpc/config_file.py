@@ -28,7 +28,6 @@ __all__ = [
     "own_path",
     "read",
     "trust",
-    "write_private",
 ]
 
 TRUST_FILE: Final = "trusted-configs.json"
@@ -124,26 +123,12 @@ def trust(path: str, sha256: str, data_dir: str) -> None:
     """Remember that the user has looked at this file and takes what it says."""
     import json
 
-    known = {**_trusted(data_dir), os.path.realpath(path): sha256}
-    write_private(os.path.join(data_dir, TRUST_FILE), json.dumps(known, indent=2, sort_keys=True).encode() + b"\n")
+    from zorivest_rpc.private_files import alone, write_private
 
-
-def write_private(path: str, data: bytes) -> None:
-    """Replace a file of ours as a whole; nobody else may read it."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    temporary = f"{path}.{os.urandom(6).hex()}"
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        import contextlib
-
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    store = os.path.join(data_dir, TRUST_FILE)
+    with alone(store):
+        known = {**_trusted(data_dir), os.path.realpath(path): sha256}
+        write_private(store, json.dumps(known, indent=2, sort_keys=True).encode() + b"\n")
 
 
 def nearest_key(key: str, known: list[str]) -> str:

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,24 +122,27 @@ def backend(port: int) -> None:
 # --- what is measured within this process
 
 
-def _microseconds(work: Callable[[], object], seconds: float = 0.2) -> float:
-    """The median of one execution, over batches, without the collector."""
+def _microseconds(works: Mapping[str, Callable[[], object]], seconds: float = 0.2) -> dict[str, float]:
+    """The median of one execution of each, over batches, without the collector; a full collection takes longer than
+    a short measurement, so there is one before all of them."""
     import statistics
     import time
 
     from tests.bench.loadgen import without_collector
 
-    now = time.perf_counter_ns
-    work()
-    batch, taken = 20, []
+    now, batch, medians = time.perf_counter_ns, 20, {}
     with without_collector():
-        end = now() + int(seconds * 1e9)
-        while now() < end:
-            started = now()
-            for _ in range(batch):
-                work()
-            taken.append((now() - started) / batch / 1000)
-    return statistics.median(taken)
+        for name, work in works.items():
+            work()
+            taken = []
+            end = now() + int(seconds * 1e9)
+            while now() < end:
+                started = now()
+                for _ in range(batch):
+                    work()
+                taken.append((now() - started) / batch / 1000)
+            medians[name] = statistics.median(taken)
+    return medians
 
 
 def list_time() -> float:
@@ -165,7 +168,7 @@ def list_time() -> float:
             if len(answer) < 20_000:
                 raise ValueError(f"not the whole list: {answer[:300]!r}")
 
-        return _microseconds(once)
+        return _microseconds({"tools/list": once})["tools/list"]
 
     with tempfile.TemporaryDirectory() as data:
         return asyncio.run(measure(data))
@@ -177,7 +180,7 @@ def validation_times() -> dict[str, float]:
     from zorivest_rpc.mcp.catalog.tool import Tool
     from zorivest_rpc.serving.catalog.load import load
 
-    taken = {}
+    checks = {}
     for spec in load().tools:
         fitting = example(spec.input_schema, {})
         if fitting is None:
@@ -187,8 +190,8 @@ def validation_times() -> dict[str, float]:
         def once(tool: Tool = tool, arguments: dict[str, Any] = arguments) -> None:
             tool.check(arguments)
 
-        taken[spec.name] = _microseconds(once, 0.02)
-    return taken
+        checks[spec.name] = once
+    return _microseconds(checks, 0.02)
 
 
 # long: a product put together by hand around a handler that does nothing
@@ -243,7 +246,8 @@ def chain_times() -> dict[str, float]:
             layers = {"metrics": Metrics(), "guard": guard, "confirmation": confirmation, "travelling": handler}
             chained = around(spec, handler, **layers)  # type: ignore[arg-type]
             call = Call(name, {"exec_id": "a"}, session, wire, audience.view(session))
-            taken[name] = _microseconds(run(chained, call)) - _microseconds(run(handler, call))
+            medians = _microseconds({"chained": run(chained, call), "bare": run(handler, call)})
+            taken[name] = medians["chained"] - medians["bare"]
     return taken
 
 

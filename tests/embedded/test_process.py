@@ -322,7 +322,7 @@ async def test_no_bearer_founds_a_journal(host: str, home: Path, monkeypatch: py
         own = DataDir(home).key_file.read_text().strip()
         assert own != bearer
         assert await journal.authenticate(f"Bearer {own}")
-        assert not await journal.found()
+        assert not await journal.create_embedded()
     finally:
         await journal.close()
 
@@ -335,7 +335,7 @@ async def test_the_key_of_the_process_that_makes_a_journal_founds_it(
     monkeypatch.setenv("ZORIVEST_API_KEY", key)
     journal = Journal(parse("serve", ["--data-dir", str(home)]))
     try:
-        assert await journal.found()
+        assert await journal.create_embedded()
         assert not DataDir(home).key_file.exists()
         assert await journal.authenticate(f"Bearer {key}")
     finally:

@@ -21,7 +21,7 @@ from zorivest_rpc.errors import ZorivestError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["Admin", "RequestRefused", "add_data_dir", "tell", "typed_secret"]
+__all__ = ["Admin", "RequestRefused", "add_data_dir", "ask_secret", "tell"]
 
 
 class RequestRefused(ZorivestError):
@@ -65,7 +65,7 @@ class Admin:
         if key is not None:
             secret = {"api_key": key}
         elif by_passphrase or _has_passphrase(data_dir):
-            secret = {"passphrase": typed_secret("Passphrase of the journal: ")}
+            secret = {"passphrase": ask_secret("Passphrase of the journal: ")}
         else:
             raise RequestRefused("no admin key at hand; set ZORIVEST_API_KEY")
         self._token = self.ask("POST", "/auth/unlock", secret)["session_token"]
@@ -84,7 +84,7 @@ class Admin:
         raise RequestRefused(_detail(data, status))
 
 
-def typed_secret(prompt: str, what: str = "a passphrase") -> str:
+def ask_secret(prompt: str, what: str = "a passphrase") -> str:
     """What a person types at the terminal, not shown; refused where there is no terminal to hide it on."""
     from getpass import GetPassWarning, getpass
 

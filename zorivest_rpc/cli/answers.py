@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from zorivest_rpc.cli.admin import RequestRefused, typed_secret
+from zorivest_rpc.cli.admin import RequestRefused, ask_secret
 
 __all__ = ["Answers", "Object", "Piped", "Typed", "answers"]
 
@@ -35,7 +35,7 @@ class Typed:
         prompt = f"{label[:1].upper()}{label[1:]}{hint}: "
         with _readable(label):
             if secret:
-                return _check_line(typed_secret(prompt, f"the {label}"), label, required)
+                return _check_line(ask_secret(prompt, f"the {label}"), label, required)
             print(prompt, end="", file=sys.stderr, flush=True)
             return _check_line(sys.stdin.readline(), label, required and not default) or default
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, tell, typed_secret
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, ask_secret, tell
 from zorivest_rpc.errors import ZorivestError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class _Opener:
         if self._typed is None:
             if vault.passphrase is None:
                 raise RequestRefused("no key at hand to open the backup with; set ZORIVEST_API_KEY")
-            self._typed = typed_secret("Passphrase of the journal: ")
+            self._typed = ask_secret("Passphrase of the journal: ")
         return vault.unlock_by_passphrase(self._typed)
 
 

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping
 
 from zorivest_rpc.clients.apply import Done, put_in
-from zorivest_rpc.clients.command import checked_url, own_command, server_options, starts_anywhere
+from zorivest_rpc.clients.command import check_url, own_command, server_options, starts_anywhere
 from zorivest_rpc.clients.entries import CLIENTS, KEY_VARIABLE, Client, Launch, find_client
 from zorivest_rpc.clients.places import locate
 from zorivest_rpc.clients.refusal import ClientFileRefused
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["checked_name", "refuse", "run", "shared_arguments", "tell"]
+__all__ = ["add_shared_arguments", "check_name", "refuse", "run", "tell"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     arguments, options = _parser().parse_args(argv[:split]), argv[split + 1 :]
     client = find_client(arguments.client)
-    name = checked_name(arguments.name)
+    name = check_name(arguments.name)
     launch = _launch(client, arguments, options, os.environ)
     try:
         if launch.command and not starts_anywhere(launch.command, os.environ):
@@ -41,7 +41,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def shared_arguments(parser: argparse.ArgumentParser) -> None:
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     """What install and uninstall have in common."""
     parser.add_argument("client", metavar="CLIENT", help=", ".join(client.id for client in CLIENTS))
     parser.add_argument("--name", default="zorivest", help="the entry's name (default: %(default)s)")
@@ -49,7 +49,7 @@ def shared_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ConfigError("--name", "takes a letter and then at most 31 letters, digits, - and _")
     return name
@@ -101,7 +101,7 @@ def _launch(client: Client, arguments: argparse.Namespace, given: list[str], env
         raise ConfigError("--http", f"not for {client.title}: {client.remote}")
     if client.keyed_remote != "yes" and not arguments.no_auth:
         raise ConfigError("--http", f"not for {client.title}: {client.keyed_remote}")
-    return Launch(url=checked_url(arguments.http, "--http"), keyed=not arguments.no_auth)
+    return Launch(url=check_url(arguments.http, "--http"), keyed=not arguments.no_auth)
 
 
 def _notes(launch: Launch, environ: Mapping[str, str]) -> list[str]:
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         "as it is, the file from before is kept beside it, and no key is ever written.",
         epilog="Options for the server itself follow --: zorivest-rpc install cursor -- --toolsets core --read-only",
     )
-    shared_arguments(parser)
+    add_shared_arguments(parser)
     parser.add_argument("--http", metavar="URL", help="a server that runs already, such as http://127.0.0.1:8766/mcp")
     parser.add_argument("--no-auth", action="store_true", help="with --http: that server asks for no key")
     return parser

@@ -9,7 +9,7 @@ import os
 import sys
 import urllib.parse
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, tell, typed_secret
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, ask_secret, tell
 from zorivest_rpc.errors import ZorivestError
 
 __all__ = ["run"]
@@ -61,8 +61,8 @@ def _create(backend: Admin, arguments: argparse.Namespace) -> int:
 def _passphrase(backend: Admin, arguments: argparse.Namespace) -> int:
     """Typed twice and never an argument, so that neither a typing error nor a list of processes has it."""
     if arguments.verb == "set":
-        chosen = typed_secret("New passphrase: ")
-        if typed_secret("The same again: ") != chosen:
+        chosen = ask_secret("New passphrase: ")
+        if ask_secret("The same again: ") != chosen:
             raise RequestRefused("the two are not the same; nothing was changed")
         backend.ask("PUT", "/auth/passphrase", {"passphrase": chosen})
     elif arguments.verb == "remove":

@@ -168,7 +168,7 @@ async def _create_journal(journal: Journal, settings: Settings) -> bool:
     from zorivest_rpc.errors import ZorivestError
 
     try:
-        if await journal.found() and not settings.demo:  # the demo's welcome shows the key
+        if await journal.create_embedded() and not settings.demo:  # the demo's welcome shows the key
             tell_founding(journal)
     except ZorivestError as error:
         print(f"zorivest-rpc serve: {error}", file=sys.stderr)
@@ -181,12 +181,12 @@ async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
     if settings.demo:
         from zorivest_rpc.cli.welcome import welcome
 
-        await welcome(journal, f"http://{_shown_host(settings)}:{port}/mcp")
+        await welcome(journal, f"http://{_host_to_show(settings)}:{port}/mcp")
     elif settings.no_auth:
         await journal.warm_up()
 
 
-def _shown_host(settings: Settings) -> str:
+def _host_to_show(settings: Settings) -> str:
     return f"[{settings.host}]" if ":" in settings.host else settings.host
 
 
@@ -235,7 +235,7 @@ def _key(settings: Settings, data: Path) -> str:
 
 
 def _greet(settings: Settings, port: int, data: Path, journal: Journal | None) -> None:
-    url = f"http://{_shown_host(settings)}:{port}/mcp"
+    url = f"http://{_host_to_show(settings)}:{port}/mcp"
     print(f"zorivest-rpc {__version__} listens on {url} (2024-11-05 clients: /sse)", file=sys.stderr)
     if settings.no_auth:
         print("No key is asked for. Everybody on this machine can call.", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from zorivest_rpc.cli.install import checked_name, refuse, shared_arguments, tell
+from zorivest_rpc.cli.install import add_shared_arguments, check_name, refuse, tell
 from zorivest_rpc.clients.apply import take_out
 from zorivest_rpc.clients.entries import find_client
 from zorivest_rpc.clients.places import locate
@@ -18,7 +18,7 @@ def run(argv: list[str]) -> int:
     """Exit code 0 done or nothing to do, 1 the file was refused, 2 misused."""
     arguments = _parser().parse_args(argv)
     client = find_client(arguments.client)
-    name = checked_name(arguments.name)
+    name = check_name(arguments.name)
     try:
         done = take_out(client, locate(client.id, os.environ), name, dry_run=arguments.dry_run)
     except ClientFileRefused as refused:
@@ -33,5 +33,5 @@ def _parser() -> argparse.ArgumentParser:
         description="Take this server's entry out of a client's configuration file. If nothing else was changed since "
         "install, the file is byte for byte what it was before.",
     )
-    shared_arguments(parser)
+    add_shared_arguments(parser)
     return parser

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 
-__all__ = ["checked_url", "own_command", "server_options", "starts_anywhere"]
+__all__ = ["check_url", "own_command", "server_options", "starts_anywhere"]
 
 KEY_MARK = "zrv_sk_"
 _PATHS = ("--config", "--data-dir", "--import-root", "--log-file", "--toolset-config")
@@ -68,7 +68,7 @@ def server_options(given: Sequence[str], environ: Mapping[str, str]) -> tuple[st
         settings = parse("stdio", options, {})
     url = settings.api_url or environ.get("ZORIVEST_API_URL")
     if url:
-        checked_url(url, "--api-url")
+        check_url(url, "--api-url")
     if url and not settings.api_url:
         options += ["--api-url", url]
     moved = environ.get("ZORIVEST_DATA_DIR") or environ.get("XDG_DATA_HOME")
@@ -87,7 +87,7 @@ def _values(words: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def checked_url(url: str, source: str) -> str:
+def check_url(url: str, source: str) -> str:
     """An http address without credentials."""
     try:
         parts = urlsplit(url)

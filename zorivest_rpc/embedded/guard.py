@@ -147,7 +147,7 @@ class Guard:
 
     def status(self) -> dict[str, Any]:
         """403 while nothing is known: the database was not open since this process started."""
-        state = self._known()
+        state = self._require_state()
         self._prune()
         return {
             **{name: getattr(state, name) for name in _State.__dataclass_fields__},
@@ -160,7 +160,7 @@ class Guard:
 
     async def check(self, db: Database, actor: str) -> Verdict:
         """May one more call run? Counts it; a call over a limit locks the guard before it is refused."""
-        state = self._known()
+        state = self._require_state()
         self._call_count += 1
         if state.is_locked:
             if not self._in_database and self._clock() - self._last_attempt >= SAVE_AGAIN:
@@ -181,7 +181,7 @@ class Guard:
         """Refuse every call from this moment on; returns when that is saved, or known not to be (`is_saved`)."""
         self._generation += 1
         self._locker = actor
-        state = self._known()
+        state = self._require_state()
         if not (state.is_locked and state.locked_by == PERSON and by != PERSON):
             self._state = replace(
                 state, is_locked=True, locked_at=datetime.now(UTC), lock_reason=reason[:100], locked_by=by
@@ -193,7 +193,7 @@ class Guard:
         """Allow calls again, with fresh counters, unless a lock arrives meanwhile.
 
         409 where a tool would open a person's lock, and where `locked_at` names another lock than the present one."""
-        generation, state = self._generation, self._known()
+        generation, state = self._generation, self._require_state()
         if state.is_locked and state.locked_by == PERSON and by != PERSON:
             raise Conflict("locked_by_person", "A person set this lock, and only a person can release it.")
         if locked_at is not None and locked_at != state.locked_at:
@@ -201,11 +201,11 @@ class Guard:
         async with self._writing:
             if generation != self._generation:
                 return
-            await self._store(db, replace(self._known(), **_OPEN), actor, "guard.unlock", {"by": by})
+            await self._store(db, replace(self._require_state(), **_OPEN), actor, "guard.unlock", {"by": by})
             if generation == self._generation:
                 if self._mark is not None:
                     self._mark.clear()
-                self._state = replace(self._known(), **_OPEN)
+                self._state = replace(self._require_state(), **_OPEN)
                 self._in_database = self._on_disk = True
                 self._minute.clear()
                 self._hour.clear()
@@ -213,13 +213,13 @@ class Guard:
     async def configure(self, db: Database, actor: str, changes: dict[str, Any]) -> None:
         """Change the switch or the limits."""
         async with self._writing:
-            await self._store(db, replace(self._known(), **changes), actor, "guard.config", changes)
-            self._state = replace(self._known(), **changes)
+            await self._store(db, replace(self._require_state(), **changes), actor, "guard.config", changes)
+            self._state = replace(self._require_state(), **changes)
 
     async def _save_lock(self, db: Database) -> None:
         """Write the present lock into the database, else leave the mark; never raises for what the disk refuses."""
         async with self._writing:
-            state = self._known()
+            state = self._require_state()
             if not state.is_locked or self._in_database:
                 return  # saved by another caller while this one waited
             self._last_attempt = self._clock()
@@ -245,7 +245,7 @@ class Guard:
 
         await db.write(job)
 
-    def _known(self) -> _State:
+    def _require_state(self) -> _State:
         if self._state is None:
             raise Forbidden("database_locked", "The database is locked; unlock it to learn the guard's state.")
         return self._state

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.serving.product.conftest import Connect
+from zorivest_rpc.serving.tools import rest
 
 
-async def test_progress_of_a_long_import_reaches_the_client(connect: Connect, tmp_path: Path) -> None:
-    rows = [f"2026-03-02 10:{n // 60 % 60:02}:{n % 60:02},BUY,T{n:05},1,{10 + n % 7}.00,0.00" for n in range(12_000)]
+async def test_progress_of_a_long_import_reaches_the_client(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "_GLANCE", 0.02)  # ten times as often, so a file of a tenth of the length is long
+    rows = [f"2026-03-02 10:{n // 60 % 60:02}:{n % 60:02},BUY,T{n:05},1,{10 + n % 7}.00,0.00" for n in range(1_500)]
     file = tmp_path / "many.csv"
     file.write_text("Date,Action,Symbol,Quantity,Price,Commission\n" + "\n".join(rows) + "\n")
     client = await connect("claude-code", "--import-root", str(tmp_path))

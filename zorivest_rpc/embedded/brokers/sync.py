@@ -32,7 +32,7 @@ from .configs import Config, list_configs, read_one, write
 from .pulled import BrokerLink, Position, Pulled, PullWindow
 from .registry import LOCAL_FOLDER, Broker, find_broker
 
-__all__ = ["ADDRESSES", "Brokers", "known_broker"]
+__all__ = ["ADDRESSES", "Brokers", "require_broker"]
 
 log = logging.getLogger("zorivest.accounts")
 
@@ -74,12 +74,12 @@ class Brokers:
         self._outbound = outbound
         self._folder = folder
 
-    async def listed(self) -> list[dict[str, Any]]:
+    async def list_configs(self) -> list[dict[str, Any]]:
         return await self._db.read(list_configs)
 
     async def configure(self, broker_id: str, values: Mapping[str, Any], actor: str) -> None:
         """Set what was given; secrets are encrypted before they reach the database."""
-        broker, now = known_broker(broker_id), self._outbound.now()
+        broker, now = require_broker(broker_id), self._outbound.now()
         sealed = {name: value for name, value in values.items() if name in ("account_id", "is_enabled")}
         for name in ("api_key", "api_secret"):
             if name in values:
@@ -97,7 +97,7 @@ class Brokers:
 
     async def disconnect(self, broker_id: str, actor: str) -> dict[str, Any]:
         """Delete what was entered for good; what has nothing to delete is switched off."""
-        broker, now = known_broker(broker_id), self._outbound.now()
+        broker, now = require_broker(broker_id), self._outbound.now()
         gone: dict[str, Any] = {"encrypted_api_key": None, "encrypted_api_secret": None, "account_id": None}
         gone |= {"options": {}, "cursor": None, "last_status": None, "is_enabled": bool(broker.credentials)}
 
@@ -109,7 +109,7 @@ class Brokers:
         return {"status": "removed", "broker_id": broker.broker_id}
 
     async def positions(self, broker_id: str) -> list[dict[str, Any]]:
-        broker = known_broker(broker_id)
+        broker = require_broker(broker_id)
         config = await self._usable(broker)
         if broker is LOCAL_FOLDER:
             return await self._db.read(_held_positions)
@@ -126,7 +126,7 @@ class Brokers:
         )
 
     async def sync(self, broker_id: str, start: datetime | None, end: datetime | None, actor: str) -> dict[str, Any]:
-        broker = known_broker(broker_id)
+        broker = require_broker(broker_id)
         config = await self._usable(broker)
         started = self._outbound.now()
         since = start
@@ -146,9 +146,9 @@ class Brokers:
                 conn, broker, pulled, actor=actor, now=started, auto_create=auto_create, zone=wanted.timezone
             )
         )
-        return await self._told(broker, pulled, written, started)
+        return await self._summarise(broker, pulled, written, started)
 
-    async def _told(
+    async def _summarise(
         self, broker: Broker, pulled: Pulled, written: list[BatchResult], started: datetime
     ) -> dict[str, Any]:
         now = self._outbound.now()
@@ -246,7 +246,7 @@ class Brokers:
         return await asyncio.to_thread(local_folder.pull, self._folder, wanted, known)
 
 
-def known_broker(broker_id: str) -> Broker:
+def require_broker(broker_id: str) -> Broker:
     broker = find_broker(broker_id)
     if broker is None:
         raise NotFound("broker", broker_id[:100], "list_brokers gives the ids.")

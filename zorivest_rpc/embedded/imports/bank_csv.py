@@ -172,7 +172,7 @@ def _find_named_columns(
             columns = Columns.match(split_line(lines[at], delimiter), wanted)
             if columns.roles.keys() == wanted.keys() and _is_enough(columns.roles):
                 return at + 1, delimiter, columns
-    raise _unknown(cells)
+    raise _refuse_format(cells)
 
 
 def _is_enough(roles: Mapping[str, int]) -> bool:
@@ -191,7 +191,7 @@ def _infer_columns(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int
     width, delimiter = best
     table = [(at, cells) for at, line in leading if len(cells := split_line(line, delimiter)) >= max(width - 1, 2)]
     if not table:
-        raise _unknown([])
+        raise _refuse_format([])
     at, cells = table[0]
     has_header = not any(_is_date(cell) or _is_number(cell) for cell in cells)
     headers = cells if has_header else [f"column {place + 1}" for place in range(len(cells))]
@@ -199,11 +199,11 @@ def _infer_columns(lines: Sequence[str], delimiters: Sequence[str]) -> tuple[int
     body = [row for _, row in (table[1:] if has_header else table)]
     roles = _by_content(dict(columns.roles), body, len(headers))
     if not _is_enough(roles):
-        raise _unknown(headers)
+        raise _refuse_format(headers)
     return at + (1 if has_header else 0), delimiter, Columns(tuple(headers), roles), None
 
 
-def _unknown(headers: Sequence[str]) -> ImportRefused:
+def _refuse_format(headers: Sequence[str]) -> ImportRefused:
     seen = tuple(plain_text(header, 40) for header in headers[:40] if header)
     return ImportRefused(
         "unknown_bank_format",

@@ -90,7 +90,7 @@ def detect_broker(lines: Sequence[str], hints: BrokerHints) -> Detection:
                 return found
     if found := _generic(candidates, delimiters, wanted):
         return found
-    raise _unknown(candidates, delimiters)
+    raise _refuse_format(candidates, delimiters)
 
 
 def _match_layout(cells: list[str], wanted: str | None, at: int, delimiter: str, by: str) -> Detection | None:
@@ -157,7 +157,7 @@ def _generic(candidates: Sequence[tuple[int, str]], delimiters: Sequence[str], w
     return best
 
 
-def _unknown(candidates: Sequence[tuple[int, str]], delimiters: Sequence[str]) -> ImportRefused:
+def _refuse_format(candidates: Sequence[tuple[int, str]], delimiters: Sequence[str]) -> ImportRefused:
     """Tells the headers of the widest leading line, and which needed columns were not found there."""
     widest: list[str] = []
     for _, line in candidates:

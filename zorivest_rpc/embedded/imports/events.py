@@ -182,7 +182,7 @@ def _contract(record: Record, day: dt.date) -> Instrument | None:
 
 def _share(record: Record, day: dt.date) -> Instrument | None:
     try:
-        symbol = parse_symbol(record.needed("symbol"), None, day)
+        symbol = parse_symbol(record.require("symbol"), None, day)
     except BadValue:
         return None
     return symbol if symbol.contract is None else None

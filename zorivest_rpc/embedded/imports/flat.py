@@ -82,7 +82,7 @@ def read_record(record: Record, layout: Layout, broker: str, into: TradeCollecto
     stated = read_words(record, phrases=layout.phrases)
     if stated.side is None and _is_no_trade(record, layout, into):
         return None
-    quantity = record.needed_decimal("quantity")
+    quantity = record.require_decimal("quantity")
     if not quantity:
         raise RowRefused("quantity", "is zero")
     side = decide_side(record, stated, quantity, signs)
@@ -169,7 +169,7 @@ def _has_no_fill(record: Record) -> bool:
 
 def _symbol(record: Record, layout: Layout, near: dt.date) -> Instrument:
     asset = _asset(record)
-    text = record.needed("symbol")
+    text = record.require("symbol")
     try:
         if squash(record.text("side")) in layout.option_sides:
             stated = parse_symbol(record.text(layout.contract), AssetClass.OPTION, near)
@@ -190,7 +190,7 @@ def _asset(record: Record) -> AssetClass | None:
 
 def _price(record: Record, layout: Layout, symbol: Instrument, multiplier: Decimal) -> Decimal:
     if layout.price_times_multiplier and record.text("price").lower() in BLANKS and record.text("average"):
-        average = record.needed_decimal("average")  # money per contract, signed by the cash flow
+        average = record.require_decimal("average")  # money per contract, signed by the cash flow
         if not average and (stated := _PRICE.search(record.text("notes"))):  # no money flows for a future
             return Decimal(stated[1].replace(",", ""))
         if not average and symbol.asset_class is AssetClass.FUTURE:

@@ -181,11 +181,11 @@ def _multipliers(lines: Sequence[str]) -> dict[str, Decimal]:
 
 
 def _fill(record: Record, multipliers: dict[str, Decimal], into: TradeCollector) -> TradeDraft:
-    quantity = record.needed_decimal("quantity")
+    quantity = record.require_decimal("quantity")
     if not quantity:
         raise RowRefused("quantity", "is zero")
     moment, known = record.moment()
-    text = record.needed("symbol")
+    text = record.require("symbol")
     asset = ASSETS.get(record.text("asset").lower().split(" - ")[0].strip(), AssetClass.EQUITY)
     try:
         symbol = parse_symbol(text, asset, moment.date())

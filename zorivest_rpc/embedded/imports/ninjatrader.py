@@ -57,11 +57,11 @@ def read_ninjatrader(rows: Iterable[Row], columns: Columns, reading: Reading, in
 
 
 def _round_trip(record: Record, into: TradeCollector) -> tuple[TradeDraft, TradeDraft]:
-    word = record.needed("position")
+    word = record.require("position")
     opening = parse_side(word)
     if opening is None:
         raise RowRefused("position", f"{plain_text(word, 40)!r} is neither long nor short")
-    quantity = record.needed_decimal("quantity")
+    quantity = record.require_decimal("quantity")
     if quantity <= 0:
         raise RowRefused("quantity", "is not positive")
     paid = {role: abs(record.decimal(role) or Decimal(0)) for role in ("commission", *FEES)}
@@ -135,6 +135,6 @@ def _fill(
 
 def _symbol(record: Record, day: dt.date) -> Instrument:
     try:
-        return parse_symbol(record.needed("instrument"), None, day)
+        return parse_symbol(record.require("instrument"), None, day)
     except BadValue as exc:
         raise RowRefused("instrument", str(exc)) from None

@@ -198,7 +198,7 @@ class Record:
         place = self.columns.roles.get(role)
         return self.row.cells[place] if place is not None and place < len(self.row.cells) else ""
 
-    def needed(self, role: str) -> str:
+    def require(self, role: str) -> str:
         value = self.text(role)
         if value.lower() in BLANKS:
             raise RowRefused(role, "is missing")
@@ -213,8 +213,8 @@ class Record:
         except BadValue as exc:
             raise RowRefused(role, str(exc)) from None
 
-    def needed_decimal(self, role: str) -> Decimal:
-        self.needed(role)
+    def require_decimal(self, role: str) -> Decimal:
+        self.require(role)
         value = self.decimal(role)
         assert value is not None
         return value
@@ -223,7 +223,7 @@ class Record:
         """What one unit of a symbol traded at, never below zero but for a future."""
         value = self._fraction(role, symbol)
         if value is None:
-            value = self.needed_decimal(role)
+            value = self.require_decimal(role)
         if value < 0 and symbol.asset_class is not AssetClass.FUTURE:  # CL traded at -37.63 on 2020-04-20
             raise RowRefused(role, "is negative, which only a future's can be")
         return value
@@ -234,7 +234,7 @@ class Record:
         if contract is None:
             return None
         try:
-            return parse_fraction(self.needed(role), contract.fraction)
+            return parse_fraction(self.require(role), contract.fraction)
         except ValueError as exc:
             raise RowRefused(role, str(exc)) from None
 
@@ -252,7 +252,7 @@ class Record:
         if value := self.text("datetime"):
             role = "datetime"
         else:
-            role, value = "date", self.needed("date")
+            role, value = "date", self.require("date")
             if " as of " in value.lower():  # the day it counts for, not the day it was booked
                 value = value.lower().split(" as of ")[-1]
             clock = self.text("time")
@@ -261,7 +261,7 @@ class Record:
         return self._moment(role, value)
 
     def moment_of(self, role: str) -> dt.datetime:
-        return self._moment(role, self.needed(role))[0]
+        return self._moment(role, self.require(role))[0]
 
     def _moment(self, role: str, value: str) -> tuple[dt.datetime, bool]:
         try:

@@ -102,7 +102,7 @@ def _inherit(record: Record, carried: tuple[str, str]) -> Record:
 
 
 def _fill(record: Record, is_first: bool, into: TradeCollector) -> TradeDraft:
-    quantity = record.needed_decimal("quantity")
+    quantity = record.require_decimal("quantity")
     if not quantity:
         raise RowRefused("quantity", "is zero")
     word = record.text("side")
@@ -151,11 +151,11 @@ def _net(record: Record, symbol: Instrument) -> Decimal | None:
 
 
 def _symbol(record: Record, day: dt.date) -> Instrument:
-    text, kind = record.needed("symbol"), record.text("type").lower()
+    text, kind = record.require("symbol"), record.text("type").lower()
     try:
         if kind in ("call", "put") and not text.startswith("."):
-            strike = record.needed_decimal("strike")
-            expiry = parse_date(record.needed("expiry").partition("(")[0], record.reading.day_first)
+            strike = record.require_decimal("strike")
+            expiry = parse_date(record.require("expiry").partition("(")[0], record.reading.day_first)
             return option(text, expiry, kind, strike)
         return parse_symbol(text, ASSETS.get(kind), day)
     except BadValue as exc:

@@ -42,7 +42,7 @@ def read_tradovate(rows: Iterable[Row], columns: Columns, reading: Reading, into
 
 
 def _pair(record: Record, into: TradeCollector) -> list[TradeDraft]:
-    quantity = record.needed_decimal("quantity")
+    quantity = record.require_decimal("quantity")
     if quantity <= 0:
         raise RowRefused("quantity", "is not positive")
     bought, sold = record.moment_of("bought"), record.moment_of("sold")
@@ -80,6 +80,6 @@ def _pair(record: Record, into: TradeCollector) -> list[TradeDraft]:
 
 def _symbol(record: Record, day: dt.date) -> Instrument:
     try:
-        return parse_symbol(record.needed("symbol"), AssetClass.FUTURE, day)
+        return parse_symbol(record.require("symbol"), AssetClass.FUTURE, day)
     except BadValue as exc:
         raise RowRefused("symbol", str(exc)) from None

@@ -28,7 +28,7 @@ _IN_PROGRESS = ("draft", "active")
 def add(conn: Connection, values: Mapping[str, Any], actor: str) -> dict[str, Any]:
     """A draft; 409 while another plan for the ticker and direction is in progress."""
     if values.get("account_id") is not None:
-        _known_account(conn, values["account_id"])
+        _require_account(conn, values["account_id"])
     _free(conn, values["ticker"], values["direction"], None)
     now = datetime.now(UTC)
     row = {**values, "risk_reward_ratio": _ratio(values), "created_at": now, "updated_at": now}
@@ -67,7 +67,7 @@ def change(conn: Connection, plan_id: int, changes: Mapping[str, Any], actor: st
         except NotFound as exc:
             raise Invalid({"linked_trade_id": [str(exc.detail)]}) from None
     if changes.get("account_id") is not None:
-        _known_account(conn, changes["account_id"])
+        _require_account(conn, changes["account_id"])
     now = datetime.now(UTC)
     row = {**changes, "risk_reward_ratio": _ratio(after), "updated_at": now}
     if after["status"] == "executed" and after["linked_trade_id"] and before["executed_at"] is None:
@@ -86,7 +86,7 @@ def delete(conn: Connection, plan_id: int, actor: str) -> None:
     audit.record(conn, actor, "plan.delete", "trade_plan", str(plan_id))
 
 
-def _known_account(conn: Connection, account_id: str) -> None:
+def _require_account(conn: Connection, account_id: str) -> None:
     if accounts.find(conn, account_id) is None:
         raise Invalid({"account_id": [f'"{account_id}" is unknown']})
 

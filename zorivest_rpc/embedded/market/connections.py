@@ -59,7 +59,7 @@ class Setup(msgspec.Struct, frozen=True):
     def usable(self) -> bool:
         return self.is_enabled and (self.has_key or not self.provider.requires_key)
 
-    def shown(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Everything that may be told; no key material in any form."""
         provider = self.provider
         return {

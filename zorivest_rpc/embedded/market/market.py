@@ -30,7 +30,7 @@ from .providers import ORDER, PROVIDERS, find_provider
 from .providers.nasdaq import DIMENSIONS
 from .shapes import Filing, Fundamental, Hit, News, ProviderBar, ProviderQuote, ticker_of
 
-__all__ = ["Market", "known_provider"]
+__all__ = ["Market", "require_provider"]
 
 log = logging.getLogger("zorivest.marketdata")
 
@@ -138,11 +138,11 @@ class Market:
         return 0 if told.stale else len(told.value)
 
     async def providers(self) -> list[dict[str, Any]]:
-        return [setup.shown() for setup in await self._db.read(lambda conn: connections.read_all(conn, PROVIDERS))]
+        return [setup.describe() for setup in await self._db.read(lambda conn: connections.read_all(conn, PROVIDERS))]
 
     async def configure(self, name: str, values: dict[str, Any], actor: str) -> None:
         """Change a provider; keys are encrypted before they reach the database."""
-        provider, now = known_provider(name), self._outbound.now()
+        provider, now = require_provider(name), self._outbound.now()
         sealed = {
             f"encrypted_{field}" if field in ("api_key", "api_secret") else field: (
                 self._cipher.encrypt(value) if field in ("api_key", "api_secret") else value
@@ -152,13 +152,13 @@ class Market:
         await self._db.write(lambda conn: connections.change(conn, provider, sealed, actor, now))
 
     async def disconnect(self, name: str, actor: str) -> dict[str, Any]:
-        provider, now = known_provider(name), self._outbound.now()
+        provider, now = require_provider(name), self._outbound.now()
         await self._db.write(lambda conn: connections.remove_key(conn, provider, actor, now))
         return {"status": "removed", "provider_name": provider.name, "is_enabled": False}
 
     async def test(self, name: str) -> dict[str, Any]:
         """Ask the provider something that proves it works; a failure is an answer, not an error."""
-        provider = known_provider(name)
+        provider = require_provider(name)
         setup = await self._db.read(lambda conn: connections.read_one(conn, provider))
         async with self._outbound.tests:
             started = self._outbound.clock()
@@ -202,7 +202,7 @@ class Market:
         """Stored bars while they are fresh, else fetched ones, else the stored ones as stale; once for all who ask."""
         key = f"{instrument.symbol}|{interval}|{start.isoformat(timespec='minutes')}|{until}"
         question = (id(self._db), "bars", key, use_cache)
-        return await self._outbound.shared(
+        return await self._outbound.share(
             question, lambda: self._bars_now(instrument, interval, start, end, key, use_cache)
         )
 
@@ -239,7 +239,7 @@ class Market:
         """Fresh from the cache, else from the first provider that answers, else stale from the cache; once for all who
         ask at the same time."""
         question = (id(self._db), data_type, key, use_cache)
-        return await self._outbound.shared(
+        return await self._outbound.share(
             question, lambda: self._answer_now(data_type, key, shape, subject, args, use_cache)
         )
 
@@ -298,7 +298,7 @@ _TEST_WORDS = {
 _QUIET = frozenset({Kind.NO_KEY, Kind.DISABLED, Kind.UNSUPPORTED})
 
 
-def known_provider(name: str) -> Provider:
+def require_provider(name: str) -> Provider:
     provider = find_provider(name)
     if provider is None:
         raise NotFound("market-data provider", name[:100], "list_market_providers gives the names.")

@@ -103,7 +103,7 @@ class Outbound:
     def address(self, name: str, default: str) -> str:
         return self.addresses.get(name, default)
 
-    async def shared(self, question: Any, job: Callable[[], Awaitable[T]]) -> T:
+    async def share(self, question: Any, job: Callable[[], Awaitable[T]]) -> T:
         """The result of `job`, once for all who ask the same at the same time.
 
         One who gives up leaves the job to the others; a failure is told to all of them and not remembered."""
@@ -119,13 +119,13 @@ class Outbound:
         if not flight.cancelled():
             flight.exception()  # the waiting callers have it already; without this line an unread one is logged
 
-    async def kept(self, name: str, seconds: float, fetch: Callable[[], Awaitable[T]]) -> T:
+    async def fetch_seldom(self, name: str, seconds: float, fetch: Callable[[], Awaitable[T]]) -> T:
         """Something large that changes seldom, fetched again when it is older than `seconds`."""
         known = self._kept.get(name)
         if known is not None and self.clock() - known[0] < seconds:
             value: T = known[1]
             return value
-        value = await self.shared(("kept", name), fetch)
+        value = await self.share(("kept", name), fetch)
         self._kept[name] = (self.clock(), value)
         return value
 

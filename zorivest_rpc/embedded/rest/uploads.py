@@ -54,7 +54,7 @@ class Progress:
         self._total = max(total, 1)
         self._show(done)
 
-    def written(self, done: int, total: int) -> None:
+    def report_written(self, done: int, total: int) -> None:
         self._show(self._total + self._total * done // max(total, 1))
 
     def _show(self, done: int) -> None:

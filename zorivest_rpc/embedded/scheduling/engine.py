@@ -214,7 +214,7 @@ class Scheduling:
 
         await self._parts().db.write(write)
         log.warning("policy %s: %s", job["id"], reason)
-        self._moved(job["id"], found.last or now)
+        self._move_mark(job["id"], found.last or now)
 
     async def _fire(self, job: Mapping[str, Any], found: Due, firing: datetime) -> None:
         """Start one scheduled run, or write down why it could not start."""
@@ -229,9 +229,9 @@ class Scheduling:
                 _move(conn, policy_id, firing)
 
             await self._parts().db.write(write)
-        self._moved(policy_id, firing)
+        self._move_mark(policy_id, firing)
 
-    def _moved(self, policy_id: str, until: datetime) -> None:
+    def _move_mark(self, policy_id: str, until: datetime) -> None:
         if policy_id in self._jobs:
             self._jobs[policy_id] = {**self._jobs[policy_id], "handled_until": until}
 
@@ -244,14 +244,14 @@ class Scheduling:
     # --- policies -----------------------------------------------------------------------------------------------------
 
     async def create(self, document: Any, actor: str) -> dict[str, Any]:
-        checked = await self._validated(document)
+        checked = await self._validate(document)
         row = await self._parts().db.write(lambda conn: policies.create(conn, checked, actor, self.now()))
         return policies.view(row, self.now())
 
     async def update(self, policy_id: str, document: Any, actor: str) -> dict[str, Any]:
         db = self._parts().db
         await db.read(lambda conn: policies.find(conn, policy_id))
-        checked = await self._validated(document)
+        checked = await self._validate(document)
         async with self._ticking:
             row = await db.write(lambda conn: policies.replace(conn, policy_id, checked, actor, self.now()))
             await self._reload()
@@ -279,7 +279,7 @@ class Scheduling:
         log.info("policy %s approved by %s", policy_id, actor)
         return policies.view(row, self.now())
 
-    async def _validated(self, document: Any) -> dict[str, Any]:
+    async def _validate(self, document: Any) -> dict[str, Any]:
         parts = self._parts()
         zone = await parts.settings.value("scheduling.default_timezone")
         return await validate(document, parts.sandbox, zone)

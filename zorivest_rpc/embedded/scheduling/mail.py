@@ -31,7 +31,7 @@ __all__ = [
     "NotSent",
     "build",
     "deliver",
-    "kept_password",
+    "keep_password",
     "load",
     "read_fields",
     "save",
@@ -133,7 +133,7 @@ def save(conn: Connection, server: MailServer | None, now: datetime) -> None:
         conn.execute(email_provider.insert().values(id=1, updated_at=now, **values))
 
 
-def kept_password(conn: Connection, server: MailServer, given: bool) -> MailServer:
+def keep_password(conn: Connection, server: MailServer, given: bool) -> MailServer:
     """The server with the password it already has here, unless one was given; another host or user starts without."""
     known = load(conn)
     if given or known is None or (known.host, known.username) != (server.host, server.username):

@@ -16,7 +16,7 @@ import msgspec
 from ..database.engine import Database
 from ..errors import Refusal
 from ..market.failures import Failure
-from ..market.market import DEFAULT_SPANS, Market, known_provider
+from ..market.market import DEFAULT_SPANS, Market, require_provider
 from ..market.provider import BarsAsk, Provider
 from ..market.providers.nasdaq import DIMENSIONS
 from ..market.shapes import INTERVALS, ticker_of
@@ -40,7 +40,7 @@ def market_fetch(db: Database, market: Callable[[], Market]) -> Fetcher:
         try:
             if request.provider == AUTO:
                 return await _from_all(market(), request)
-            return await _from_one(market(), known_provider(request.provider), request)
+            return await _from_one(market(), require_provider(request.provider), request)
         except Failure as failure:
             raise StepFailed(str(failure)) from None
         except Refusal as refusal:
@@ -53,14 +53,18 @@ async def _from_all(market: Market, request: FetchRequest) -> Fetched:
     records: list[dict[str, Any]] = []
     for ticker in _tickers(request):
         if request.data_type == "quote":
-            records.append(await market.quote(_named(ticker), use_cache=request.use_cache))
+            records.append(await market.quote(_check_ticker(ticker), use_cache=request.use_cache))
         elif request.data_type == "news":
             records += await market.news(ticker, _MOST_NEWS, use_cache=request.use_cache)
         elif request.data_type == "fundamentals":
-            records += await market.fundamentals(_named(ticker), _dimension(request), use_cache=request.use_cache)
+            records += await market.fundamentals(
+                _check_ticker(ticker), _dimension(request), use_cache=request.use_cache
+            )
         else:
             interval, since, until = _span(request)
-            found = await market.bars(_named(ticker), interval, since, until, _MOST_BARS, use_cache=request.use_cache)
+            found = await market.bars(
+                _check_ticker(ticker), interval, since, until, _MOST_BARS, use_cache=request.use_cache
+            )
             own = {"ticker": found["ticker"], "interval": interval, "stale": found["stale"]}
             records += [{**own, **bar} for bar in found["bars"]]
     status = "stale" if any(record.get("stale") for record in records) else "fresh"
@@ -71,7 +75,7 @@ async def _from_one(market: Market, provider: Provider, request: FetchRequest) -
     link = await market.link(provider)
     records: list[dict[str, Any]] = []
     for ticker in _tickers(request):
-        instrument = ticker_of(_named(ticker)) if ticker is not None or request.data_type != "news" else None
+        instrument = ticker_of(_check_ticker(ticker)) if ticker is not None or request.data_type != "news" else None
         if request.data_type == "news":
             if provider.news is None:
                 raise StepFailed(f"{provider.name} has no news.", retry=False)
@@ -104,7 +108,7 @@ def _tickers(request: FetchRequest) -> list[str | None]:
     return [str(ticker) for ticker in found] or [None]
 
 
-def _named(ticker: str | None) -> str:
+def _check_ticker(ticker: str | None) -> str:
     try:
         ticker_of(ticker or "")
     except ValueError as exc:

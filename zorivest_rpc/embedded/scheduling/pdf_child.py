@@ -79,7 +79,7 @@ class Reader(HTMLParser):
             self._flush()
             self._card = []
         elif tag == "b" and self._card is not None:
-            self._card.append(self._taken())
+            self._card.append(self._take_text())
         elif tag in BREAKS:
             self._flush()
             self._kind = tag if tag in HEADINGS or tag in ("li", "pre") else "note" if "note" in classes else "p"
@@ -114,7 +114,7 @@ class Reader(HTMLParser):
             if tag in ("td", "th", "tr"):
                 self._end_cell()
         elif tag == "div" and self._card is not None:
-            parts = [*self._card, self._taken()]
+            parts = [*self._card, self._take_text()]
             self.blocks.append(Block("card", parts[0], " ".join(parts[1:])))
             self._card = None
         elif tag in BREAKS:
@@ -132,7 +132,7 @@ class Reader(HTMLParser):
         self._flush()
         return self.blocks
 
-    def _taken(self) -> str:
+    def _take_text(self) -> str:
         text = "".join(self._text)
         self._text.clear()
         if self._pre:
@@ -140,7 +140,7 @@ class Reader(HTMLParser):
         return "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
 
     def _end_cell(self) -> None:
-        text = " ".join(self._taken().split())
+        text = " ".join(self._take_text().split())
         if self._cell is not None and self._table is not None:
             if not self._table.rows:
                 self._table.rows.append([])
@@ -148,7 +148,7 @@ class Reader(HTMLParser):
         self._cell = None
 
     def _flush(self) -> None:
-        text = self._taken()
+        text = self._take_text()
         if text:
             self.blocks.append(Block(self._kind, text if self._pre else " ".join(text.split("\n"))))
 
@@ -207,7 +207,7 @@ class Paper(FPDF):
             text = text[:-1]
         return text + "…"
 
-    def wrapped(self, text: str, width: float) -> list[str]:
+    def wrap(self, text: str, width: float) -> list[str]:
         """Lines that fit; a word that is too long is cut where it must be."""
         lines: list[str] = []
         line = ""
@@ -240,7 +240,7 @@ class Paper(FPDF):
         self.style(size, **style)
         step = size * 0.5
         for part in text.split("\n"):
-            for line in self.wrapped(self.clean(part), self.epw - indent):
+            for line in self.wrap(self.clean(part), self.epw - indent):
                 if self.room(step):
                     self.style(size, **style)
                 self.text(MARGIN + indent, self.get_y() + step * 0.75, line)
@@ -343,7 +343,7 @@ def laid(paper: Paper, row: list[tuple[str, bool, bool]], widths: list[float]) -
     found = []
     for (text, heading, _), width in zip(row, widths, strict=False):
         paper.style(8, bold=heading)
-        lines = paper.wrapped(paper.clean(text), width - 3)
+        lines = paper.wrap(paper.clean(text), width - 3)
         found.append(lines if len(lines) <= 30 else [*lines[:29], "…"])
     return found
 

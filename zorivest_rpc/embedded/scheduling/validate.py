@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 
 from ..errors import Invalid, Refusal
-from ..market.market import known_provider
+from ..market.market import require_provider
 from .cron import check_cron, check_zone
 from .document import normal_form, plain, policy_schema
 from .market_fetch import AUTO
@@ -200,7 +200,7 @@ def _name_errors(step: dict[str, Any], here: str) -> Iterator[tuple[str, str]]:
     provider = params.get("provider")
     if step["type"] == "fetch" and isinstance(provider, str) and provider not in (LOCAL, AUTO):
         try:
-            known_provider(provider)
+            require_provider(provider)
         except Refusal as refusal:
             yield f"{here}.params.provider", f"{refusal.detail} Or use {LOCAL} for what is stored, {AUTO} for any."
 

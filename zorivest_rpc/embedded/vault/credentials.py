@@ -17,7 +17,7 @@ class Credential:
     secret: bool = True  # typed without being shown
     required: bool = True
 
-    def shown(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return asdict(self)
 
 

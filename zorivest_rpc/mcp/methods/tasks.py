@@ -19,17 +19,17 @@ from zorivest_rpc.mcp.protocol.revisions import MODERN
 from zorivest_rpc.mcp.protocol.types import ListItems, TaskRef, UpdateTask
 from zorivest_rpc.mcp.tasks import TaskRecord
 
-__all__ = ["Tasks", "created_core", "created_extension"]
+__all__ = ["Tasks", "encode_core_task", "encode_extension_task"]
 
 RELATED: Final = "io.modelcontextprotocol/related-task"
 _PAGE: Final = 50
 
 
-def created_core(core: Core, record: TaskRecord) -> Result:
+def encode_core_task(core: Core, record: TaskRecord) -> Result:
     return Result(b'"task":' + dumps(_core_fields(core, record)))
 
 
-def created_extension(core: Core, record: TaskRecord) -> Result:
+def encode_extension_task(core: Core, record: TaskRecord) -> Result:
     return Result(dumps(_extension_fields(core, record))[1:-1], kind="task")
 
 

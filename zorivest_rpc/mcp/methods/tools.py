@@ -16,7 +16,7 @@ from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
 from zorivest_rpc.mcp.methods.inputs import MoreInput, given_answers, resume, run_again
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
-from zorivest_rpc.mcp.methods.tasks import created_core, created_extension
+from zorivest_rpc.mcp.methods.tasks import encode_core_task, encode_extension_task
 from zorivest_rpc.mcp.offer import Toolbox
 from zorivest_rpc.mcp.protocol.capabilities import TASKS_EXTENSION
 from zorivest_rpc.mcp.protocol.content import shape_blocks
@@ -86,7 +86,7 @@ class Tools:
             return more.result
         except BecomeTask:
             if self._core.offer.tasks:
-                return created_extension(self._core, self._start(exchange, tool, call, handler))
+                return encode_extension_task(self._core, self._start(exchange, tool, call, handler))
             call.in_task = True  # nothing to become here: the work goes on within the request
             return await self._run(exchange, tool, call, handler)
         except SystemExit as exc:
@@ -117,7 +117,7 @@ class Tools:
             if tool.task == FORBIDDEN:
                 return None  # a stray `task` member means nothing in this era
             if session.capabilities.tasks:
-                return created_extension(self._core, self._start(exchange, tool, call, handler))
+                return encode_extension_task(self._core, self._start(exchange, tool, call, handler))
             if tool.task == REQUIRED:
                 needed: Json = {"extensions": {TASKS_EXTENSION: {}}}
                 words = f"{tool.name} runs as a task; declare the extension {TASKS_EXTENSION}"
@@ -135,7 +135,7 @@ class Tools:
         ttl = params.task.get("ttl") if isinstance(params.task, dict) else UNSET
         if not (ttl is None or (type(ttl) is int and ttl > 0)):
             raise ProtocolError(INVALID_PARAMS, "task must be an object; its ttl, if given, a positive integer")
-        return created_core(self._core, self._start(exchange, tool, call, handler, ttl))
+        return encode_core_task(self._core, self._start(exchange, tool, call, handler, ttl))
 
     def _start(
         self, exchange: Exchange, tool: Tool, call: Call, handler: Handler, ttl_ms: int | None = None

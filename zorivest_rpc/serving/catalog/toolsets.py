@@ -85,7 +85,7 @@ def decode_config(data: bytes, source: str, definitions: Definitions) -> Toolset
     lists = {"defaultToolsets": config.default_toolsets or ()}
     lists |= {f"clientOverrides.{client}": names for client, names in config.client_overrides.items()}
     wrong = [
-        f"{key}: {_unknown(name, toolset_names(definitions), 'toolset')}"
+        f"{key}: {_explain_unknown(name, toolset_names(definitions), 'toolset')}"
         for key, names in lists.items()
         for name in names
         if name not in (*toolset_names(definitions), "all", "default")
@@ -155,7 +155,7 @@ def _tool_names(definitions: Definitions, text: str | None) -> tuple[str, ...]:
     names = _split(text) or ()
     for name in names:
         if name not in known:
-            raise ConfigError("--tools", _unknown(name, known, "tool"))
+            raise ConfigError("--tools", _explain_unknown(name, known, "tool"))
     return names
 
 
@@ -170,10 +170,10 @@ def _expand(definitions: Definitions, names: Sequence[str], source: str) -> tupl
         elif name in known:
             chosen.add(name)
         else:
-            raise ConfigError(source, _unknown(name, known, "toolset"))
+            raise ConfigError(source, _explain_unknown(name, known, "toolset"))
     return tuple(name for name in known if name in chosen)
 
 
-def _unknown(name: str, known: Collection[str], kind: str) -> str:
+def _explain_unknown(name: str, known: Collection[str], kind: str) -> str:
     near = nearest(name, known)
     return f'no {kind} "{name}"; ' + (f'did you mean "{near}"?' if near else f"there are {', '.join(known)}")

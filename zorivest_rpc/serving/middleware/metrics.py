@@ -145,8 +145,8 @@ class Metrics:
         found: dict[str, Json] = {
             "session_uptime_minutes": minutes,
             "total_tool_calls": calls,
-            "overall_error_rate": _rounded_to(errors / calls, 4) if calls else 0,
-            "calls_per_minute": _rounded_to(calls / minutes, 2) if minutes > 0 else 0,
+            "overall_error_rate": _round_to(errors / calls, 4) if calls else 0,
+            "calls_per_minute": _round_to(calls / minutes, 2) if minutes > 0 else 0,
             "slowest_tool": slowest,
             "most_errored_tool": most_errored,
             "warnings": warnings,
@@ -206,7 +206,7 @@ def _describe(tool: _Tool, ordered: list[float], average: float) -> dict[str, Js
     return {
         "call_count": tool.calls,
         "error_count": tool.errors,
-        "error_rate": _rounded_to(tool.error_rate, 4),
+        "error_rate": _round_to(tool.error_rate, 4),
         "latency": {
             "avg": _round(average),
             "min": _round(ordered[0]),
@@ -249,12 +249,12 @@ def _round(value: float) -> int:
     return floor(value + 0.5)
 
 
-def _rounded_to(value: float, digits: int) -> float:
+def _round_to(value: float, digits: int) -> float:
     return floor(value * 10.0**digits + 0.5) / 10.0**digits
 
 
 def _log(call: Call, level: str, milliseconds: float, size: int, outcome: str, code: str | None = None) -> None:
-    told: dict[str, Json] = {"tool": call.name, "outcome": outcome, "ms": _rounded_to(milliseconds, 3), "bytes": size}
+    told: dict[str, Json] = {"tool": call.name, "outcome": outcome, "ms": _round_to(milliseconds, 3), "bytes": size}
     call.log(level, told if code is None else {**told, "code": code}, _LOGGER)
 
 

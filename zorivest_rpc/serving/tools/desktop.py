@@ -96,7 +96,7 @@ def machine(
 
 def find(on: Machine) -> DesktopProgram | None:
     """An installation, a checkout around this server, the search path, the variable: the first hit wins."""
-    for path in _installed(on):
+    for path in _find_installed(on):
         if on.exists(path):
             return DesktopProgram(path, "installed")
     sources = _sources(on)
@@ -108,7 +108,7 @@ def find(on: Machine) -> DesktopProgram | None:
     return DesktopProgram(on.gui_path, "env") if on.gui_path and on.exists(on.gui_path) else None
 
 
-def _installed(on: Machine) -> Sequence[str]:
+def _find_installed(on: Machine) -> Sequence[str]:
     if on.system == "windows":
         places = (
             ntpath.join(on.local_app_data, "Programs") if on.local_app_data else "",
@@ -264,7 +264,7 @@ class Desktop:
         wait: bool = self._kit.arguments(call)["wait_for_close"]
         found = await asyncio.get_running_loop().run_in_executor(None, find, self._on)
         if found is None:
-            return await self._absent(call)
+            return await self._report_absent(call)
         try:
             await self._start(command_for(self._on.system, found, wait=wait), wait)
         except ToolError as error:
@@ -287,7 +287,7 @@ class Desktop:
     def _explain_failure(self, found: DesktopProgram, error: ToolError) -> Outcome:
         return flag_error({"gui_found": True, "method": found.method, "message": f"{error.text} {error.next}"}, error)
 
-    async def _absent(self, call: Call) -> Outcome:
+    async def _report_absent(self, call: Call) -> Outcome:
         instructions = _instructions(self._page)
         page, what = self._page, "Its download page"
         if page is None and self._own_page is not None:

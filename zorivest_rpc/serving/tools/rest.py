@@ -43,6 +43,7 @@ Shape: TypeAlias = Callable[[Call, dict[str, Json]], dict[str, Json]]
 """What of a payload this call's client is shown."""
 
 _GLANCE: Final = 0.2  # seconds between two looks at how far an import has come
+_LOOK: Final = 2.0  # seconds for one such look
 _PATIENT: Final = 120.0  # seconds, for what waits on others or sends a file
 _LAST_WORD: Final = 1.0  # seconds, for a call that is over already
 _IMPORTS: Final = "/import/progress/{key}"
@@ -113,7 +114,7 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
         except BackendError as error:
             raise _explain_missing(spec, arguments, error) from None
         except OutcomeUnknown as error:
-            raise _unknown(spec, error) from None
+            raise _explain_unknown(spec, error) from None
         payload = to_object(reply.value) if reply.body or reply.value is not None else {"done": True}
         shown = payload if shape is None else shape(call, payload)
         if spec.message is not None:
@@ -150,7 +151,7 @@ async def _watch(call: Call, backend: Backend, where: str) -> None:
     while True:
         await asyncio.sleep(_GLANCE)
         try:
-            state = (await backend.ask(Request("GET", where, timeout=_GLANCE * 10))).value
+            state = (await backend.ask(Request("GET", where, timeout=_LOOK))).value
         except ToolError:
             continue
         if isinstance(state, dict) and isinstance(state.get("done"), int) and isinstance(state.get("total"), int):
@@ -295,7 +296,7 @@ def _explain_missing(spec: ToolSpec, arguments: Mapping[str, Json], error: Backe
     )
 
 
-def _unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
+def _explain_unknown(spec: ToolSpec, error: OutcomeUnknown) -> OutcomeUnknown | BackendUnreachable:
     if spec.reads_only:
         next = "Nothing was changed; it may be called again."
         return BackendUnreachable(f"{error.problem} {next}", next=next, problem=error.problem)

@@ -42,7 +42,7 @@ def breakdown(conn: Connection, scope: Scope, *, estimate: bool = False) -> tupl
     gross = gross_pnl(conn, scope)
     foreign = Conversion(conn, scope.currency)
     charges = [*_read_charges(conn, scope), *_totals(conn, scope), *_periodic(conn, scope, foreign)]
-    charges += _converted_charges(conn, scope, foreign)
+    charges += _convert_charges(conn, scope, foreign)
     if estimate:
         charges += _regulatory(conn, scope, foreign)
     own = select(func.count()).select_from(trades).where(trades.c.currency == scope.currency, *scope.executed())
@@ -104,7 +104,7 @@ def _rated_trades(conn: Connection, scope: Scope, conversion: Conversion) -> lis
     return [(row, rate) for row, rate in rated if rate is not None]
 
 
-def _converted_charges(conn: Connection, scope: Scope, conversion: Conversion) -> list[Charge]:
+def _convert_charges(conn: Connection, scope: Scope, conversion: Conversion) -> list[Charge]:
     """What executions in other currencies cost, line by line where they have lines."""
     brokers = _brokers(conn)
     found = []
@@ -133,7 +133,7 @@ def tell_currencies(conn: Connection, scope: Scope, *, volumes: bool = False, re
     conversion = Conversion(conn, scope.currency)
     if results:
         read_foreign(conn, scope.foreign(), conversion)
-        _converted_charges(conn, scope, conversion)
+        _convert_charges(conn, scope, conversion)
         _periodic(conn, scope, conversion)
     if volumes:
         for row in _foreign_trades(conn, scope, trades.c.asset_class != "FUTURE"):

@@ -196,7 +196,7 @@ def _facts(conn: Connection, trip: Mapping[Any, Any], exec_id: str, zone: tzinfo
         followed_plan=None if report is None else report.followed_plan,
         emotional_state=None if report is None else report.emotional_state,
         previous_results=tuple(row.realized_pnl for row in past),
-        same_day_trades=_opened_on(conn, trip, zone),
+        same_day_trades=_count_opened(conn, trip, zone),
         usual_day_trades=_usual_day(conn, trip, zone),
         unrated_balance=balance.lack,
         unrated_risk=one_r.lack,
@@ -267,7 +267,7 @@ def _midnight(moment: datetime, zone: tzinfo) -> datetime:
     return datetime.combine(moment.astimezone(zone).date(), time(), zone)
 
 
-def _opened_on(conn: Connection, trip: Mapping[Any, Any], zone: tzinfo) -> int:
+def _count_opened(conn: Connection, trip: Mapping[Any, Any], zone: tzinfo) -> int:
     midnight = _midnight(trip["opened_at"], zone)
     return conn.execute(
         select(func.count())

@@ -20,7 +20,7 @@ _COLUMNS = ("accessionNumber", "filingDate", "reportDate", "form", "primaryDocum
 
 
 async def _cik(link: Link, ticker: str) -> int:
-    numbers = await link.outbound.kept("edgar tickers", _A_DAY, lambda: _numbers(link))
+    numbers = await link.outbound.fetch_seldom("edgar tickers", _A_DAY, lambda: _numbers(link))
     word = ticker.replace(".", "-").replace("/", "-")
     if word not in numbers:
         raise link.unknown(ticker)

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ...brokers.sync import Brokers, known_broker
+from ...brokers.sync import Brokers, require_broker
 from ...errors import Invalid
 from ...values.fields import Fields
 from ..routing import ADMIN, READ, WRITE, RestCall, Route, reply
@@ -23,7 +23,7 @@ def _brokers(ask: RestCall) -> Brokers:
 
 
 async def list_all(ask: RestCall) -> web.StreamResponse:
-    return reply(await _brokers(ask).listed())
+    return reply(await _brokers(ask).list_configs())
 
 
 async def sync(ask: RestCall) -> web.StreamResponse:
@@ -41,7 +41,7 @@ async def positions(ask: RestCall) -> web.StreamResponse:
 
 async def configure(ask: RestCall) -> web.StreamResponse:
     """Set what was sent and leave the rest."""
-    broker = known_broker(ask.path["broker_id"])
+    broker = require_broker(ask.path["broker_id"])
     fields = Fields(await ask.json())
     environment = fields.choice("environment", ("live", "paper", "local"), None)
     if environment is not None and environment != broker.environment:

@@ -37,7 +37,7 @@ def _provider(setup: connections.Setup) -> dict[str, Any]:
         "connected": setup.is_enabled and not missing,
         "is_enabled": setup.is_enabled,
         "missing": missing,
-        "credentials": [credential.shown() for credential in provider.credentials],
+        "credentials": [credential.describe() for credential in provider.credentials],
         "last_test_status": setup.last_test_status,
         "signup_url": provider.signup_url,
     }
@@ -52,7 +52,7 @@ def _broker(broker: Broker, config: configs.Config) -> dict[str, Any]:
         "connected": config.usable(broker),
         "is_enabled": config.is_enabled,
         "missing": config.missing(broker),
-        "credentials": [credential.shown() for credential in broker.credentials],
+        "credentials": [credential.describe() for credential in broker.credentials],
         "supports": list(broker.supports),
         "last_status": config.last_status,
     }
@@ -64,7 +64,7 @@ def _mail(server: mail.MailServer | None) -> dict[str, Any]:
         "server": server.view() if server is not None else None,
         "presets": {name: {"host": host, "security": kind} for name, (host, kind) in mail.PRESETS.items()},
         "security": [{"name": name, "port": mail.PORTS[name]} for name in mail.SECURITY],
-        "credentials": [credential.shown() for credential in mail.CREDENTIALS],
+        "credentials": [credential.describe() for credential in mail.CREDENTIALS],
     }
 
 

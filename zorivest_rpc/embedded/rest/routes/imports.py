@@ -77,7 +77,7 @@ async def _import(
                 actor=actor,
                 auto_create=auto_create,
                 zone=zone,
-                progress=progress.written,
+                progress=progress.report_written,
             )
         )
 

@@ -122,7 +122,7 @@ async def set_mail_server(ask: RestCall) -> web.StreamResponse:
     actor, now = _actor(ask), ask.backend.scheduling.now()
 
     def job(conn: Any) -> mail.MailServer:
-        kept = mail.kept_password(conn, server, "password" in body)
+        kept = mail.keep_password(conn, server, "password" in body)
         mail.save(conn, kept, now)
         note(conn, now, actor, "email_provider.update", "email_provider", kept.host, username=kept.username)
         return kept

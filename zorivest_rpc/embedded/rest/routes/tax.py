@@ -69,9 +69,9 @@ class Ground(NamedTuple):
     def year(self, year: int | None) -> TaxProfile:
         """The profile of a year, with the losses that are carried into it."""
         wanted = self.today.year if year is None else year
-        return with_carryover(self.profiles.of(wanted), self.carried(wanted))
+        return with_carryover(self.profiles.of(wanted), self.read_carryover(wanted))
 
-    def carried(self, year: int) -> Carryover:
+    def read_carryover(self, year: int) -> Carryover:
         results = self.years.before(year, self.conn, self.rules, self.profiles.of)
         return carry_into(year, results, self.profiles.of, self.profiles.years)
 
@@ -80,10 +80,10 @@ class Ground(NamedTuple):
         held = tax_reading.open_tickers(self.conn, date(profile.tax_year, 12, 31))
         names = [lot.ticker for lot in lots if is_section_1256(lot.ticker, lot.asset_class)]
         names += [name for name in held if is_section_1256(name, AssetClass(parse_instrument(name).asset_class))]
-        carried = about_carryover(self.carried(profile.tax_year), profile)
+        carried = about_carryover(self.read_carryover(profile.tax_year), profile)
         return [*about_section_1256(names, profile), *carried]
 
-    def closed_in(self, year: int) -> list[Any]:
+    def list_closed(self, year: int) -> list[Any]:
         return tax_reading.closed_lots(self.conn, start=date(year, 1, 1), end=date(year, 12, 31))
 
 
@@ -167,7 +167,7 @@ async def simulate(ask: RestCall) -> web.StreamResponse:
                 "exercised or assigned) as a corporate action, or import a file that says it.",
             )
         profile = ground.year(None)
-        realized = year_gains(ground.closed_in(profile.tax_year), profile, ground.rules.accounts)
+        realized = year_gains(ground.list_closed(profile.tax_year), profile, ground.rules.accounts)
         lots = tax_reading.open_lots(ground.conn, related_to=wanted.ticker, alive_on=ground.today)
         answer = simulate_sale(
             lots,
@@ -203,7 +203,7 @@ async def estimate(ask: RestCall) -> web.StreamResponse:
         profile = ground.year(year)
         if status is not None:
             profile = msgspec.structs.replace(profile, filing_status=status)
-        lots = ground.closed_in(profile.tax_year)
+        lots = ground.list_closed(profile.tax_year)
         prices = None
         if unrealized:
             lots += tax_reading.open_lots(ground.conn, alive_on=ground.today)  # another account's take losses over
@@ -289,7 +289,7 @@ async def quarterly(ask: RestCall) -> web.StreamResponse:
 
     def job(ground: Ground) -> dict[str, Any]:
         profile = ground.year(year)
-        income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
+        income = income_by_period(ground.list_closed(profile.tax_year), profile, ground.rules.accounts, ground.today)
         paid = tax_payments.list_payments(ground.conn, profile.tax_year)
         return to_json(quarterly_estimate(quarter, profile, income, paid, method=method, today=ground.today))
 
@@ -313,7 +313,7 @@ async def pay(ask: RestCall) -> web.StreamResponse:
     def job(ground: Ground) -> dict[str, Any]:
         profile = ground.year(year)
         before = tax_payments.list_payments(ground.conn, profile.tax_year)
-        income = income_by_period(ground.closed_in(profile.tax_year), profile, ground.rules.accounts, ground.today)
+        income = income_by_period(ground.list_closed(profile.tax_year), profile, ground.rules.accounts, ground.today)
         _, receipt = record_payment(before, payment, profile, income, today=ground.today)
         if not receipt.replaced:
             tax_payments.book(ground.conn, profile.tax_year, payment, actor)
@@ -358,7 +358,7 @@ async def ytd_summary(ask: RestCall) -> web.StreamResponse:
         profile = ground.year(year)
         first, last = date(profile.tax_year, 1, 1), date(profile.tax_year, 12, 31)
         matches = tax_reading.wash_sales(ground.conn, start=first, end=last)
-        lots = ground.closed_in(profile.tax_year)
+        lots = ground.list_closed(profile.tax_year)
         summary = summarize_year(
             lots,
             matches,

@@ -75,9 +75,9 @@ class Profiles:
             if self._is_about(name, moment, year) and (since is None or moment > since)
         }
         if stored is not None:
-            return msgspec.structs.replace(stored, **said, stated=_joined(stored.stated, said))
+            return msgspec.structs.replace(stored, **said, stated=_join(stored.stated, said))
         is_default = said.keys() <= _STANDING if year != self.current else not said
-        return TaxProfile(tax_year=year, is_default=is_default, stated=_joined(said), **said)
+        return TaxProfile(tax_year=year, is_default=is_default, stated=_join(said), **said)
 
     def _is_about(self, name: str, moment: datetime, year: int) -> bool:
         """Whether a setting given at a moment says something about a year."""
@@ -107,7 +107,7 @@ def save(conn: Connection, year: int, changes: Mapping[str, Any], actor: str) ->
     """Store what is said about a year on top of what was known; `created` or `updated`."""
     now = datetime.now(UTC)
     before = load(conn, now).of(year)
-    after = msgspec.structs.replace(before, **changes, is_default=False, stated=_joined(before.stated, changes))
+    after = msgspec.structs.replace(before, **changes, is_default=False, stated=_join(before.stated, changes))
     had = conn.execute(tax_profiles.delete().where(tax_profiles.c.tax_year == year)).rowcount > 0
     conn.execute(
         tax_profiles.insert().values(tax_year=year, profile=msgspec.json.encode(after).decode(), updated_at=now)
@@ -128,7 +128,7 @@ def _read(text: str) -> TaxProfile:
     return msgspec.structs.replace(profile, **former)
 
 
-def _joined(*names: Iterable[str]) -> tuple[str, ...]:
+def _join(*names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name for part in names for name in part}))
 
 

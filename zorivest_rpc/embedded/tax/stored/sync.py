@@ -139,13 +139,13 @@ def is_due(conn: Connection, rules: LotRules) -> bool:
     waiting = conn.execute(
         select(or_(exists(select(tax_pending.c.exec_id)), exists(select(tax_stale.c.underlying))))
     ).scalar()
-    return bool(waiting) or (_made_under(conn) != rules.digest and not is_empty(conn))
+    return bool(waiting) or (_read_rules(conn) != rules.digest and not is_empty(conn))
 
 
 def sync(conn: Connection, rules: LotRules, now: datetime) -> None:
     """Bring the lots in step with the trades and the rules."""
     stale = set(conn.execute(select(tax_stale.c.underlying)).scalars())
-    if _made_under(conn) != rules.digest:
+    if _read_rules(conn) != rules.digest:
         stale |= _underlyings(conn)
     pending = set(conn.execute(select(tax_pending.c.underlying).distinct()).scalars())
     for part in parts(sorted(pending)):
@@ -161,7 +161,7 @@ def sync(conn: Connection, rules: LotRules, now: datetime) -> None:
     conn.execute(tax_state.insert().values(id=1, rules=rules.digest, synced_at=now))
 
 
-def _made_under(conn: Connection) -> str | None:
+def _read_rules(conn: Connection) -> str | None:
     return conn.execute(select(tax_state.c.rules)).scalar()
 
 
@@ -188,7 +188,7 @@ def _advance(conn: Connection, rules: LotRules, groups: Collection[str], writing
     refused: list[str] = []
     for portion in tax_events.portions(_waiting(conn, groups)):
         firsts = _firsts(conn, portion)
-        overtaken = _overtaken(conn, firsts, portion)
+        overtaken = _find_overtaken(conn, firsts, portion)
         actions = tax_events.Actions(conn, portion)
         fit = {
             group: first
@@ -242,7 +242,7 @@ def _firsts(conn: Connection, portion: Sequence[str]) -> dict[str, tax_events.Pl
     return {group: found[group] for group in portion if group in found}
 
 
-def _overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion: Sequence[str]) -> set[str]:
+def _find_overtaken(conn: Connection, firsts: Mapping[str, tax_events.Place], portion: Sequence[str]) -> set[str]:
     """Underlyings whose lots have already seen a trade that comes after a pending one."""
     first = _rank_pending(portion).c
     later = and_(_trades.time >= first.time, or_(_trades.time > first.time, _trades.exec_id > first.exec_id))

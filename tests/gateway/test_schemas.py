@@ -1,0 +1,187 @@
+"""Which schemas of an upstream can be served, with every limit from both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zorivest_rpc.gateway.schemas import (
+    Unservable,
+    check_schema,
+    has_nested_quantifier,
+    rename_arguments,
+    undo_renames,
+)
+
+
+def given(**more: Any) -> dict[str, Any]:
+    return {"type": "object", **more}
+
+
+def reason(schema: Any, **how: bool) -> str | None:
+    found = check_schema(schema, **how)
+    return None if found is None else found.reason
+
+
+NEWEST = "https://json-schema.org/draft/2020-12/schema"
+SEVENTH = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        given(),
+        given(properties={"a": {"type": "string", "enum": ["x"]}}, required=["a"], additionalProperties=False),
+        given(**{"$schema": NEWEST}),
+        given(**{"$schema": SEVENTH}),
+        given(**{"$schema": SEVENTH.rstrip("#")}),
+        given(properties={"a": {"$ref": "#/$defs/b"}}, **{"$defs": {"b": {"type": "string"}}}),
+        given(properties={"a": {"$ref": "#/definitions/x~1y"}}, definitions={"x/y": {"type": "string"}}),
+        given(properties={"a": {"$ref": "#/components/b"}}, components={"b": {"type": "string"}}),
+        given(properties={"a": {"$ref": "#there"}}, **{"$defs": {"b": {"$anchor": "there"}}}),
+        given(properties={"child": {"$ref": "#"}}),
+        given(properties={"a": {"oneOf": [{"type": "string"}, {"type": "null"}]}}),
+        given(properties={"a": {"pattern": r"^(https?://)?[\w.-]+(:\d{2,5})?$"}}),
+        given(properties={"oneOf": {"type": "string"}}),
+        given(default={"$ref": "https://elsewhere.example", "pattern": "(a+)+"}, examples=[{"anyOf": 1}]),
+        given(**{"$id": "https://a.example/s"}, properties={"a": {"$ref": "#/$defs/b"}}, **{"$defs": {"b": {}}}),
+        given(additionalProperties=True, dependencies={"a": ["b"]}, **{"$schema": SEVENTH}),
+    ],
+)
+def test_a_schema_that_is_served(schema: dict[str, Any]) -> None:
+    assert check_schema(schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (None, "type"),
+        ([], "type"),
+        (True, "type"),
+        ({"type": "array"}, "type"),
+        ({}, "type"),
+        (given(**{"$schema": "http://json-schema.org/draft-04/schema#"}), "dialect"),
+        (given(**{"$schema": "https://json-schema.org/draft/2019-09/schema"}), "dialect"),
+        (given(**{"$schema": 7}), "dialect"),
+        (given(properties={"a": {"$ref": "https://elsewhere.example/s"}}), "no part of the schema"),
+        (given(properties={"a": {"$ref": "file:///etc/passwd"}}), "no part of the schema"),
+        (given(properties={"a": {"$ref": "other.json#/x"}}), "no part of the schema"),
+        (given(properties={"a": {"$ref": "#/$defs/missing"}}), "no part of the schema"),
+        (given(properties={"a": {"$ref": "#nowhere"}}), "no part of the schema"),
+        (given(properties={"a": {"$ref": 5}}), "no part of the schema"),
+        (given(properties={"a": {"$id": "https://b.example", "type": "string"}}), "document of its own"),
+        (given(properties={"a": {"$dynamicRef": "#x"}}), "$dynamicRef"),
+        (given(properties={"a": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": {"$ref": "#/$defs/a"}}}), "circle"),
+        (
+            given(**{"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}}),
+            "circle",
+        ),
+        (given(**{"$ref": "#"}), "circle"),
+        (given(properties={"a": 5}), "no schema"),
+        (given(properties={"a": {"type": "strang"}}), ""),
+        (given(properties={"a": {"pattern": "("}}), ""),
+        (given(properties={"a": {"pattern": "(a+)+$"}}), "quantified group"),
+        (given(patternProperties={"^(x*)*$": {}}), "quantified group"),
+        (given(properties={"a": {"pattern": 5}}), "pattern"),
+    ],
+)
+def test_a_schema_that_cannot_be_served(schema: Any, problem: str) -> None:
+    found = check_schema(schema)
+    assert found is not None
+    assert found.reason == "schema_unsupported"
+    assert problem in found.problem
+
+
+@pytest.mark.parametrize("key", ["oneOf", "anyOf", "allOf"])
+def test_a_combinator_at_the_top_makes_some_providers_refuse_the_whole_list(key: str) -> None:
+    schema = given(**{key: [{"required": ["a"]}]})
+    assert check_schema(schema) == Unservable("schema_combinator", f"{key} at the top level")
+    assert reason(schema, is_output=True) is None
+
+
+def test_an_output_schema_may_be_of_any_type() -> None:
+    assert reason({"type": "array", "items": {"type": "string"}}, is_output=True) is None
+    assert reason({"$ref": "https://x.example"}, is_output=True) == "schema_unsupported"
+
+
+def levels(count: int) -> dict[str, Any]:
+    """A schema with that many levels, the root included."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(count - 1):
+        schema = {"type": "object", "properties": {"x": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(32, None), (33, "schema_unsupported"), (5000, "schema_unsupported")])
+def test_a_schema_has_at_most_32_levels(count: int, wanted: str | None) -> None:
+    assert reason(levels(count)) == wanted
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(2000, None), (2001, "schema_unsupported")])
+def test_a_schema_has_at_most_2000_subschemas(count: int, wanted: str | None) -> None:
+    assert reason(given(properties={f"p{n}": {} for n in range(count - 1)})) == wanted
+
+
+@pytest.mark.parametrize(("length", "wanted"), [(512, None), (513, "schema_unsupported")])
+def test_a_pattern_has_at_most_512_characters(length: int, wanted: str | None) -> None:
+    assert reason(given(properties={"a": {"pattern": "a" * length}})) == wanted
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "(a+)+",
+            "(a*)*",
+            "(a+)*",
+            "(?:a+)+",
+            "(?<n>a+)+",
+            "(a|b+)*",
+            "((a+))+",
+            "(a?){5}",
+            "(a{1,3}){2,}",
+            "(a+){3}",
+        ),
+        *("^(\\w+\\s?)*$", "(([a-z])+.)+", "(a+?)+", "x(?:y(?:z*)w)+", "(a{2,}){2}", r"(\(a+)+", "([)]+)+"),
+    ],
+)
+def test_a_quantifier_inside_a_quantified_group(pattern: str) -> None:
+    assert has_nested_quantifier(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("a+", "(a)+", "(a+)", "(a+)?", "(https?://)?x", "(ab{3})+", r"^\d{4}-\d{2}(-\d{2})?$", "[(a+)+]", r"\(a+\)+"),
+        *("(?=.*[A-Z])(?=.*\\d).{8,}", "a{2}{3}", "", "(", ")", "a)+", "[", "\\", "(?:)", "a{,3}", "{+}", "(x{1,1})+"),
+    ],
+)
+def test_no_quantifier_inside_a_quantified_group(pattern: str) -> None:
+    assert not has_nested_quantifier(pattern)
+
+
+@pytest.mark.parametrize("name", ["clientId", "confirmation_token"])
+def test_an_argument_of_ours_has_to_be_renamed(name: str) -> None:
+    schema = given(properties={"a": {}, name: {"type": "string"}}, required=[name, "a"])
+    found = rename_arguments(schema, {})
+    assert isinstance(found, Unservable)
+    assert found.reason == "reserved_property"
+    renamed = rename_arguments(schema, {name: "their_own"})
+    assert renamed == given(properties={"a": {}, "their_own": {"type": "string"}}, required=["their_own", "a"])
+    assert isinstance(renamed, dict)
+    assert list(renamed["properties"]) == ["a", "their_own"]
+    assert undo_renames({"their_own": 1, "a": 2}, schema, {name: "their_own"}) == {name: 1, "a": 2}
+
+
+def test_a_rename_takes_no_name_that_is_there() -> None:
+    schema = given(properties={"clientId": {}, "b": {}})
+    assert isinstance(rename_arguments(schema, {"clientId": "b"}), Unservable)
+    assert isinstance(rename_arguments(schema, {"clientId": "confirmation_token"}), Unservable)
+
+
+def test_a_schema_without_clashes_stays_as_it_is() -> None:
+    schema = given(properties={"b": {}})
+    assert rename_arguments(schema, {"clientId": "b"}) is schema
+    assert undo_renames({"b": 1}, schema, {"clientId": "b"}) == {"b": 1}
+    assert rename_arguments(given(), {"clientId": "x"}) == given()

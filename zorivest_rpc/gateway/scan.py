@@ -1,0 +1,164 @@
+"""Looks for instructions and hidden text in what an upstream says of its tools, and takes control characters out.
+
+*Hold* means that the tool is not published before a person has looked at it; *warn* that the log says so."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+__all__ = ["LONG_TEXT", "Findings", "clean", "scan", "texts_of"]
+
+LONG_TEXT: Final = 2_000
+_ENCODED_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]{201,}={0,2}")
+_COMMENT: Final = "<!--"
+# Tags that a model reads as a voice above the user's; not `<user>` or `<path>`, which stand for a value in many texts.
+_TAG: Final = re.compile(
+    r"<\s*/?\s*(?:important|critical|system(?:[-_ ]?\w+)?|instructions?|assistant|hidden|override|admin)\s*/?\s*>"
+    r"|<\|[\w-]+\|>|\[/?INST\]|<</?SYS>>",
+    re.IGNORECASE,
+)
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+_INSTRUCTIONS: Final = frozenset(
+    (
+        *("call", "calling", "invoke", "invoking", "use", "using", "run", "running", "execute", "executing", "trigger"),
+        *("send", "pass", "forward", "prefer", "avoid", "skip", "ignore", "replace", "disable", "bypass", "stop"),
+        *("must", "always", "never", "instead"),
+    )
+)
+_NEXT_TO: Final = 5  # words between an instruction and the name it is about
+_MENTIONS: Final = re.compile(
+    r"\b(?:keys?|tokens?|passwords?|credentials?|secrets?|prompts?|secretly|silently|conceal\w*|covertly"
+    r"|(?:do not|don't|never|without) (?:tell|mention|show|reveal|inform)(?:ing)?)\b"
+    r"|\.ssh\b|\bid_rsa\b|\.env\b",
+    re.IGNORECASE,
+)
+# Format characters that are seen: signs of Arabic, Syriac and Kaithi that stand over numbers.
+_SEEN: Final = frozenset((*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD))
+# Letters and marks without a shape, which no category tells: fillers, the joiner of graphemes, the blank of braille.
+_BLANK: Final = frozenset((0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x2800, 0x3164, 0xFFA0))
+_JOINERS: Final = ("\u200c", "\u200d")  # Persian and Indic words and composed emoji need them
+_SHOWN: Final = 3  # places that a finding names
+
+
+class Findings(NamedTuple):
+    """Why the tool is held, and what is worth a warning; each with the place in the definition."""
+
+    hold: tuple[str, ...] = ()
+    warn: tuple[str, ...] = ()
+
+
+def scan(definition: Mapping[str, Any], foreign_names: Collection[str] = ()) -> Findings:
+    """What is wrong with a tool, prompt or resource. `foreign_names` are the published names of tools that do not
+    belong to its server: ours and those of other servers, which it has no business to steer."""
+    hold: dict[str, list[str]] = {}
+    warn: dict[str, list[str]] = {}
+    for path, text, prose in texts_of(definition):
+        for reason in _reasons_to_hold(text, foreign_names if prose else ()):
+            hold.setdefault(reason, []).append(path)
+        for reason in _reasons_to_warn(text, prose):
+            warn.setdefault(reason, []).append(path)
+    return Findings(_told(hold), _told(warn))
+
+
+def clean(text: str) -> str:
+    """The text without control and invisible characters, but for line ends and tabs."""
+    if text.isascii() and text.isprintable():
+        return text
+    unified = text.replace("\r\n", "\n").replace("\r", "\n")
+    kept = (char for place, char in enumerate(unified) if char in "\n\t" or not _is_hidden(unified, place))
+    return "".join(kept)
+
+
+def texts_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Every text in a definition with its place; whether it is prose, which may be long and name other tools."""
+    stack: list[tuple[str, Any, bool]] = [
+        (key, definition[key], key in ("title", "description"))
+        for key in ("name", "title", "description", "uri", "uriTemplate", "arguments", "annotations")
+        if key in definition
+    ]
+    stack += [(key, definition[key], False) for key in ("inputSchema", "outputSchema") if key in definition]
+    stack.reverse()
+    while stack:
+        path, value, prose = stack.pop()
+        if isinstance(value, str):
+            yield path, value, prose
+        elif isinstance(value, Mapping):
+            for key in value:
+                yield f"{path} (a key)", str(key), False
+            stack += [
+                (f"{path}.{key}", inner, key in ("title", "description", "$comment"))
+                for key, inner in reversed(list(value.items()))
+            ]
+        elif isinstance(value, list):
+            stack += [(f"{path}[{place}]", inner, prose) for place, inner in reversed(list(enumerate(value)))]
+
+
+def _reasons_to_hold(text: str, foreign_names: Collection[str]) -> Iterator[str]:
+    if not (text.isascii() and text.isprintable()):
+        if any(0xE0000 <= ord(char) <= 0xE007F for char in text):
+            yield "tag characters"
+        elif any(char not in "\n\t\r" and _is_hidden(text, place) for place, char in enumerate(text)):
+            yield "invisible or bidirectional control characters"
+    # Full-width brackets and letters mean to a model what the plain ones do.
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if _COMMENT in plain:
+        yield "an HTML comment"
+    if _TAG.search(plain):
+        yield "mark-up that looks like instructions"
+    if foreign_names and (name := _steered(plain, foreign_names)):
+        yield f"an instruction about another tool, {name}"
+
+
+def _steered(text: str, names: Collection[str]) -> str | None:
+    """The first foreign name with an instruction verb next to it, in one sentence."""
+    for sentence in re.split(r"[.!?;]\s|\n\s*\n", text):
+        words: list[str] = _WORD.findall(sentence)
+        orders = [place for place, word in enumerate(words) if word.lower() in _INSTRUCTIONS]
+        if not orders:
+            continue
+        for place, word in enumerate(words):
+            if word in names and any(abs(place - order) <= _NEXT_TO for order in orders):
+                return word
+    return None
+
+
+def _reasons_to_warn(text: str, prose: bool) -> Iterator[str]:
+    if len(text) > LONG_TEXT:
+        yield f"more than {LONG_TEXT} characters"
+    if _ENCODED_RUN.search(text):
+        yield "a long encoded run"
+    if prose and (found := _MENTIONS.search(text)):
+        yield f'a mention of "{found[0].lower()}"'
+
+
+def _is_hidden(text: str, place: int) -> bool:
+    """Whether a character is there without being seen."""
+    char = text[place]
+    if " " <= char <= "~":
+        return False
+    code, category = ord(char), unicodedata.category(char)
+    if category == "Cc":
+        return True
+    if 0xFE00 <= code <= 0xFE0F:  # one behind a sign chooses its form; a run of them carries bytes
+        return place + 1 < len(text) and _selects(text[place + 1])
+    if code in _BLANK or 0xE0100 <= code <= 0xE01EF:
+        return True
+    if char in _JOINERS:
+        around = text[max(0, place - 1) : place] + text[place + 1 : place + 2]
+        return len(around) < 2 or any(each.isascii() or unicodedata.category(each) in ("Cf", "Cc") for each in around)
+    return category in ("Cf", "Co", "Cn") and code not in _SEEN
+
+
+def _selects(char: str) -> bool:
+    return 0xFE00 <= ord(char) <= 0xFE0F or 0xE0100 <= ord(char) <= 0xE01EF
+
+
+def _told(found: Mapping[str, list[str]]) -> tuple[str, ...]:
+    lines = []
+    for reason, places in found.items():
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        lines.append(f"{reason} in {', '.join(places[:_SHOWN])}{more}")
+    return tuple(lines)
