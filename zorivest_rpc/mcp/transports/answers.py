@@ -161,7 +161,8 @@ class EventStream:
         self._keepers += (work,)
 
     def _tell_keepers(self, _: asyncio.Future[None]) -> None:
-        for work in self._keepers:
+        keepers, self._keepers = self._keepers, ()
+        for work in keepers:
             work(self)
 
     def write(self, data: bytes) -> None:
