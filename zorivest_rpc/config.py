@@ -205,6 +205,8 @@ class Settings(NamedTuple):
     api_key: str | None
     toolsets_by_variable: bool  # the choice came from the environment, which says so where the choice is explained
     inside_claude_code: bool
+    telemetry: str | None = None  # a file for the events of calls and upstreams
+    telemetry_content: bool = False  # what was sent and answered goes there too
     file: ConfigFile | None = None  # the file that counts
     untrusted: str | None = None  # one in the working directory that does not, because it was never pinned
 
@@ -270,6 +272,8 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         api_key=environ.get("ZORIVEST_API_KEY") or None,
         toolsets_by_variable="toolsets" not in by_flag and bool(environ.get("ZORIVEST_TOOLSETS")),
         inside_claude_code=environ.get("CLAUDECODE") == "1",
+        telemetry=environ.get("ZORIVEST_TELEMETRY") or None,
+        telemetry_content=environ.get("ZORIVEST_TELEMETRY_CAPTURE_CONTENT") == "1",
         file=found.file,
         untrusted=found.untrusted,
         **given,

@@ -179,6 +179,8 @@ VARIABLES = {
     "ZORIVEST_BACKEND_PORT": "a port for the embedded backend instead of its socket, 0 for any free one",
     "ZORIVEST_GUI_PATH": "the desktop application, where it is in no usual place",
     "ZORIVEST_KEYRING": "`off` keeps the first key in a file of the data directory, also where there is a keyring",
+    "ZORIVEST_TELEMETRY": "a file that gets one JSON line for each event of a call or of another MCP server",
+    "ZORIVEST_TELEMETRY_CAPTURE_CONTENT": "`1` records what was sent and answered there as well, without known secrets",
 }
 
 

@@ -16,7 +16,10 @@ from .line import Line, fail, ok, warn
 
 __all__ = ["api_key_form", "backend_port", "installation", "proxies", "transport", "variables"]
 
-_OTHERS = ("ZORIVEST_API_KEY", "ZORIVEST_BACKEND_PORT", "ZORIVEST_GUI_PATH", "ZORIVEST_KEYRING")
+_OTHERS = (
+    *("ZORIVEST_API_KEY", "ZORIVEST_BACKEND_PORT", "ZORIVEST_GUI_PATH", "ZORIVEST_KEYRING"),
+    *("ZORIVEST_TELEMETRY", "ZORIVEST_TELEMETRY_CAPTURE_CONTENT"),
+)
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

@@ -1,0 +1,231 @@
+"""What each upstream's definitions were when they were trusted, and which of them have changed since.
+
+The file lies in the data directory, never beside a configuration that another person may have written. A server is
+known by the configuration file, the profile, its name, and where it is or what is started: a change of any of these is
+another server, which has to be trusted anew. What is secret in a URL or an argument is kept as a hash alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import sha256
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.gateway.config import Profile, Server
+
+__all__ = ["PINNED_FIELDS", "PINS_FILE", "Identity", "Pins", "Verdict", "definition_hash", "identity_of"]
+
+PINS_FILE: Final = "mcp-pins.json"
+Kind = Literal["tool", "prompt", "resource"]
+PINNED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool": ("name", "title", "description", "inputSchema", "outputSchema", "annotations"),
+    "prompt": ("name", "title", "description", "arguments"),
+    "resource": ("uri", "uriTemplate", "title", "description", "mimeType"),
+}
+
+
+class Identity(NamedTuple):
+    """Which server a pin is of."""
+
+    file: str
+    profile: str
+    server: str
+    target: str  # a hash of the endpoint, or of the command with its arguments
+
+    @property
+    def key(self) -> str:
+        return _digest(list(self))
+
+
+class Verdict(NamedTuple):
+    """What becomes of a definition. `held` is why it is not published (`changed`, `new`, `unpinned`), or None.
+
+    `changed` is true where it is not the pinned one, held or (with pins off) not: an approval does not count then.
+    `accepted`: a person has looked at exactly this definition, so what the scan found in it does not hold it."""
+
+    hash: str
+    held: str | None = None
+    changed: bool = False
+    accepted: bool = False
+    hash_old: str | None = None
+
+
+class _Pin(msgspec.Struct, omit_defaults=True):
+    hash: str
+    by_person: bool = False
+    seen: str | None = None  # the latest that was seen with pins off
+
+
+class _Known(msgspec.Struct):
+    """The pins of one server; the first three say which it is, for people who read the file."""
+
+    file: str
+    profile: str
+    server: str
+    pins: dict[str, dict[str, _Pin]] = {}
+
+
+class _File(msgspec.Struct):
+    version: int = 1
+    servers: dict[str, _Known] = {}
+
+
+def definition_hash(definition: Mapping[str, Any], kind: Kind = "tool") -> str:
+    """SHA-256 of the canonical JSON (sorted keys, no spaces) of what a person would look at."""
+    return _digest({key: definition[key] for key in PINNED_FIELDS[kind] if key in definition})
+
+
+def identity_of(profile: Profile, server: Server) -> Identity:
+    target = [server.endpoint] if server.endpoint else [server.command, *server.args]
+    return Identity(os.path.realpath(profile.file) if profile.file else "", profile.name, server.name, _digest(target))
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Pins:
+    """The pins of a data directory. Every change reads the file anew, alone, and replaces it as a whole, because the
+    servers of several editor windows share it."""
+
+    def __init__(self, data_dir: str) -> None:
+        self.path = os.path.join(data_dir, PINS_FILE)
+
+    def judge(
+        self,
+        identity: Identity,
+        mode: str,
+        kind: Kind,
+        offered: Mapping[str, str],
+        named: Collection[str] = (),
+    ) -> dict[str, Verdict]:
+        """A verdict for each definition that a successful discovery brought, by its name at the server and its hash.
+
+        `named` are the names that stand literally in the allowlist: a new one of these was asked for. With `tofu` the
+        first discovery pins all, and later ones what is new and named; with `off` the first ones stay on record, so
+        that a change can be told."""
+        known = self._read().servers.get(identity.key)
+        before = None if known is None else known.pins.get(kind)
+        if mode == "strict":
+            return {name: _judge_strictly((before or {}).get(name), new) for name, new in offered.items()}
+        trusted = {
+            name: new for name, new in offered.items() if before is None or (name not in before and name in named)
+        }
+        if mode == "off":
+            trusted |= {name: new for name, new in offered.items() if before is not None and name not in before}
+        if trusted or before is None:
+            self._store(identity, kind, trusted, by_person=False)
+        verdicts = {}
+        for name, new in offered.items():
+            pin = _Pin(new) if name in trusted else (before or {}).get(name)
+            verdicts[name] = _judge(pin, new, mode)
+        if mode == "off":
+            self._note_seen(identity, kind, offered)
+        return verdicts
+
+    def accept(self, identity: Identity, kind: Kind, definitions: Mapping[str, str]) -> None:
+        """A person has looked at these definitions, by name and hash."""
+        self._store(identity, kind, definitions, by_person=True)
+
+    def last_seen(self, identity: Identity, kind: Kind, name: str) -> str | None:
+        """The hash that was told last of a definition, so that a change is logged once."""
+        known = self._read().servers.get(identity.key)
+        pin = known.pins.get(kind, {}).get(name) if known else None
+        return None if pin is None else pin.seen or pin.hash
+
+    def forget(self, file: str, profile: str, servers: Iterable[str]) -> None:
+        """Drop what is known of servers that were removed from a configuration."""
+        names = set(servers)
+        place = os.path.realpath(file)
+        with self._changed() as stored:
+            stored.servers = {
+                key: known
+                for key, known in stored.servers.items()
+                if not ((known.file, known.profile) == (place, profile) and known.server in names)
+            }
+
+    def _store(self, identity: Identity, kind: Kind, definitions: Mapping[str, str], *, by_person: bool) -> None:
+        with self._changed() as stored:
+            known = stored.servers.get(identity.key)
+            if known is None:
+                known = stored.servers[identity.key] = _Known(identity.file, identity.profile, identity.server, {})
+            pins = known.pins.setdefault(kind, {})
+            for name, new in definitions.items():
+                held = pins.get(name)
+                # Two windows discover at once: what the other one pinned meanwhile is not replaced without a person.
+                if by_person or held is None:
+                    pins[name] = _Pin(new, by_person)
+
+    def _note_seen(self, identity: Identity, kind: Kind, offered: Mapping[str, str]) -> None:
+        known = self._read().servers.get(identity.key)
+        pins = known.pins.get(kind, {}) if known else {}
+        if all((pins[name].seen or pins[name].hash) == new for name, new in offered.items() if name in pins):
+            return
+        with self._changed() as stored:
+            for name, new in offered.items():
+                pin = stored.servers[identity.key].pins[kind].get(name)
+                if pin is not None:
+                    pin.seen = new if new != pin.hash else None
+
+    def _read(self) -> _File:
+        try:
+            with open(self.path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=_File)
+        except FileNotFoundError:
+            return _File(servers={})
+        except (OSError, msgspec.DecodeError):
+            # Without it every definition would count as seen for the first time, a changed one too.
+            advice = 'move it away and run "zorivest-rpc mcp pin" to look at every definition again'
+            raise ConfigError(self.path, f"cannot be read; {advice}") from None
+
+    def _changed(self) -> _Change:
+        return _Change(self)
+
+
+class _Change:
+    """The file read, changed and written while no other process does."""
+
+    def __init__(self, pins: Pins) -> None:
+        from zorivest_rpc.private_files import alone
+
+        self._pins = pins
+        self._lock = alone(pins.path)
+
+    def __enter__(self) -> _File:
+        self._lock.__enter__()
+        try:
+            self._file = self._pins._read()
+        except BaseException as exc:
+            self._lock.__exit__(type(exc), exc, exc.__traceback__)
+            raise
+        return self._file
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        from zorivest_rpc.private_files import write_private
+
+        try:
+            if kind is None:
+                data = msgspec.json.format(msgspec.json.encode(self._file), indent=2)
+                write_private(self._pins.path, data + b"\n")
+        finally:
+            self._lock.__exit__(kind, value, traceback)
+
+
+def _judge_strictly(pin: _Pin | None, new: str) -> Verdict:
+    if pin is not None and pin.by_person and pin.hash == new:
+        return Verdict(new, accepted=True)
+    changed = pin is not None and pin.hash != new
+    return Verdict(new, "changed" if changed else "unpinned", changed, hash_old=pin.hash if pin else None)
+
+
+def _judge(pin: _Pin | None, new: str, mode: str) -> Verdict:
+    if pin is None:
+        return Verdict(new, "new")
+    if pin.hash == new:
+        return Verdict(new, accepted=pin.by_person)
+    return Verdict(new, None if mode == "off" else "changed", changed=True, hash_old=pin.hash)
