@@ -183,7 +183,7 @@ class Journal:
 
             self._completions = JournalCompletions(
                 lambda asking: self.backends().of(asking.principal),
-                toolset_names(self.audience.definitions),
+                lambda: toolset_names(self.audience.definitions),
                 self.audience.refusal,
             )
         return await self._completions(session, kind, name, argument, value, others)

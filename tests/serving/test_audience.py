@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.serving.middleware.fake import NoWire
+from zorivest_rpc.errors import InvalidArguments
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import Implementation
 from zorivest_rpc.serving.audience import Audience, Policy
 from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolsetSpec, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig
 
 DEFINITIONS = load()
@@ -152,3 +155,109 @@ def test_what_is_remembered_of_clients_is_bounded() -> None:
         audience.gated_tools(session)
     kept = (audience._profiles, audience._views, audience._limits, audience._asked_by_client)
     assert [len(each) <= 256 for each in kept] == [True] * 4
+
+
+# --- a catalogue that is replaced
+
+
+def other_tool(name: str, **changes: object) -> ToolSpec:
+    given = ToolSpec(
+        name=name,
+        title="Elsewhere",
+        description=Description(f"[far] {name}", f"[far] {name}"),
+        input_schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        annotations=Annotations(False, True, False, True),
+        python="forward",
+        toolset="mcp-far",
+        upstream="far",
+        hints={"readOnlyHint": False},
+    )
+    return msgspec.structs.replace(given, **changes)
+
+
+def with_tools(*tools: ToolSpec, default: bool = True) -> Definitions:
+    toolset = ToolsetSpec("mcp-far", "Tools from MCP server far", default=default, upstream="far", status="ready")
+    return msgspec.structs.replace(
+        DEFINITIONS, toolsets=(*DEFINITIONS.toolsets, toolset), tools=(*DEFINITIONS.tools, *tools)
+    )
+
+
+def names_of(audience: Audience, session: Session) -> list[str]:
+    return [tool.name for tool in audience.view(session).listed]
+
+
+@pytest.mark.parametrize("client", ["cline", "claude-code", None])
+def test_a_catalogue_that_is_adopted_is_what_every_session_sees_from_then_on(client: str | None) -> None:
+    audience, session = Audience(DEFINITIONS, Policy()), session_of(client)
+    before = audience.view(session)
+    audience.adopt(with_tools(other_tool("far__a"), other_tool("far__b")))
+    listed = names_of(audience, session)
+    ours = [tool.name for tool in before.listed]
+    assert [name for name in listed if name in ours] == ours
+    assert [name for name in listed if name not in ours] == ["far__a", "far__b"]
+    assert before.find("far__a") is None, "a view that was handed out does not change"
+    audience.adopt(with_tools(other_tool("far__b")))
+    assert "far__a" not in names_of(audience, session)
+    assert "far__b" in names_of(audience, session)
+    audience.adopt(DEFINITIONS)
+    assert names_of(audience, session) == ours
+
+
+def test_a_toolset_that_does_not_load_by_itself_is_loaded_by_the_session() -> None:
+    audience, session = Audience(with_tools(other_tool("far__a"), default=False), Policy()), session_of()
+    assert "far__a" not in names_of(audience, session)
+    session.toolsets |= {"mcp-far"}
+    assert "far__a" in names_of(audience, session)
+
+
+@pytest.mark.parametrize(("toolsets", "shown"), [("all", True), ("mcp-far", True), ("tax", False), ("default", True)])
+def test_the_toolset_of_a_server_is_chosen_like_any_other(toolsets: str, shown: bool) -> None:
+    audience = Audience(with_tools(other_tool("far__a")), Policy(toolsets=toolsets))
+    assert ("far__a" in names_of(audience, session_of())) is shown
+
+
+def test_hints_of_another_server_are_published_as_they_are_given() -> None:
+    audience = Audience(with_tools(other_tool("far__a")), Policy())
+    tool = audience.view(session_of()).find("far__a")
+    assert tool is not None
+    assert tool.definition["annotations"] == {"readOnlyHint": False}
+
+
+def test_limits_bind_the_tools_of_other_servers() -> None:
+    definitions = with_tools(
+        other_tool("far__a"), other_tool("far__read", annotations=Annotations(True, False, True, True))
+    )
+    strict = Audience(definitions, Policy(read_only=True))
+    assert refusal_code(strict, session_of(), "far__a") == "read_only"
+    assert refusal_code(strict, session_of(), "far__read") is None
+    assert refusal_code(Audience(definitions, Policy()), session_of("cline", "1", "tax"), "far__a") == "narrowed"
+
+
+def test_a_tool_that_stays_keeps_its_compiled_validator() -> None:
+    stays, goes = other_tool("far__a"), other_tool("far__b")
+    audience, session = Audience(with_tools(stays, goes), Policy()), session_of()
+
+    def check(name: str, text: object) -> object:
+        tool = audience.view(session).find(name)
+        assert tool is not None
+        return tool.check({"text": text})
+
+    check("far__a", "x")
+    first = audience.view(session).find("far__a")
+    strict = {"type": "object", "properties": {"text": {"type": "string", "minLength": 2}}}
+    audience.adopt(with_tools(stays, other_tool("far__b", input_schema=strict)))
+    again = audience.view(session).find("far__a")
+    assert first is not None
+    assert again is not None
+    assert again._checks is first._checks
+    with pytest.raises(InvalidArguments):
+        check("far__b", "x")
+
+
+def test_gated_tools_are_those_of_the_catalogue_in_force() -> None:
+    audience = Audience(DEFINITIONS, Policy())
+    gated, ours = audience.gated, set(audience.gated)
+    audience.adopt(with_tools(other_tool("far__a", confirm=True)))
+    assert set(gated) == {*ours, "far__a"}
+    audience.adopt(DEFINITIONS)
+    assert set(gated) == ours

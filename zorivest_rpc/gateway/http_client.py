@@ -347,6 +347,8 @@ class HttpUpstream(Upstream):
     async def _watch(self) -> None:
         if self._wants_changes():
             await self._follower.start()
+        else:
+            await self._follower.stop()
 
     async def _prepare_to_ask(self) -> None:
         """A legacy server may ask on the stream that belongs to no call; many of them do not say whose question it is.
@@ -388,7 +390,7 @@ class HttpUpstream(Upstream):
             async with self._send("POST", request.frame, dict(request.headers)) as response:
                 if response.status != 200 or response.content_type != _EVENTS:
                     return response.status == 429 or response.status >= 500
-                talk.on_acknowledged = opened
+                self._on_acknowledged = opened
                 await self._follow_stream(response, EventReader(FRAME_LIMIT), request, talk)
                 return True
         finally:

@@ -105,13 +105,13 @@ Happening: TypeAlias = Changed | Touched | Logged | Ended
 class Talk:
     """What belongs to one open request: who is told of its progress, who is asked, and until when."""
 
-    __slots__ = ("_asking", "_left", "call", "future", "on_acknowledged", "scope")
+    __slots__ = ("_asking", "_left", "call", "future", "questions", "scope")
 
     def __init__(self, call: Call | None = None) -> None:
         self.call = call
         self.scope: asyncio.Timeout | None = None
         self.future: asyncio.Future[Answer] | None = None
-        self.on_acknowledged: Callable[[], None] | None = None  # of a stream of changes
+        self.questions: list[asyncio.Task[None]] = []  # of a legacy server, while they are asked
         self._asking = 0
         self._left = 0.0
 
@@ -171,7 +171,9 @@ class Upstream:
         self._on_happening = on_happening
         self._mirrored: dict[str, HeaderParams] = {}
         self._subscribed: set[str] = set()
+        self._on_acknowledged: Callable[[], None] | None = None  # of the stream of changes
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     # --- what a subclass does
 
@@ -206,6 +208,7 @@ class Upstream:
 
     async def connect(self, deadline: float | None = None) -> Welcome:
         """Find the era, shake hands, and start to follow changes. May be called again after a failure."""
+        self._is_closing = False
         async with self._limit(deadline):
             await self._start()
             welcome = await self._shake_hands()
@@ -289,6 +292,9 @@ class Upstream:
             raise ProtocolBroken(self.name, wrong.message) from None
         except InputUnsupported:
             raise InputRequiredUnsupported(self.name, call.shown or call.name) from None
+        finally:
+            for question in talk.questions:
+                question.cancel()
 
     async def _call(self, call: Call, talk: Talk) -> Result:
         has_listed, params = False, call.params
@@ -434,13 +440,13 @@ class Upstream:
                 case Reply():
                     self._spawn(self._tell(self.caller.answer(event.frame)))
                 case Question():
-                    self._spawn(self._answer(event, talk))
+                    self._take_question(event, talk)
                 case Changed() | Touched():
                     self._happen(event)
                 case Acknowledgement():
                     self.watched = event.honoured
-                    if talk is not None and talk.on_acknowledged is not None:
-                        talk.on_acknowledged()
+                    if self._on_acknowledged is not None:
+                        self._on_acknowledged()
         return answer
 
     def _take_log(self, event: Logged, talk: Talk | None) -> None:
@@ -449,11 +455,21 @@ class Upstream:
         else:
             self._happen(event)
 
-    async def _answer(self, question: Question, talk: Talk | None) -> None:
-        """A question that came on no call's stream belongs to a call only while there is just one."""
+    def _take_question(self, question: Question, talk: Talk | None) -> None:
+        """One that came on no call's stream belongs to a call only while there is just one."""
         if talk is None or talk.call is None:
             talk = self._only_call()
-        answer = dict(CANCELLED) if talk is None else await talk.ask(question.form)
+        task = self._spawn(self._answer(question, talk))
+        if talk is not None:
+            talk.questions.append(task)
+
+    async def _answer(self, question: Question, talk: Talk | None) -> None:
+        try:
+            answer = dict(CANCELLED) if talk is None else await talk.ask(question.form)
+        except asyncio.CancelledError:  # the call was withdrawn, and its question with it
+            if not self._is_closing:
+                self._spawn(self._tell(self.caller.reply(question.id, CANCELLED)))
+            raise
         await self._tell(self.caller.reply(question.id, answer))
 
     def _only_call(self) -> Talk | None:
@@ -480,6 +496,7 @@ class Upstream:
         return task
 
     async def _end_tasks(self) -> None:
+        self._is_closing = True
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

@@ -92,20 +92,31 @@ class Audience:
     """The catalogue as sessions see it."""
 
     def __init__(self, definitions: Definitions, policy: Policy) -> None:
-        self.definitions = definitions
         self.policy = policy
-        self.specs: dict[str, ToolSpec] = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
+        self.gated: dict[str, ToolSpec] = {}  # one object for good: the confirmation looks tools up in it
+        self._profiles: dict[tuple[object, ...], Profile] = {}
+        self._base: dict[str, Tool] = {}
+        self.specs: dict[str, ToolSpec] = {}
+        self.adopt(definitions)
+        choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
+
+    def adopt(self, definitions: Definitions) -> None:
+        """Replace the catalogue as a whole. A tool that stays as it was keeps its compiled validator."""
+        before, policy = self.specs, self.policy
+        self.definitions = definitions
+        self.specs = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
         self._base = {
-            spec.name: Tool.from_checked_file(spec.name, spec.input_schema, task=spec.task, spellings=spellings(spec))
-            for spec in self.specs.values()
+            name: self._base[name]
+            if before.get(name) is spec
+            else Tool.from_checked_file(name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            for name, spec in self.specs.items()
         }
+        self.gated.clear()
+        self.gated.update({spec.name: spec for spec in definitions.tools if spec.is_gated})
         self._presented: dict[Presentation, dict[str, Tool]] = {}
         self._views: dict[tuple[object, ...], AudienceView] = {}
-        self._profiles: dict[tuple[object, ...], Profile] = {}
-        self._gated = tuple(spec for spec in definitions.tools if spec.is_gated)
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
         self._limits: dict[tuple[str, ...], ListLimits] = {(): ListLimits(policy.excluded, policy.read_only)}
-        choose(definitions, flag=policy.toolsets, environment=policy.toolsets_variable, tools=policy.tools)
 
     def profile(self, session: Session) -> Profile:
         """Who is calling, decided from this session alone."""
@@ -167,7 +178,7 @@ class Audience:
         names = self._asked_by_client.get(key)
         if names is None:
             how = presentation(profile, revision, self.policy.allowed_callers)
-            names = asked_by_client(profile, self._gated, how)
+            names = asked_by_client(profile, self.gated.values(), how)
             _remember(self._asked_by_client, key, names)
         return names
 
@@ -176,7 +187,7 @@ class Audience:
         limits = self.limits(session)
         return tuple(
             spec
-            for spec in self._gated
+            for spec in self.gated.values()
             if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
         )
 

@@ -41,20 +41,20 @@ class Pipeline:
         self._audience = audience
         self._backend_for = backend_for
         self._roots = roots
-        self._ids = identifiers(audience.definitions.tools)
+        self._ids = identifiers(spec for spec in audience.definitions.tools if not spec.upstream)
         self._kept: dict[str, frozenset[str] | None] = {}
-        self._chains: dict[str, Handler] = {}
+        self._chains: dict[str, tuple[ToolSpec, Handler]] = {}
         self.metrics = metrics
         self.guard = GuardLayer(backend_for, seen, desktop=desktop)
-        gated = {spec.name: spec for spec in audience.definitions.tools if spec.is_gated}
-        self.confirmation = Confirmation(gated, audience.asks_before)
+        self.confirmation = Confirmation(audience.gated, audience.asks_before)
         self._own = own(self)
 
     def handler(self, name: str) -> Handler:
+        spec = self._audience.specs[name]
         found = self._chains.get(name)
-        if found is None:
-            found = self._chains[name] = self._build(self._audience.specs[name])
-        return found
+        if found is None or found[0] is not spec:  # the catalogue was replaced, and this tool is another now
+            found = self._chains[name] = (spec, self._build(spec))
+        return found[1]
 
     def _build(self, spec: ToolSpec) -> Handler:
         """A layer that does not concern the tool is not in its chain.

@@ -236,7 +236,7 @@ class Stage:
                 refusal=self.audience.refusal,
             ),
             complete=JournalCompletions(
-                lambda session: backend, tuple(toolset_names(DEFINITIONS)), self.audience.refusal, seconds=0.5
+                lambda session: backend, lambda: toolset_names(DEFINITIONS), self.audience.refusal, seconds=0.5
             ),
         )
 

@@ -297,7 +297,8 @@ class Caller:
         if message.error is UNSET:
             assert message.result is not UNSET
             if bytes(memoryview(message.result)[:1]) != b"{":
-                raise ProtocolError(INVALID_PARAMS, f"the result of {request.method} is not an object")
+                self.pending[request.id] = request  # the error says whose answer it was
+                raise ProtocolError(INVALID_PARAMS, f"the result of {request.method} is not an object", id=request.id)
             return Answer(request, message.result)
         return Answer(request, error=read_error(message.error))
 

@@ -107,7 +107,10 @@ class Missing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One tool file. `toolset` is the directory the file lies in; the loader fills it, a file may not."""
+    """One tool file, or a tool of another MCP server in the same form.
+
+    `toolset` is the directory the file lies in. What is spelt with a `$` is filled in by code; a file may not have it.
+    """
 
     name: str
     title: str
@@ -138,6 +141,10 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     brief: dict[str, tuple[str, ...]] = {}
     max_result_chars: int | None = None
     toolset: str = msgspec.field(name="$toolset", default="")
+    upstream: str = msgspec.field(name="$upstream", default="")
+    """The MCP server that it comes from; empty for a tool of our own."""
+    hints: dict[str, Json] | None = msgspec.field(name="$hints", default=None)
+    """The annotations that are published where they are not the four of a tool file."""
 
     @property
     def toolsets(self) -> tuple[str, ...]:
@@ -161,6 +168,11 @@ class ToolsetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     always_loaded: bool = False
     default: bool = False
+    upstream: str = msgspec.field(name="$upstream", default="")
+    """The MCP server whose tools these are; empty for a toolset of our own."""
+    status: str = msgspec.field(name="$status", default="")
+    error: str | None = msgspec.field(name="$error", default=None)
+    """Why the server's tools cannot be had now."""
 
 
 class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -219,7 +231,7 @@ class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Definitions(msgspec.Struct, frozen=True):
-    """Everything below `schemas/`, in the order in which it is listed."""
+    """The catalogue: everything below `schemas/`, and what other servers add to it, in the order of listing."""
 
     toolsets: tuple[ToolsetSpec, ...]
     tools: tuple[ToolSpec, ...]

@@ -89,7 +89,9 @@ def definition(tool: ToolSpec, how: Presentation, *, eager: bool) -> Definition:
     if how.output_schemas and tool.output_schema is not None and tool.output_schema.get("type") == "object":
         wire["outputSchema"] = tool.output_schema  # an array is wrapped before it is sent, so its schema would not fit
     if how.annotations:
-        wire["annotations"] = {"title": tool.title, **msgspec.to_builtins(tool.annotations)}
+        wire["annotations"] = (
+            {"title": tool.title, **msgspec.to_builtins(tool.annotations)} if tool.hints is None else tool.hints
+        )
     if how.meta and (meta := _meta(tool, how, eager=eager)):
         wire["_meta"] = meta
     return wire

@@ -33,7 +33,7 @@ class JournalCompletions:
     def __init__(
         self,
         backend_of: Callable[[Session], Backend],
-        toolsets: Sequence[str],
+        toolsets: Callable[[], Sequence[str]],
         refusal: Callable[[Session, str], ToolError | None],
         *,
         seconds: float = _SECONDS,
@@ -55,7 +55,7 @@ class JournalCompletions:
 
     async def _choices(self, session: Session, argument: str) -> Choices:
         if argument == "toolset":
-            return [(name, "") for name in self._toolsets]
+            return [(name, "") for name in self._toolsets()]
         if argument == "direction":
             return [("LONG", ""), ("SHORT", "")]
         source = {

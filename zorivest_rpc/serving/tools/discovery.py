@@ -18,7 +18,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.audience import Audience, sizes
 from zorivest_rpc.serving.catalog.search import SearchIndex
-from zorivest_rpc.serving.catalog.spec import Mode, ToolSpec
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import always_loaded, members, toolset_names
 from zorivest_rpc.serving.modes.detect import Profile
 
@@ -34,7 +34,7 @@ class Discovery:
         self._audience = audience
         self._changed = changed
         self._run = run
-        self._index: SearchIndex | None = None
+        self._index: tuple[Definitions, SearchIndex] | None = None
 
     def handlers(self) -> dict[str, Handler]:
         return {
@@ -51,17 +51,18 @@ class Discovery:
         for toolset in audience.definitions.toolsets:
             inside = audience.callable_tools(session, toolset.name)
             size = sizes(audience, session, inside)
-            shown.append(
-                {
-                    "name": toolset.name,
-                    "description": toolset.description,
-                    "tool_count": len(inside),
-                    "loaded": audience.is_loaded(session, toolset.name),
-                    "always_loaded": toolset.always_loaded,
-                    "definition_bytes": size,
-                    "estimated_tokens": size // _BYTES_PER_TOKEN,
-                }
-            )
+            entry = {
+                "name": toolset.name,
+                "description": toolset.description,
+                "tool_count": len(inside),
+                "loaded": audience.is_loaded(session, toolset.name),
+                "always_loaded": toolset.always_loaded,
+                "definition_bytes": size,
+                "estimated_tokens": size // _BYTES_PER_TOKEN,
+            }
+            if toolset.upstream:
+                entry |= {"source": "upstream", "status": toolset.status, "error": toolset.error}
+            shown.append(entry)
         return give({"toolsets": shown, "total_tools": sum(entry["tool_count"] for entry in shown)})
 
     async def describe_toolset(self, call: Call) -> Outcome:
@@ -104,10 +105,7 @@ class Discovery:
         if audience.is_loaded(session, name):
             return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
         if not allowed:
-            reason = audience.limits(session).refusal(members(audience.definitions, name)[0])
-            words = f'Toolset "{name}" cannot be enabled: {reason[1] if reason else "it is empty"}.'
-            next = "Ask the operator to lift the limit."
-            raise ToolError(f"{words} {next}", code=reason[0] if reason else "empty", next=next)
+            raise self._refuse_empty(session, name)
         definitions = [audience.definition(session, spec) for spec in allowed]
         lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
         if session.revision.modern:
@@ -137,6 +135,19 @@ class Discovery:
         outcome = self._answer_loaded(session, given, lines)
         outcome.after = [lambda: self._changed(session)]
         return outcome
+
+    def _refuse_empty(self, session: Session, name: str) -> ToolError:
+        """A toolset without a tool that may be called: its server is away, or a limit forbids all of them."""
+        definitions = self._audience.definitions
+        toolset = next(each for each in definitions.toolsets if each.name == name)
+        inside = members(definitions, name)
+        reason = self._audience.limits(session).refusal(inside[0]) if inside else None
+        if reason is not None:
+            advice, code, why = "Ask the operator to lift the limit.", *reason
+        else:
+            advice, code = "Call list_available_toolsets later, or ask the operator.", "empty"
+            why = (toolset.error or "it has no tools").removesuffix(".")
+        return ToolError(f'Toolset "{name}" cannot be enabled: {why}. {advice}', code=code, next=advice)
 
     def _with(self, session: Session, name: str) -> str:
         """The toolsets of a restart that adds one: a choice replaces the one before, so what is loaded is named too."""
@@ -174,11 +185,13 @@ class Discovery:
 
     async def tool_search(self, call: Call) -> Outcome:
         """The whole catalogue within the session's limits, listed or not."""
-        if self._index is None:
-            self._index = SearchIndex(tuple(self._audience.definitions.tools))
+        definitions = self._audience.definitions
+        if self._index is None or self._index[0] is not definitions:
+            self._index = (definitions, SearchIndex(definitions.tools))
+        index = self._index[1]
         query, limit = call.arguments["query"], call.arguments.get("limit", 5)
         regex = call.arguments.get("mode", "bm25") == "regex"
-        found = self._index.expression(query) if regex else self._index.words(query)
+        found = index.expression(query) if regex else index.words(query)
         limits, session = self._audience.limits(call.session), call.session
         specs = [match.tool for match in found if limits.refusal(match.tool) is None]
         listed = {spec.name for spec in self._audience.visible_tools(session)}

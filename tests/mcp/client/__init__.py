@@ -1,0 +1,1 @@
+"""The client core: values in, values out, no loop and no mock."""
