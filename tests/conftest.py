@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
         items[:] = choose(items)
+
+
+def pytest_collection_finish() -> None:
+    """What collecting made lives as long as the session. Frozen, it is not walked again by each full collection of
+    the many tests that ask for one: 0.25 s of processor time each, with all tests collected."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=KINDS)

@@ -470,18 +470,21 @@ class Line:
     """A connection that a test closes."""
 
     def __init__(self) -> None:
-        self.ends: Callable[[], None] = lambda: None
+        self.keeper: Callable[[EventStream], object] = lambda line: None
 
-    def when_closed(self, do: Callable[[], None]) -> None:
-        self.ends = do
+    def when_closed(self, work: Callable[[EventStream], object]) -> None:
+        self.keeper = work
+
+    def end(self) -> None:
+        self.keeper(cast(EventStream, self))
 
 
 def test_a_stream_lets_go_of_a_closed_connection_and_of_none_other() -> None:
     stream, first, second = Stream("epoch", "1-", 8, Replay(1_000)), Line(), Line()
     stream.carry(cast(EventStream, first), prime=False)
-    first.ends()
+    first.end()
     assert stream.connection is None
     stream.carry(cast(EventStream, first), prime=False)
     stream.carry(cast(EventStream, second), prime=False)
-    first.ends()
+    first.end()
     assert stream.connection is cast(EventStream, second)

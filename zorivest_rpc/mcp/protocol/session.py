@@ -51,6 +51,7 @@ LEGAL: Final[dict[Phase, dict[str, Phase]]] = {  # what may arrive in a phase, a
     Phase.CLOSED: {},
 }
 _READY: Final = Phase.READY
+_EMPTY: Final[frozenset[str]] = frozenset()  # shared: Python makes a new one of 216 bytes at each call
 
 
 class Session:
@@ -88,8 +89,8 @@ class Session:
         self.principal = principal
         self.log_level = log_level  # None: this request asked for no log messages (modern era)
         self.key = key  # the session id on the wire, where the transport has one
-        self.subscriptions: frozenset[str] = frozenset()  # resource URIs of `resources/subscribe`
-        self.toolsets: frozenset[str] = frozenset()  # loaded during the session
+        self.subscriptions = _EMPTY  # resource URIs of `resources/subscribe`
+        self.toolsets = _EMPTY  # loaded during the session
         self.headers: RequestHeaders | None = None  # of the request, where the transport has some
         self._asked: tuple[str, ...] | None = None
         self._agent: str | None = None

@@ -139,21 +139,31 @@ class Writer:
 class EventStream:
     """One connection carrying events. Writing never waits; a reader that lags too far behind is cut off."""
 
-    __slots__ = ("_closed", "_keep_alive", "_transport", "on_close")
+    __slots__ = ("_closed", "_keep_alive", "_keepers", "_transport", "on_close")
 
     def __init__(self, request: web.BaseRequest, transport: asyncio.Transport | None) -> None:
         self._keep_alive = request.keep_alive  # nothing else of the request is needed, so that is not held
         self._transport = transport
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.on_close: Callable[[], None] | None = None
+        self._keepers: tuple[Callable[[EventStream], object], ...] = ()
 
     @property
     def is_open(self) -> bool:
         return not self._closed.done()
 
-    def when_closed(self, work: Callable[[], object]) -> None:
-        """For keepers of a list of streams; `on_close` belongs to the owner of this one."""
-        self._closed.add_done_callback(lambda _: work())
+    def when_closed(self, work: Callable[[EventStream], object]) -> None:
+        """For keepers of a list of streams; `on_close` belongs to the owner of this one.
+
+        Methods in a tuple, not closures on the future: thousands of idle sessions keep what stands here."""
+        if not self._keepers:
+            self._closed.add_done_callback(self._tell_keepers)
+        self._keepers += (work,)
+
+    def _tell_keepers(self, _: asyncio.Future[None]) -> None:
+        keepers, self._keepers = self._keepers, ()
+        for work in keepers:
+            work(self)
 
     def write(self, data: bytes) -> None:
         transport = self._transport

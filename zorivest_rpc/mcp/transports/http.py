@@ -178,7 +178,7 @@ class HttpTransport:
 
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)
-        stream.when_closed(lambda: self._streams.discard(stream))
+        stream.when_closed(self._streams.discard)
 
     def _comment(self) -> None:
         """A sign of life on every open stream."""
