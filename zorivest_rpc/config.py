@@ -209,6 +209,7 @@ class Settings(NamedTuple):
     telemetry_content: bool = False  # what was sent and answered goes there too
     file: ConfigFile | None = None  # the file that counts
     untrusted: str | None = None  # one in the working directory that does not, because it was never pinned
+    trust_dir: str | None = None  # where trust in the working directory's file is remembered, where there is one
 
 
 def chosen_data_dir(environ: Mapping[str, str]) -> str:
@@ -276,6 +277,7 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         telemetry_content=environ.get("ZORIVEST_TELEMETRY_CAPTURE_CONTENT") == "1",
         file=found.file,
         untrusted=found.untrusted,
+        trust_dir=found.trust_dir,
         **given,
     )
 

@@ -72,6 +72,7 @@ class Found(NamedTuple):
 
     file: ConfigFile | None
     untrusted: str | None = None
+    trust_dir: str | None = None  # where trust in the one of the working directory is remembered, where there is one
 
 
 def own_path(environ: Mapping[str, str], platform: str = sys.platform) -> str:
@@ -103,10 +104,10 @@ def find(named: str | None, environ: Mapping[str, str], data_dir: str | None, de
     try:
         theirs = _bytes(local)
     except ConfigError:
-        return Found(mine, local)
+        return Found(mine, local, directory)
     if not is_trusted(local, _hash(theirs), directory):
-        return Found(mine, local)
-    return Found(_parse(local, theirs))
+        return Found(mine, local, directory)
+    return Found(_parse(local, theirs), None, directory)
 
 
 def read(path: str) -> ConfigFile:

@@ -16,10 +16,16 @@ class Words:
     """A command line taken apart: the command's own words, flags and switches, and the options for `config.parse`."""
 
     def __init__(
-        self, argv: Sequence[str], *, flags: Collection[str] = ("--as",), switches: Collection[str] = ("--json",)
+        self,
+        argv: Sequence[str],
+        *,
+        flags: Collection[str] = ("--as",),
+        switches: Collection[str] = ("--json",),
+        repeated: Collection[str] = (),
     ) -> None:
         self.words: list[str] = []
         self.flags: dict[str, str] = {}
+        self.repeated: dict[str, list[str]] = {name: [] for name in repeated}
         self.switches: set[str] = set()
         self.options: list[str] = []
         waiting = list(argv)
@@ -28,10 +34,14 @@ class Words:
             name, equals, value = word.partition("=")
             if word in switches:
                 self.switches.add(word)
-            elif name in flags:
+            elif name in flags or name in self.repeated:
                 if not equals and not waiting:
                     raise ConfigError(name, "a value is missing")
-                self.flags[name] = value if equals else waiting.pop(0)
+                given = value if equals else waiting.pop(0)
+                if name in flags:
+                    self.flags[name] = given
+                else:
+                    self.repeated[name].append(given)
             elif word.startswith("--"):
                 self.options.append(word)
                 if not equals and waiting and not is_switch(name):

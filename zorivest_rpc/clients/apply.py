@@ -12,7 +12,7 @@ from . import edit, files
 from .entries import Client, Launch
 from .refusal import ClientFileRefused
 
-__all__ = ["Done", "put_in", "take_out"]
+__all__ = ["Done", "put_in", "show_change", "take_out", "until_still"]
 
 _ATTEMPTS = 5
 _SECRET = re.compile(
@@ -42,7 +42,7 @@ def put_in(client: Client, path: str, name: str, launch: Launch, *, dry_run: boo
             files.replace(file, made.after, done.backup)
         return done
 
-    return _until_still(path, once)
+    return until_still(path, once)
 
 
 def _worth_keeping(client: Client, file: files.ConfigFile, name: str, status: str, backup: str) -> bool:
@@ -73,10 +73,10 @@ def take_out(client: Client, path: str, name: str, *, dry_run: bool) -> Done:
             files.delete(files.read(backup))
         return done
 
-    return _until_still(path, once)
+    return until_still(path, once)
 
 
-def _until_still(path: str, once: Callable[[files.ConfigFile], Done]) -> Done:
+def until_still(path: str, once: Callable[[files.ConfigFile], Done]) -> Done:
     try:
         for _ in range(_ATTEMPTS):
             try:
@@ -89,10 +89,17 @@ def _until_still(path: str, once: Callable[[files.ConfigFile], Done]) -> Done:
 
 
 def _report(path: str, file: files.ConfigFile, made: edit.Edit, backup: str | None) -> Done:
-    before = "" if file.data is None else file.data.decode()
-    after = "" if made.after is None else made.after.decode()
+    return Done(made.status, path, backup, show_change(path, file.data, made.after))
+
+
+def show_change(path: str, before: bytes | None, after: bytes | None) -> str:
+    """A change as a diff. A neighbour's secret may stand on a line of context; it is not our business to show it."""
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), path if file.data is not None else "/dev/null", path, n=1, lineterm=""
+        (before or b"").decode().splitlines(),
+        (after or b"").decode().splitlines(),
+        path if before is not None else "/dev/null",
+        path,
+        n=1,
+        lineterm="",
     )
-    # A neighbour's secret may stand on a line of context; it is the user's file, but not our business to show it.
-    return Done(made.status, path, backup, "\n".join(_SECRET.sub(r'\1"…"', line) for line in lines))
+    return "\n".join(_SECRET.sub(r'\1"…"', line) for line in lines)

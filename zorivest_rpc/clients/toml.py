@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .refusal import ClientFileRefused
 
-__all__ = ["block", "parse", "place", "remove", "span"]
+__all__ = ["append_entry", "block", "parse", "place", "remove", "remove_entry", "span"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _MEND = "Mend the file, or restore it from a backup, and run this again."
@@ -83,6 +83,50 @@ def remove(text: str, path: Sequence[str]) -> str:
             start = previous
         text = text[:start] + text[each.end :]
     return text
+
+
+def append_entry(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
+    """The document with one more `[[path]]` at its end."""
+    parse(text)
+    _must_be_tables(text, path)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    gap = "" if not text.strip("\ufeff") else newline if text.endswith("\n") else newline * 2
+    return text + gap + _lines(f"[[{'.'.join(map(_key, path))}]]\n{_assignments(entry)}", newline)
+
+
+def remove_entry(text: str, path: Sequence[str], index: int) -> str:
+    """The document without that `[[path]]`, its sub-tables and the blank lines before it; comments around it stay."""
+    parse(text)
+    _must_be_tables(text, path)
+    ours = _ours(text, path)
+    starts = [place for place, each in enumerate(ours) if each.header and each.path == tuple(path)]
+    ends = [*starts[1:], len(ours)]
+    for each in reversed(ours[starts[index] : ends[index]]):
+        start = each.start
+        while each.header and (previous := _blank_line_before(text, start)) is not None:
+            start = previous
+        text = text[:start] + text[each.end :]
+    return text
+
+
+def _must_be_tables(text: str, path: Sequence[str]) -> None:
+    """Entries of an array that is written in one piece (`a = [{…}]`) have no lines of their own to add or remove."""
+    wanted = tuple(path)
+    for each in _statements(text):
+        inline = not each.header and (each.path == wanted[: len(each.path)] or each.path[: len(wanted)] == wanted)
+        if inline and not _inside_entries(text, wanted, each.start):
+            name = ".".join(path)
+            raise ClientFileRefused(
+                f"{'.'.join(each.path)} is written in one piece",
+                f"Write each server as a table of its own, [[{name}]], and run this again.",
+                _line(text, each.start),
+            )
+
+
+def _inside_entries(text: str, path: tuple[str, ...], position: int) -> bool:
+    """Whether an assignment stands below a header of the array."""
+    last = [each for each in _statements(text) if each.header and each.start < position]
+    return bool(last) and last[-1].path[: len(path)] == path
 
 
 def span(text: str, path: Sequence[str]) -> tuple[int, int] | None:

@@ -104,7 +104,8 @@ class Audience:
         """Replace the catalogue as a whole. A tool that stays as it was keeps its compiled validator."""
         before, policy = self.specs, self.policy
         self.definitions = definitions
-        self.specs = {spec.name: spec for spec in (*definitions.tools, *definitions.meta_tools)}
+        everything = (*definitions.tools, *definitions.meta_tools, *definitions.withheld)
+        self.specs = {spec.name: spec for spec in everything}
         self._base = {
             name: self._base[name]
             if before.get(name) is spec

@@ -237,6 +237,8 @@ class Definitions(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     meta_tools: tuple[ToolSpec, ...]
     clients: ClientTable
+    withheld: tuple[ToolSpec, ...] = ()
+    """Tools that exist and are not offered: a call of one is told why."""
 
 
 class ToolRoute(msgspec.Struct, frozen=True):

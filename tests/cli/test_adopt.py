@@ -1,0 +1,120 @@
+"""Which entries of clients can be taken over, and that no secret of theirs ever is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from zorivest_rpc.clients.adopt import adopt_entry, adoptable_name
+from zorivest_rpc.gateway.config import check_profiles
+
+SECRET = "hunter2-hunter2"
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("My Server", "my-server"), ("a__b", "a_b"), ("-x-", "x"), ("@scope/pkg", "scope-pkg"), ("x" * 30, "x" * 24)],
+)
+def test_a_name_in_our_characters(name: str, plain: str) -> None:
+    assert adoptable_name(name) == plain
+    assert check_profiles({"p": {"mcp_servers": [{"name": plain, "command": "x"}]}}) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "entry"),
+    [
+        ({"command": "x"}, {"command": "x"}),
+        ({"command": "x", "args": ["a"], "cwd": "/srv"}, {"command": "x", "args": ["a"], "cwd": "/srv"}),
+        (
+            {"type": "local", "command": ["x", "a"], "environment": {"A": "1"}},
+            {"command": "x", "args": ["a"], "env_pass": ["A"]},
+        ),
+        ({"command": "x", "env_vars": ["A", "B"]}, {"command": "x", "env_pass": ["A", "B"]}),
+        ({"command": "x", "disabled": True}, {"command": "x", "enabled": False}),
+        ({"command": "x", "enabled": False}, {"command": "x", "enabled": False}),
+        ({"httpUrl": "https://a.example/m"}, {"endpoint": "https://a.example/m"}),
+        ({"serverUrl": "https://a.example/m"}, {"endpoint": "https://a.example/m"}),
+        ({"url": "https://a.example/?tools=a,b"}, {"endpoint": "https://a.example/?tools=a,b"}),
+        (
+            {"url": "https://a.example", "bearer_token_env_var": "T"},
+            {"endpoint": "https://a.example", "auth_bearer_env": "T"},
+        ),
+        (
+            {"url": "https://a.example", "env_http_headers": {"X-Key": "T"}},
+            {"endpoint": "https://a.example", "headers_env": {"X-Key": "T"}},
+        ),
+        *(
+            (
+                {"url": "https://a.example", "headers": {"Authorization": f"Bearer {reference}"}},
+                {"endpoint": "https://a.example", "auth_bearer_env": "MY_VAR"},
+            )
+            for reference in ("${MY_VAR}", "${env:MY_VAR}", "{env:MY_VAR}", "${MY_VAR:-}")
+        ),
+        (
+            {"url": "https://a.example", "headers": {"authorization": "bearer ${input:ask}"}},
+            {"endpoint": "https://a.example", "auth_bearer_env": "SRV_TOKEN"},
+        ),
+    ],
+)
+def test_an_entry_that_can_be_taken_over(raw: dict[str, Any], entry: dict[str, Any]) -> None:
+    adopted = adopt_entry("srv", raw)
+    assert adopted.entry == {"name": "srv", **entry}
+    assert check_profiles({"p": {"mcp_servers": [adopted.entry]}}) == []
+
+
+LEAKS: tuple[dict[str, Any], ...] = (
+    {"command": "x", "env": {"API_KEY": SECRET, "OTHER": SECRET}},
+    {"command": "x", "args": ["--token", SECRET]},
+    {"command": "x", "args": [f"--api-key={SECRET}"]},
+    {"command": "x", "args": [f"API_KEY={SECRET}"]},
+    {"command": "x", "args": ["--header", f"Authorization: Bearer {SECRET}"]},
+    {"command": "x", "args": [f"postgres://me:{SECRET}@db.example/x"]},
+    {"command": "x", "args": [f"ghp_{SECRET.replace('-', '')}"]},
+    {"command": "x", "args": [f"sk-{SECRET}"]},
+    {"command": ["x", "--password", SECRET]},
+    {"url": f"https://me:{SECRET}@a.example/"},
+    {"url": f"https://a.example/?api_key={SECRET}"},
+    {"url": f"https://a.example/?exaApiKey={SECRET}"},
+    {"url": f"https://a.example/sse?access_token={SECRET}"},
+    {"url": "https://a.example", "headers": {"Authorization": f"Bearer {SECRET}"}},
+    {"url": "https://a.example", "headers": {"Authorization": f"Basic {SECRET}"}},
+    {"url": "https://a.example", "headers": {"X-Api-Key": SECRET, "Cookie": SECRET, "Mcp-Session-Id": SECRET}},
+    {"url": "https://a.example", "http_headers": {"X-Whatever": SECRET}},
+    {"httpUrl": "https://a.example", "headers": {"Authorization": SECRET}},
+)
+
+
+@pytest.mark.parametrize("raw", LEAKS, ids=[json.dumps(raw)[:60] for raw in LEAKS])
+def test_a_secret_is_never_taken_over(raw: dict[str, Any]) -> None:
+    adopted = adopt_entry("srv", raw)
+    assert SECRET not in repr(adopted)
+    assert SECRET.replace("-", "") not in repr(adopted)
+    if adopted.entry is None:
+        assert adopted.reason
+    else:
+        assert adopted.variables or adopted.notes
+        assert check_profiles({"p": {"mcp_servers": [adopted.entry]}}) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ({}, "neither a command nor a URL"),
+        ("x", "neither a command nor a URL"),
+        ({"type": "sse", "url": "https://a.example/sse"}, "HTTP+SSE"),
+        ({"command": "x", "args": ["${workspaceFolder}"]}, "refers to variables"),
+        ({"url": "https://${HOST}/mcp"}, "refers to variables"),
+    ],
+)
+def test_an_entry_that_is_left_out_says_why(raw: Any, reason: str) -> None:
+    adopted = adopt_entry("srv", raw)
+    assert adopted.entry is None
+    assert reason in (adopted.reason or "")
+
+
+@pytest.mark.parametrize("args", [["--tokenizer", "-x"], ["--keyboard"], ["monkey"], ["--author"]])
+def test_a_harmless_argument_is_no_secret(args: list[str]) -> None:
+    adopted = adopt_entry("srv", {"command": "x", "args": args})
+    assert adopted.entry == {"name": "srv", "command": "x", "args": args}
