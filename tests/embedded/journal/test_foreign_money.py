@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 
-import pytest
 from aiohttp import FormData
 
 from tests.embedded.driver import Journal
@@ -213,26 +212,6 @@ async def test_a_statement_in_foreign_money_leaves_the_balance_alone(journal: Jo
     assert ledger["unconverted"] == [{"kind": "lines", "currency": "EUR", "count": 1, "amount": 7}]
 
 
-async def test_a_review_and_suspicions_compare_like_with_like(journal: Journal) -> None:
-    # twelve trades of 100 dollars, then one of 15000 yen, which are 100 dollars and not 15000
-    moment = datetime(2026, 3, 2, 15, tzinfo=UTC)
-    for number in range(12):
-        await journal.buy(1, 100, time=(moment + timedelta(days=number)).isoformat(), exec_id=f"b{number}")
-        await journal.sell(1, 101, time=(moment + timedelta(days=number, hours=1)).isoformat(), exec_id=f"s{number}")
-    late = (moment + timedelta(days=13)).isoformat()
-    await journal.buy(1, 15_000, instrument="SNY", currency="JPY", time=late, exec_id="yen")
-    found = await journal.get("/mistakes/suspected", params={"period": "all"})
-    assert found["items"] == []
-    assert found["not_comparable"][0]["unconverted"] == [
-        {"kind": "round trips", "currency": "JPY", "count": 1, "amount": 15_000}
-    ]
-    await journal.expect(
-        201, "POST", "/exchange-rates", {"day": "2026-03-13", "base": "USD", "quote": "JPY", "rate": 150}
-    )
-    found = await journal.get("/mistakes/suspected", params={"period": "all"})
-    assert (found["items"], "not_comparable" in found) == ([], False)
-
-
 async def test_a_future_is_paid_in_the_currency_of_its_contract(journal: Journal) -> None:
     # one DAX future is 25 euros a point: 10 points are 250 euros, whatever the account is kept in
     await journal.buy(1, 18_000, instrument="FDAX 03-26")
@@ -367,16 +346,6 @@ async def test_tax_lots_of_two_currencies_are_not_matched_together(journal: Jour
     assert await journal.get("/tax/lots", params={"status": "all"}) == before
 
 
-@pytest.mark.parametrize("method", ["FIFO", "LIFO", "HIFO", "AVG_COST", "MAX_LT_GAIN", "SPEC_ID"])
-async def test_no_method_closes_lots_of_another_currency(journal: Journal, method: str) -> None:
-    await journal.expect(200, "PUT", "/settings", {"tax.default_cost_basis": method})
-    await both_currencies(journal)
-    await journal.buy(5, 120, instrument="VOD", exec_id="dear")
-    await journal.sell(5, 90, instrument="VOD", currency="EUR")
-    (closed,) = (await journal.get("/tax/lots", params={"status": "closed"}))["lots"]
-    assert (closed["linked_trade_ids"][0], closed["realized_gain_loss"]) == ("euros", 100)
-
-
 async def test_a_loss_is_washed_by_a_purchase_in_another_currency(journal: Journal) -> None:
     await both_currencies(journal)
     await journal.sell(10, 90, instrument="VOD")  # 10 dollars lost on each of 10 shares, of which 5 are replaced
@@ -384,19 +353,6 @@ async def test_a_loss_is_washed_by_a_purchase_in_another_currency(journal: Journ
     assert sum(lot["disallowed_loss"] for lot in lots) == 50
     (held,) = (await journal.get("/tax/lots"))["lots"]
     assert (held["paid_in"], held["wash_sale_adjustment"]) == ("EUR", 50)
-
-
-async def test_a_simulated_sale_is_of_one_currency(journal: Journal) -> None:
-    await both_currencies(journal)
-    sale = {"ticker": "VOD", "account_id": "A1", "quantity": 5, "price": 150, "action": "sell"}
-    refusal = await journal.refused(422, "POST", "/tax/simulate", sale)
-    assert refusal["error"] == "several_currencies"
-    assert "EUR and USD" in str(refusal)
-    named = {**sale, "cost_basis_method": "SPEC_ID", "lot_ids": ["lot-euros"]}
-    answer = await journal.expect(200, "POST", "/tax/simulate", named)
-    assert [(lot["lot_id"], lot["basis"]) for lot in answer["lots_to_close"]] == [("lot-euros", 800)]
-    both = {**named, "quantity": 15, "lot_ids": ["lot-euros", "lot-dollars"]}
-    assert (await journal.refused(422, "POST", "/tax/simulate", both))["error"] == "several_currencies"
 
 
 async def test_a_fill_without_a_rate_leaves_the_dollars_of_its_symbol_in_the_figures(journal: Journal) -> None:

@@ -217,17 +217,6 @@ async def test_a_round_trip_shows_averages_and_result(journal: Journal) -> None:
     assert (await journal.get("/trades/E0003/round-trip"))["id"] == trip["id"]
 
 
-async def test_a_flip_is_two_round_trips(journal: Journal) -> None:
-    await journal.buy(100, 10)
-    await journal.sell(150, 12)
-    short, long = await journal.trips()
-    assert (long["status"], long["realized_pnl"], short["status"], short["direction"]) == (
-        *("closed", 200),
-        *("open", "SLD"),
-    )
-    assert (short["open_quantity"], short["entry_avg_price"]) == (50, 12)
-
-
 async def test_the_list_knows_status_ticker_account_and_period(journal: Journal) -> None:
     await journal.result(50)
     await journal.buy(1, 5, instrument="QQQ ETF", account_id="A2")
@@ -267,14 +256,6 @@ async def test_an_expired_option_closes_worthless_once_the_underlying_is_known(j
     (trip,) = await journal.trips()
     assert (trip["status"], trip["realized_pnl"], trip["flags"]) == ("closed", 300, [])
     assert trip["closed_at"].startswith("2026-03-21T00:00:00")
-
-
-async def test_an_option_in_the_money_stays_open_with_its_flag(journal: Journal) -> None:
-    bar = {"time": "2026-03-20T00:00:00Z", "open": 610, "high": 615, "low": 605, "close": 612}
-    await journal.expect(201, "POST", "/market-data/bars", {"symbol": "SPY", "bars": [bar]})
-    await journal.sell(2, 1.5, instrument="SPY 260320 C 600", time="2026-03-02T15:00:00Z")
-    (trip,) = await journal.trips()
-    assert (trip["status"], trip["flags"]) == ("open", ["expired_unresolved"])
 
 
 async def test_two_hundred_writes_at_once_lose_nothing(journal: Journal, backend: Embedded) -> None:

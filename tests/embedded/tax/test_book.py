@@ -197,6 +197,18 @@ def test_accounts_do_not_close_each_others_lots() -> None:
     }
 
 
+@pytest.mark.parametrize("method", CostBasisMethod)
+def test_no_method_closes_lots_of_another_currency(method: CostBasisMethod) -> None:
+    book = book_of(
+        buy("ACME", 10, 100, "2026-01-05", exec_id="dollars"),
+        buy("ACME", 5, 160, "2026-01-06", currency="EUR", exec_id="euros"),
+        buy("ACME", 5, 120, "2026-01-07", exec_id="dear"),
+        sell("ACME", 5, 180, "2026-02-02", currency="EUR"),
+        method=method,
+    )
+    assert (sold(book), gains(book)) == ({"euros": dec(5)}, [dec(100)])
+
+
 def test_a_share_split_changes_units_and_no_total() -> None:
     # §307: 100 shares costing 3000 become 300 costing 3000, 10 each.
     book = book_of(buy("ACME", 100, 30, "2026-01-05"), split("ACME", "3", "2026-02-02"))
@@ -309,11 +321,6 @@ def test_a_cut_piece_never_takes_the_id_of_another_execution() -> None:
         sell("ACME", 4, 2, "2026-01-07"),
     )
     assert len({lot.lot_id for lot in book.lots}) == 3
-
-
-def test_an_inherited_lot_is_long_term() -> None:
-    (inherited,) = book_of(buy("ACME", 1, 1, "2026-01-05", source=AcquisitionSource.INHERITANCE)).open_lots
-    assert inherited.is_long_term(date(2026, 1, 6))
 
 
 def test_an_inherited_or_given_lot_replaces_no_loss() -> None:

@@ -272,6 +272,9 @@ def test_lots_paid_in_two_currencies_are_two_positions() -> None:
     assert "EUR and USD" in str(refused.value)
     named = run(book, 10, 70, method=CostBasisMethod.SPEC_ID, lot_ids=("lot-e",))
     assert ([lot.lot_id for lot in named.lots], named.summary.realized_gain) == (["lot-e"], dec(100))
+    with pytest.raises(TaxError) as refused:
+        run(book, 20, 70, method=CostBasisMethod.SPEC_ID, lot_ids=("lot-e", "lot-usd"))
+    assert refused.value.code == "several_currencies"
 
 
 def test_a_fraction_of_a_share_can_be_sold() -> None:

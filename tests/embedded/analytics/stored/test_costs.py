@@ -52,10 +52,9 @@ async def test_a_trade_without_lines_shows_its_commission_and_its_fees(journal: 
     assert await journal.get("/trades/E0002/fees") == {"items": [], "total_fees": 0, "currency": None}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_fee_of_a_month_is_answered_whole_and_in_the_money_of_its_account(journal: Journal, kind: str) -> None:
+async def test_a_fee_of_a_month_is_answered_whole_and_in_the_money_of_its_account(journal: Journal) -> None:
     await open_account(journal, "E1", currency="EUR")
-    body = {"fee_type": kind, "amount": 7.5, "period_month": "2026-03", "description": "feed"}
+    body = {"fee_type": "platform", "amount": 7.5, "period_month": "2026-03", "description": "feed"}
     expected = {**body, "account_id": None, "source": "manual", "currency": "USD"}
     first = await journal.expect(201, "POST", "/fees/periodic", body)
     assert first == {"id": first["id"], **expected}
@@ -66,13 +65,21 @@ async def test_a_fee_of_a_month_is_answered_whole_and_in_the_money_of_its_accoun
     listed = await journal.get("/fees/periodic")
     assert (listed["total"], [row["id"] for row in listed["items"]]) == (3, [third["id"], second["id"], first["id"]])
     found = await journal.get("/fees/summary", params={"period": "2026-03"})
-    assert [(line["fee_type"], line["amount"]) for line in found["by_type"]] == [(kind, 7.5)]
+    assert [(line["fee_type"], line["amount"]) for line in found["by_type"]] == [("platform", 7.5)]
     assert found["unconverted"] == [
         {"kind": "fees", "currency": "EUR", "count": 1, "amount": 7.5},
         {"kind": "fees", "currency": "GBP", "count": 1, "amount": 7.5},
     ]
     for month in ("2026-02", "2026-04"):
         assert (await journal.get("/fees/summary", params={"period": month}))["total_fees"] == 0
+
+
+async def test_a_fee_of_a_month_may_be_of_every_kind(journal: Journal) -> None:
+    for number, kind in enumerate(KINDS):
+        body = {"fee_type": kind, "amount": 2**number, "period_month": "2026-03"}
+        assert (await journal.expect(201, "POST", "/fees/periodic", body))["fee_type"] == kind
+    found = await journal.get("/fees/summary", params={"period": "2026-03"})
+    assert amounts(found["by_type"], "fee_type") == {(kind, False): 2**number for number, kind in enumerate(KINDS)}
 
 
 async def test_foreign_charges_count_at_the_rate_of_their_day(journal: Journal) -> None:

@@ -177,7 +177,8 @@ async def test_round_trips_without_a_rate_are_compared_with_nothing_and_told(jou
     (apart,) = answer["not_comparable"]
     assert apart["account_id"] == "A1"
     assert apart["unconverted"] == [{"kind": "round trips", "currency": "JPY", "count": 1, "amount": 15_000}]
-    rate = {"day": "2026-03-20", "base": "USD", "quote": "JPY", "rate": 10}
-    await journal.expect(201, "POST", "/exchange-rates", rate)
-    answer = await journal.get("/mistakes/suspected", params={"period": "all"})
-    assert ([item["category"] for item in answer["items"]], "not_comparable" in answer) == (["oversized"], False)
+    for yen, expected in ((150, []), (10, ["oversized"])):  # as large as the others, and fifteen times that
+        rate = {"day": "2026-03-20", "base": "USD", "quote": "JPY", "rate": yen}
+        await journal.expect(201, "POST", "/exchange-rates", rate)
+        answer = await journal.get("/mistakes/suspected", params={"period": "all"})
+        assert ([item["category"] for item in answer["items"]], "not_comparable" in answer) == (expected, False)

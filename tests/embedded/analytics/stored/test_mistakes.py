@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.analytics.mistakes import CATEGORIES
 
@@ -21,16 +19,15 @@ async def summary(journal: Journal, **query: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
-async def test_a_tag_is_answered_and_listed_whole(journal: Journal, category: str) -> None:
+async def test_a_tag_is_answered_and_listed_whole(journal: Journal) -> None:
     await journal.buy(3, 100, exec_id="in")
     await journal.sell(3, 98, exec_id="out")
     await journal.buy(1, 5, instrument="QQQ", exec_id="other")
-    tagged = await tag(journal, "in", category, notes="again")
+    tagged = await tag(journal, "in", "NO STOP", notes="again")
     expected = {
         "id": tagged["id"],
         "trade_id": "in",
-        "category": category,
+        "category": "no_stop",
         "estimated_cost": 6,
         "cost_source": "derived",
         "currency": "USD",
@@ -39,15 +36,25 @@ async def test_a_tag_is_answered_and_listed_whole(journal: Journal, category: st
         "created_at": tagged["created_at"],
     }
     assert tagged == expected
-    more = await tag(journal, "other", category)
+    more = await tag(journal, "other", "no_stop")
+    assert (more["estimated_cost"], more["cost_source"]) == (None, "unknown")  # it is open
     listed = await journal.get("/mistakes")
     assert (listed["items"], listed["total"]) == ([more, expected], 2)
     for exec_id, items in (("in", [expected]), ("other", [more]), ("out", [])):
         own = await journal.get("/mistakes", params={"trade_id": exec_id})
         assert (own["items"], own["total"]) == (items, len(items))
-    await journal.refused(404, "POST", "/mistakes", {"trade_exec_id": "none", "category": category})
+    await journal.refused(404, "POST", "/mistakes", {"trade_exec_id": "none", "category": "no_stop"})
     found = await summary(journal)
-    assert (found["total_mistakes"], found["total_cost"], found["most_costly"]) == (2, 6, category)
+    assert (found["total_mistakes"], found["total_cost"], found["most_costly"]) == (2, 6, "no_stop")
+
+
+async def test_every_category_can_be_tagged_and_no_other(journal: Journal) -> None:
+    await journal.buy(3, 100, exec_id="in")
+    for category in CATEGORIES:
+        tagged = await tag(journal, "in", category, estimated_cost=12.5)
+        assert (tagged["category"], tagged["estimated_cost"], tagged["cost_source"]) == (category, 12.5, "user")
+    refused = await journal.refused(422, "POST", "/mistakes", {"trade_id": "in", "category": "sloth"})
+    assert "revenge_trade" in refused["detail"]["errors"]["category"][0]
 
 
 async def test_a_flip_answers_for_the_round_trip_that_it_closed(journal: Journal) -> None:

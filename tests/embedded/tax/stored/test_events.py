@@ -66,26 +66,12 @@ async def test_a_reverse_split_of_one_account_leaves_the_others_alone(journal: J
     assert (found["A2"]["quantity"], found["A2"]["total_basis"]) == (100, 500)
 
 
-async def test_a_loss_from_before_a_split_is_replaced_by_new_shares(journal: Journal) -> None:
-    await journal.buy(10, 50, "2025-01-06")
-    await journal.sell(10, 40, "2025-03-03")  # a loss of 100
-    await act(journal, "split", "SPY", "2025-03-10", numerator=2)
-    await journal.buy(10, 21, "2025-03-12")  # ten new shares stand for five old ones
-    span = {"date_range_start": "2025-01-01", "date_range_end": "2025-12-31"}
-    (row,) = (await journal.expect(200, "POST", "/tax/wash-sales", span))["wash_sales"]
-    assert (row["disallowed_loss"], row["matched_quantity"]) == (50, 5)
-    (lot,) = await lots(journal)
-    assert lot["total_basis"] == 260
-
-
 @pytest.mark.parametrize(
     ("opened", "option", "kind", "shares", "expected"),
     [
         # Pub. 550, "Options": the premium of an option that is exercised goes into the shares.
         ("BOT", CALL, "exercise", None, ("basis", 5200)),  # 50 a share paid, and the 200 of the call
-        ("SLD", PUT, "assignment", None, ("basis", 4800)),  # 50 a share paid, less the 200 received
         ("SLD", CALL, "assignment", "BOT", ("gain", 1200)),  # sold at 5000 + 200, bought at 4000
-        ("BOT", PUT, "exercise", "BOT", ("gain", 800)),  # sold at 5000 - 200, bought at 4000
     ],
 )
 async def test_the_premium_of_a_delivered_option_goes_into_the_shares(

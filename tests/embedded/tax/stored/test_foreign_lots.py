@@ -93,11 +93,3 @@ async def test_positions_without_a_rate_are_told_by_account_and_symbol_with_the_
     note = answer["currency_note"]
     assert "There is no rate of GBP, JPY between 2026-03-02 and 2026-03-04." in note
     assert "take their gain from the broker" in note
-
-
-async def test_a_fill_that_brings_its_rate_needs_no_stored_one(journal: Journal) -> None:
-    paid: dict[str, Any] = {"instrument": "SAP", "currency": "EUR"}
-    await journal.buy(2, 10, "2026-03-02", fx_rate=3, **paid)
-    await journal.sell(2, 12, "2026-03-03", fx_rate=5, **paid)
-    (lot,) = (await closed(journal))["lots"]
-    assert lot["realized_gain_loss"] == 24 * 5 - 20 * 3

@@ -234,7 +234,7 @@ def test_trades_from_before_there_were_lots_wait_to_be_seen(tmp_path: Path) -> N
     engine.dispose()
 
 
-@pytest.mark.parametrize(("days", "disallowed"), [(29, 100), (30, 100), (31, 0)])
+@pytest.mark.parametrize(("days", "disallowed"), [(30, 100), (31, 0)])
 async def test_a_purchase_that_comes_after_the_lots_were_made_washes_up_to_thirty_days_back(
     journal: Journal, days: int, disallowed: int
 ) -> None:

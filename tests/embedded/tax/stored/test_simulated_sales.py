@@ -50,12 +50,9 @@ async def test_a_simulated_sale_changes_nothing_and_tells_everything(journal: Jo
     [
         ({"ticker": "QQQ"}, 404, "no_open_lots"),
         ({"account_id": "A2"}, 404, "no_open_lots"),
-        ({"action": "COVER"}, 404, "no_open_lots"),
-        ({"quantity": 11}, 422, None),
         ({"quantity": 0}, 422, "validation_error"),
         ({"price": -1}, 422, "validation_error"),
         ({"action": "hold"}, 422, "validation_error"),
-        ({"cost_basis_method": "SPEC_ID"}, 422, None),
         ({"lot_ids": ["lot-E0001"]}, 422, "validation_error"),
         ({"cost_basis_method": "SPEC_ID", "lot_ids": ["lot-none"]}, 422, "unknown_lot"),
         ({"cost_basis_method": "random"}, 422, "validation_error"),
@@ -64,12 +61,12 @@ async def test_a_simulated_sale_changes_nothing_and_tells_everything(journal: Jo
     ],
 )
 async def test_a_sale_that_cannot_be_simulated(
-    journal: Journal, change: dict[str, Any], status: int, code: str | None
+    journal: Journal, change: dict[str, Any], status: int, code: str
 ) -> None:
     await journal.buy(10, 100, "2025-01-06")
     ask = {"ticker": "SPY", "action": "sell", "quantity": 5, "price": 130, "account_id": "A1", **change}
     refused = await journal.refused(status, "POST", "/tax/simulate", ask)
-    assert code in (None, refused["error"])
+    assert refused["error"] == code
 
 
 async def test_a_sale_is_booked_as_it_was_simulated(journal: Journal) -> None:
