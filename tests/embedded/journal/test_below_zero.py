@@ -49,15 +49,3 @@ async def test_nothing_else_trades_below_zero(journal: Journal, instrument: str)
     text = f"Date,Time,Symbol,Side,Quantity,Price\n03/19/2026,10:00:00,{instrument},Buy,1,-1\n"
     answer = await journal.csv(text.encode())
     assert (answer["imported"], answer["errors"][0]["field"]) == (0, "price")
-
-
-async def test_no_wholesaler_pays_for_the_flow_of_futures(journal: Journal) -> None:
-    share = {"exec_id": "S1", "instrument": "SPY", "action": "BOT", "quantity": 100, "price": 500, "account_id": "A1"}
-    await journal.expect(201, "POST", "/trades", share | {"broker": "robinhood"})
-    before = await journal.get("/analytics/pfof-report", params={"account_id": "A1", "period": "all"})
-    for number, price in enumerate((70, -37.63)):
-        body = CL | {"exec_id": f"F{number}", "action": "BOT", "price": price, "broker": "robinhood"}
-        await journal.expect(201, "POST", "/trades", body)
-    after = await journal.get("/analytics/pfof-report", params={"account_id": "A1", "period": "all"})
-    assert before["estimated_cost"] > 0
-    assert (after["estimated_cost"], after["trades_analyzed"]) == (before["estimated_cost"], 1)

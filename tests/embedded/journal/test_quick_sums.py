@@ -70,15 +70,6 @@ async def test_slippage_is_the_money_lost_against_quotes_per_round_trip_that_had
     assert (answer["avg_slippage"], answer["edge_per_trade"]) == (3, answer["expectancy"] - 3)
 
 
-async def test_the_slippage_of_an_option_counts_the_shares_behind_its_contracts(journal: Journal) -> None:
-    # three contracts, each 0.02 a share above the offer: 3 * 100 * 0.02 = 6
-    option = {"instrument": "ACME 270115 C 50", "asset_class": "OPTION"}
-    await journal.buy(3, 2.02, nbbo_bid=1.95, nbbo_ask=2, **option)
-    await journal.sell(3, 2.5, **option)
-    answer = await journal.get("/analytics/expectancy", params={"period": "all"})
-    assert (answer["avg_slippage"], answer["expectancy"], answer["edge_per_trade"]) == (6, 144, 138)
-
-
 async def test_a_flip_shares_its_slippage_and_a_crossed_quote_has_none(journal: Journal, backend: Embedded) -> None:
     await journal.buy(10, 10, nbbo_bid=11, nbbo_ask=10)
     await journal.sell(30, 10, nbbo_bid=10.5, nbbo_ask=10.6, exec_id="flip")

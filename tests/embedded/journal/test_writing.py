@@ -133,18 +133,10 @@ async def test_a_wrong_plan_is_refused(journal: Journal) -> None:
     assert (await journal.get("/trade-plans"))["total"] == 0
 
 
-async def test_an_account_has_its_figures(journal: Journal) -> None:
-    await journal.expect(
-        201, "POST", "/accounts", {"account_id": "A1", "name": "Main", "account_type": "BROKER", "broker_id": "schwab"}
-    )
-    await journal.result(50)
-    await journal.result(-20)
-    await journal.buy(1, 5)
-    shown = await journal.get("/accounts/A1")
-    assert (shown["name"], shown["trade_count"], shown["round_trip_count"]) == ("Main", 5, 3)
-    assert (shown["win_rate"], shown["total_realized_pnl"], shown["latest_balance"]) == (0.5, 30, None)
+async def test_an_account_gets_an_id_unless_it_brings_one_that_is_free(journal: Journal) -> None:
     ira = await journal.expect(201, "POST", "/accounts", {"name": "Later", "account_type": "IRA"})
-    assert (ira["is_tax_advantaged"], len(ira["account_id"])) == (True, 36)
+    assert (ira["account_type"], len(ira["account_id"])) == ("ira", 36)
+    await journal.expect(201, "POST", "/accounts", {"account_id": "A1", "name": "Main", "account_type": "BROKER"})
     await journal.refused(409, "POST", "/accounts", {"account_id": "A1", "name": "x", "account_type": "bank"})
     await journal.refused(422, "POST", "/accounts", {"name": "x", "account_type": "sock"})
     await journal.refused(404, "GET", "/accounts/none")
@@ -161,21 +153,6 @@ async def test_an_account_changes_but_not_the_system_one(journal: Journal) -> No
     await journal.refused(403, "PUT", "/accounts/SYSTEM_DEFAULT", {"name": "mine"})
     await journal.refused(403, "POST", "/accounts/SYSTEM_DEFAULT/balances", {"balance": 1})
     await journal.refused(404, "PUT", "/accounts/none", {"name": "x"})
-
-
-async def test_a_balance_is_kept_when_it_changes(journal: Journal) -> None:
-    await journal.expect(201, "POST", "/accounts", {"account_id": "A1", "name": "Main", "account_type": "bank"})
-    for day, balance in ((1, 100), (2, 100), (3, "99.999999"), (5, -20)):
-        await journal.expect(
-            201, "POST", "/accounts/A1/balances", {"balance": balance, "snapshot_datetime": f"2026-01-0{day}"}
-        )
-    found = await journal.get("/accounts/A1/balances")
-    assert ([item["balance"] for item in found["items"]], found["total"]) == ([-20, 99.999999, 100], 3)
-    (account,) = await journal.get("/accounts")
-    assert (account["latest_balance"], account["latest_balance_date"][:10]) == (-20, "2026-01-05")
-    await journal.refused(404, "POST", "/accounts/none/balances", {"balance": 1})
-    await journal.refused(404, "GET", "/accounts/none/balances")
-    await journal.refused(422, "POST", "/accounts/A1/balances", {"balance": "much"})
 
 
 async def test_the_calculator_answers_anybody(journal: Journal, satisfies: Callable[[str, Any], None]) -> None:

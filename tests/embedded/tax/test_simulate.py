@@ -205,6 +205,7 @@ def test_a_sale_in_an_ira_is_not_taxed() -> None:
         ({"method": CostBasisMethod.SPEC_ID, "lot_ids": ("lot-x",)}, "unknown_lot"),
         ({"action": "hold"}, "unknown_value"),
         ({"price": Decimal(0)}, "invalid_quantity"),
+        ({"quantity": Decimal(0)}, "invalid_quantity"),
     ],
 )
 def test_what_cannot_be_sold_is_refused_with_a_reason(change: dict[str, Any], code: str) -> None:
