@@ -7,6 +7,7 @@ differs from the module in that span alone and a person can read the difference.
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -89,13 +90,17 @@ def find_mutants(source: bytes) -> list[Mutant]:
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
+    # a change is inside one statement of the module, and compiling that alone takes a quarter of the time
+    heads = [starts[_first_line(statement) - 1] for statement in tree.body]
     found: dict[tuple[int, int, str], Mutant] = {}
     for function, start, end, text in _Walk(source, starts).changes(tree, "module"):
         changed = source[:start] + text.encode() + source[end:]
         if changed == source or (start, end, text) in found:
             continue
+        place = bisect_right(heads, start)
+        head, tail = heads[place - 1], heads[place] if place < len(heads) else len(source)
         try:
-            compile(changed, "mutant", "exec", dont_inherit=True)
+            compile(source[head:start] + text.encode() + source[end:tail], "mutant", "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
             continue
         number = source.count(b"\n", 0, start)
@@ -103,6 +108,13 @@ def find_mutants(source: bytes) -> list[Mutant]:
         after = changed.splitlines()[number].decode().strip()
         found[start, end, text] = Mutant(number + 1, function, start, end, text, before, after)
     return sorted(found.values(), key=lambda mutant: (mutant.start, mutant.end, mutant.text))
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """Of a statement with its decorators."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return min([statement.lineno, *(one.lineno for one in statement.decorator_list)])
+    return statement.lineno
 
 
 class _Walk:
