@@ -74,6 +74,12 @@ def test_the_most_frequent_need_not_be_the_most_costly() -> None:
     assert (found.most_costly, found.most_frequent) == ("no_stop", "chasing")
 
 
+def test_of_equally_frequent_ones_the_more_costly_is_named_and_a_cent_is_a_cost() -> None:
+    rows = [MistakeSums("chasing", date(2026, 1, 1), 2, D(0)), MistakeSums("no_stop", date(2026, 1, 1), 2, D("0.01"))]
+    found = mistake_summary(rows)
+    assert (found.most_costly, found.most_frequent) == ("no_stop", "no_stop")
+
+
 def test_of_equal_cost_the_more_frequent_comes_first() -> None:
     rows = [MistakeSums("chasing", date(2026, 1, 1), 1, D(10)), MistakeSums("no_stop", date(2026, 1, 1), 2, D(10))]
     assert [line.category for line in mistake_summary(rows).by_category] == ["no_stop", "chasing"]

@@ -101,6 +101,8 @@ def test_a_fraction_where_per_cent_is_meant_names_both_readings() -> None:
     (problem,) = problems_of(D(10000), D("0.005"), D(100), D(95), D(110))["risk_pct"]
     assert "0.005 % of the balance, 0.50" in problem
     assert "0.5 %, 50.00: give risk_pct 0.5" in problem
+    (larger,) = problems_of(D(1_000_000), D("0.005"), D(100), D(95), D(110))["risk_pct"]
+    assert "0.005 % of the balance, 50.00" in larger
     assert problems_of(D(10000), D("0.0099"), D(100), D(95), D(110)).keys() == {"risk_pct"}
     assert problems_of(D(10000), D("0.01"), D(100), D(95), D(110)) == {}
 

@@ -50,9 +50,11 @@ async def test_a_tag_is_answered_and_listed_whole(journal: Journal) -> None:
 
 async def test_every_category_can_be_tagged_and_no_other(journal: Journal) -> None:
     await journal.buy(3, 100, exec_id="in")
-    for category in CATEGORIES:
-        tagged = await tag(journal, "in", category, estimated_cost=12.5)
-        assert (tagged["category"], tagged["estimated_cost"], tagged["cost_source"]) == (category, 12.5, "user")
+    for cost, category in enumerate(CATEGORIES):
+        tagged = await tag(journal, "in", category, estimated_cost=cost)
+        assert (tagged["category"], tagged["estimated_cost"], tagged["cost_source"]) == (category, cost, "user")
+    body = {"trade_id": "in", "category": "chasing", "estimated_cost": -0.01}
+    assert "estimated_cost" in (await journal.refused(422, "POST", "/mistakes", body))["detail"]["errors"]
     refused = await journal.refused(422, "POST", "/mistakes", {"trade_id": "in", "category": "sloth"})
     assert "revenge_trade" in refused["detail"]["errors"]["category"][0]
 
