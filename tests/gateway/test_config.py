@@ -13,7 +13,7 @@ from zorivest_rpc.__main__ import main
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.config_file import ConfigFileRefused, edit_distance, own_path, read, trust
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.gateway.config import Profile, Server, join, load_profile
+from zorivest_rpc.gateway.config import Profile, Server, join, load_profile, take_reloaded
 from zorivest_rpc.gateway.keys import PROFILE_KEYS, SERVER_KEYS
 
 EXAMPLE = ROOT / "tests" / "gateway" / "fixtures" / "example.toml"
@@ -226,6 +226,38 @@ def test_a_profile_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ConfigError) as refused:
         load_profile(parse("mcp", ["--profile", "x"], {"HOME": str(Path.cwd())}))
     assert str(refused.value) == '--profile: profile "x" does not exist; known profiles: none'
+
+
+def test_reading_again_takes_servers_and_lists_alone() -> None:
+    before = profile_of('[profiles.default]\npin = "off"\ntool_timeout_secs = 5\n', "--approve-tool", "flag")
+    text = """
+    [profiles.default]
+    pin = "strict"
+    tool_timeout_secs = 9
+    approve_tool = ["a"]
+    require_confirm_tool = ["r"]
+    deny_tool = ["d"]
+    [[profiles.default.mcp_servers]]
+    name = "x"
+    command = "y"
+    tool_allowlist = []
+    """
+    after = take_reloaded(before, profile_of(text, "--approve-tool", "flag"))
+    assert (after.pin, after.tool_timeout_secs) == ("off", 5)
+    assert (after.approve_tool, after.require_confirm_tool, after.deny_tool) == (("a", "flag"), ("r",), ("d",))
+    assert [server.name for server in after.mcp_servers] == ["x"]
+    assert len(after.warnings) == 1
+
+
+def test_reading_again_does_not_change_over_to_another_file(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "home")}
+    write(Path(own_path(environ, "linux")), "[profiles.default]\n")
+    local = write(Path(".zorivest/config.toml"), '[profiles.default]\ndeny_tool = ["x"]\n')
+    trust(str(local), read(str(local)).sha256, parse("mcp", [], environ).data_dir)
+    running = load_profile(parse("mcp", [], environ))
+    local.write_text("[profiles.default]\n")
+    with pytest.raises(ConfigError, match="is not the file that counts now"):
+        take_reloaded(running, load_profile(parse("mcp", [], environ)))
 
 
 # --- every message

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, cast
 
 from zorivest_rpc.errors import ProtocolError
@@ -19,7 +18,7 @@ from zorivest_rpc.gateway.errors import ProtocolBroken, StdioExited, StdioSpawn,
 from zorivest_rpc.gateway.following import Follower
 from zorivest_rpc.gateway.upstream import FRAME_LIMIT, Ended, Happening, Talk, Upstream
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
-from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
+from zorivest_rpc.mcp.client.opening import Seen, TurnedAway, Welcome
 from zorivest_rpc.mcp.protocol.framing import LineFramer
 from zorivest_rpc.mcp.protocol.revisions import Era
 
@@ -43,6 +42,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.transport: asyncio.SubprocessTransport | None = None
         self.pipe: asyncio.WriteTransport | None = None
         self.watchdog: Watchdog | None = None
+        self._outbox: list[bytes] = []
         self.group = 0
         self.is_over = False  # nothing more comes from it, and its requests have failed
         self.is_closing = False
@@ -60,11 +60,10 @@ class _Child(asyncio.SubprocessProtocol):
             self._owner.take_line(self, line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """A child that can hear or say nothing any more is about to end, or has to."""
         if fd == 0:
             self.writable.set()
-        if (
-            fd == _OUT and not self.exited.is_set() and not self.is_closing
-        ):  # it can answer nothing any more, and is about to end or has to
+        if fd in (0, _OUT) and not self.exited.is_set() and not self.is_closing:
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._end_mute)
 
     def _end_mute(self) -> None:
@@ -80,6 +79,18 @@ class _Child(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The pipes are closed and the process has ended."""
         self._owner.take_end(self)
+
+    def write(self, frame: bytes) -> None:
+        """All lines of one turn of the loop go in one write, which is most of what a call costs here."""
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._outbox.append(frame)
+
+    def flush(self) -> None:
+        if self._outbox and self.pipe is not None and not self.pipe.is_closing():
+            self._outbox.append(b"")
+            self.pipe.write(b"\n".join(self._outbox))
+        self._outbox.clear()
 
     def pause_writing(self) -> None:
         self.writable.clear()
@@ -124,7 +135,8 @@ class StdioUpstream(Upstream):
     @property
     def pid(self) -> int | None:
         """Of the running child."""
-        return self._child.group if self._child is not None and not self._child.exited.is_set() else None
+        child = self._child
+        return None if child is None or child.is_over or child.exited.is_set() else child.group
 
     @property
     def stderr(self) -> str:
@@ -154,6 +166,22 @@ class StdioUpstream(Upstream):
         self._child = child
         child.watchdog = Watchdog(child.group)
 
+    async def connect(self, deadline: float | None = None) -> Welcome:
+        """A child that could not be opened is ended at once: nobody has anything of it but its stderr."""
+        try:
+            return await super().connect(deadline)
+        except BaseException:
+            if self._child is not None:
+                self._drop(self._child)
+            raise
+
+    def _drop(self, child: _Child) -> None:
+        child.is_closing = True
+        end_group(child.group, KILL)
+        self.take_end(child)
+        if child.transport is not None:
+            child.transport.close()
+
     async def close(self) -> None:
         await self._follower.stop()
         await self._end_tasks()
@@ -166,6 +194,7 @@ class StdioUpstream(Upstream):
             return
         child.is_closing = True
         try:
+            child.flush()
             if child.pipe is not None:
                 child.pipe.close()
             if not await wait_for(child.exited, self._grace):
@@ -237,13 +266,13 @@ class StdioUpstream(Upstream):
 
     async def _write(self, frame: bytes) -> None:
         child = self._child
-        if child is None or child.is_over or child.exited.is_set() or child.pipe is None:
+        if child is None or child.is_over or child.exited.is_set() or child.pipe is None or child.pipe.is_closing():
             raise StdioExited(self.name, child.status if child is not None else -1, sent=False)
         if not child.writable.is_set():
             await child.writable.wait()
             if child.exited.is_set():
                 raise StdioExited(self.name, child.status, sent=False)
-        child.pipe.write(frame + b"\n")
+        child.write(frame)
 
     # --- the shell's duties
 
@@ -280,8 +309,7 @@ class StdioUpstream(Upstream):
             return
         child = self._child
         if child is not None and child.pipe is not None and not child.exited.is_set() and child.writable.is_set():
-            with suppress(RuntimeError):
-                child.pipe.write(self.caller.cancel(request, "the caller withdrew it").frame + b"\n")
+            child.write(self.caller.cancel(request, "the caller withdrew it").frame)
 
     def _turned_away(self, away: TurnedAway) -> ToolingError:
         raise AssertionError("a pipe has no status")
