@@ -178,6 +178,7 @@ async def test_nobody_there_is_a_failure_before_anything_was_sent() -> None:
     await client.close()
     assert failed.value.sent is False
     assert "/mcp" not in failed.value.problem
+    assert failed.value.problem.endswith(": connection refused.")
 
 
 async def test_a_remembered_era_saves_the_probe_and_is_probed_again_when_it_fails() -> None:
