@@ -17,8 +17,9 @@ from zorivest_rpc.gateway.pins import Verdict
 from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide
 from zorivest_rpc.gateway.scan import clean, scan
 from zorivest_rpc.gateway.schemas import Unservable, check_schema, rename_arguments
+from zorivest_rpc.gateway.toolsets import list_toolsets
 from zorivest_rpc.mcp.client.lists import Drop, Item
-from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolsetSpec, ToolSpec
+from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolSpec
 
 __all__ = ["FORWARD", "Catalogue", "Offered", "Published", "Report", "build"]
 
@@ -192,23 +193,15 @@ def _join(
     base: Definitions, profile: Profile, known: Mapping[str, Offered], table: Mapping[str, Published]
 ) -> Definitions:
     """Our own first, then servers in the order of the file, their tools by published name."""
-    toolsets: list[ToolsetSpec] = []
-    for server in profile.enabled:
+
+    def look(server: Server) -> tuple[int, str, str | None]:
         each = known.get(server.name) or Offered(server, "connecting")
         count = sum(1 for tool in table.values() if tool.server.name == server.name and _is_offered(tool))
-        toolsets.append(
-            ToolsetSpec(
-                server.toolset,
-                f"{count} {'tool' if count == 1 else 'tools'} from MCP server {server.name}",
-                default=server.autoload,
-                upstream=server.name,
-                status=each.status,
-                error=each.error,
-            )
-        )
+        return count, each.status, each.error
+
     return msgspec.structs.replace(
         base,
-        toolsets=(*base.toolsets, *toolsets),
+        toolsets=(*base.toolsets, *list_toolsets(profile, look)),
         tools=(*base.tools, *(tool.spec for tool in table.values() if _is_offered(tool))),
         withheld=tuple(tool.spec for tool in table.values() if not _is_offered(tool)),
     )
