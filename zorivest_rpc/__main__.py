@@ -16,7 +16,7 @@ COMMANDS = {
     "tools": "list | show NAME | call NAME [k=v…] | search TEXT | why NAME",
     "toolsets": "list | show NAME: the groups, with counts and sizes",
     "budget": "what the tool list costs a client",
-    "mcp": "list | add | remove | adopt | pin: the MCP servers behind this one",
+    "mcp": "list | discover | add | remove | adopt | pin: the MCP servers behind this one",
     "install": "CLIENT: write our entry into a client's configuration file",
     "uninstall": "CLIENT: take it out again",
     "doctor": "what is wrong with this set-up, and what to do about it",

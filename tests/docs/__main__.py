@@ -17,6 +17,9 @@ from tests.places import ROOT
 from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.__main__ import main as run_command
 from zorivest_rpc.config import OPTIONS
+from zorivest_rpc.gateway.errors import AUTH_HINT, DEFAULT_HINT, FAILURES
+from zorivest_rpc.gateway.keys import PROFILE_KEYS, SERVER_KEYS, Key
+from zorivest_rpc.gateway.telemetry import COMMON, EVENTS
 from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.catalog.spec import ToolSpec, routes
 from zorivest_rpc.serving.catalog.toolsets import members
@@ -184,7 +187,59 @@ VARIABLES = {
 }
 
 
-REFERENCES = {"tools.md": tools, "cli.md": cli, "configuration.md": configuration}
+def gateway() -> str:
+    lines = [
+        NOTE + "# Profiles and upstreams\n",
+        "The keys of `[profiles.NAME]` and of the servers in it, what can go wrong with one, and the events that are "
+        "recorded. [The guide](../guide/gateway.md) shows them in use.\n",
+        "## Keys of a profile\n",
+        "`provider` and `model` are accepted and ignored. A pattern is a published name in which `*` matches any run "
+        "of characters.\n",
+        *_keys(PROFILE_KEYS),
+        "\n## Keys of a server\n",
+        "`[[profiles.NAME.mcp_servers]]`, once for each server.\n",
+        *_keys(SERVER_KEYS),
+        "\n## TOOLING codes\n",
+        "A failed call is a result with `isError: true`, the text and the hint, and "
+        '`_meta["com.zorivest/error"]` with `class`, `code`, `next`, `server` and `retryable`. At the terminal it is '
+        "`[TOOLING] text` and a line `Hint: …`, with exit code 1.\n",
+        "| code | text | again |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{failure.code}` | {failure.text} | {'yes' if failure.retryable else 'no'} |" for failure in FAILURES]
+    lines += [f"\nThe hint is: {DEFAULT_HINT}\n", f"Where a variable is missing or its token refused: {AUTH_HINT}\n"]
+    lines += ["## Events\n", "One JSON line each, to the log and to the file that `ZORIVEST_TELEMETRY` names.\n"]
+    lines += ["| event | fields beside the common ones |", "|---|---|"]
+    for event, fields in EVENTS.items():
+        lines.append(f"| `{event}` | {', '.join(f'`{name}`' for name in fields)} |")
+    common = ", ".join(f"`{name}`" for name in ("ts", "event", "run_id", *COMMON))
+    lines.append(f"\nCommon fields, where they are known: {common}. {_CAPTURED}")
+    return "\n".join(lines) + "\n"
+
+
+_CAPTURED = "`arguments` and `result` are recorded with `ZORIVEST_TELEMETRY_CAPTURE_CONTENT=1` alone."
+
+
+def _keys(keys: tuple[Key, ...]) -> list[str]:
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for key in keys:
+        kind = key.kind
+        if key.kind in ("array", "table"):
+            kind += f" of {key.inside}s"
+        if key.choices:
+            kind = ", ".join(f"`{choice}`" for choice in key.choices)
+        if key.bounds:
+            kind += f", {key.bounds[0]} to {key.bounds[1]}"
+        default = "required" if key.required else "" if key.default in (None, (), {}) else f"`{_toml(key.default)}`"
+        lines.append(f"| `{key.name}` | {kind} | {default} | {key.meaning} |")
+    return lines
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value)
+
+
+REFERENCES = {"gateway.md": gateway, "tools.md": tools, "cli.md": cli, "configuration.md": configuration}
 
 
 def stale() -> list[tuple[Path, str]]:

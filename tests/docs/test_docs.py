@@ -11,6 +11,7 @@ from tests.test_layers import ROOMS
 from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.cli.checks import surroundings
 from zorivest_rpc.config import OPTIONS, parse
+from zorivest_rpc.gateway.keys import PROFILE_KEYS, SERVER_KEYS
 from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
@@ -96,10 +97,11 @@ def test_every_option_that_the_docs_name_exists() -> None:
     }
     of_connect = {"--rate-limit", "--timeout", "--no-test", "--stdin-json"}
     of_connect |= {"--preset", "--host", "--port", "--security", "--username", "--from"}
+    of_mcp = {"--server", "--url", "--showcase"}
     names = ("architecture.md", "rough-edges.md", "changelog.md", "index.md", "reference/errors.md")
     for page in (ROOT / "README.md", *(ROOT / "docs" / name for name in names), *(ROOT / "docs/guide").glob("*.md")):
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()):
-            assert flag in known | of_commands | of_keys_and_backend | of_connect, f"{page.name}: {flag}"
+            assert flag in known | of_commands | of_keys_and_backend | of_connect | of_mcp, f"{page.name}: {flag}"
 
 
 def test_the_map_leads_to_every_page() -> None:
@@ -112,6 +114,7 @@ def test_every_tool_and_prompt_that_the_guides_name_exists() -> None:
     definitions = load()
     known = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)} | set(ARGUMENTS)
     verbs = "|".join(sorted({name.partition("_")[0] for name in known}))
+    known |= {key.name for key in (*PROFILE_KEYS, *SERVER_KEYS)}
     for page in (ROOT / "README.md", *(ROOT / "docs/guide").glob("*.md"), ROOT / "docs/rough-edges.md"):
         text = page.read_text()
         for name in re.findall(rf"`((?:{verbs})_[a-z_]+)`", text) + re.findall(r"tools (?:call|show) ([a-z_]+)", text):

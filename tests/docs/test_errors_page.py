@@ -109,7 +109,7 @@ def _assigned(node: ast.Assign) -> Iterator[str]:
         if isinstance(target, ast.Attribute) and target.attr == "code":
             yield from _words(node.value)
         elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            for name, value in zip(target.elts, node.value.elts, strict=True):
+            for name, value in zip(target.elts, node.value.elts, strict=False):  # `*rest` may stand for several
                 if isinstance(name, ast.Name) and name.id == "code":
                     yield from _words(value)
         elif isinstance(target, ast.Name) and target.id == "known" and isinstance(node.value, ast.Tuple):

@@ -27,8 +27,9 @@ from zorivest_rpc.serving.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"
-FIRST, OPERATIONS, IMPORTING, MARKET = (
-    ROOT / "docs" / "guide" / f"{name}.md" for name in ("first-ten-minutes", "operations", "importing", "market-data")
+FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY = (
+    ROOT / "docs" / "guide" / f"{name}.md"
+    for name in ("first-ten-minutes", "operations", "importing", "market-data", "gateway")
 )
 RUN_ELSEWHERE = {
     "connect-a-client.md": "tests/cli/test_guide.py",
@@ -101,6 +102,24 @@ def test_market_data_runs_from_top_to_bottom(reader: Machine) -> None:
     assert "not-a-real-key" not in said
 
 
+def test_other_servers_are_set_up_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(GATEWAY)
+    assert '"demo" added in ' in said
+    assert "profile default: 1 enabled MCP server " in said
+    assert "        echo          demo__echo          confirm\n" in said
+    assert '"schema": "zorivest.mcp.discover.v1"' in said
+    assert "nothing to pin\n" in said
+    assert '"memory" would be added in ' in said
+    assert '"demo" removed in ' in said
+    assert "profile default: no enabled MCP servers\n" in said
+    assert "Cursor: " in said
+
+
+def test_the_guide_shows_the_profile_that_the_tests_load() -> None:
+    (sample,) = [block.inside for block in blocks(GATEWAY) if block.language == "toml"]
+    assert sample == (ROOT / "tests" / "gateway" / "fixtures" / "example.toml").read_text()
+
+
 def test_the_addresses_that_the_guide_names_are_all_there_are() -> None:
     page = MARKET.read_text()
     named = set(re.findall(r"`([a-z_]+)`", page[page.index("The names are the") :])) - {"slug"}
@@ -119,7 +138,14 @@ def test_the_readme_s_commands_run_from_top_to_bottom(reader: Machine) -> None:
 
 
 def test_no_page_of_the_guide_is_without_a_test() -> None:
-    assert {page.name for page in GUIDES} == {FIRST.name, OPERATIONS.name, IMPORTING.name, MARKET.name, *RUN_ELSEWHERE}
+    assert {page.name for page in GUIDES} == {
+        FIRST.name,
+        OPERATIONS.name,
+        IMPORTING.name,
+        MARKET.name,
+        GATEWAY.name,
+        *RUN_ELSEWHERE,
+    }
     for name, test in RUN_ELSEWHERE.items():
         assert name in (ROOT / test).read_text()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,10 @@ from tests.embedded.upstream import NOWHERE, addresses
 from tests.places import ROOT
 from zorivest_rpc.embedded.app import API_PREFIX, create_app
 from zorivest_rpc.embedded.backend import Embedded
-from zorivest_rpc.embedded.database.engine import cipher_driver
+from zorivest_rpc.embedded.database.engine import Database, cipher_driver
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.vault.crypto import Kdf, new_api_key
+from zorivest_rpc.embedded.vault.vault import Vault
 
 if TYPE_CHECKING:
     from tests.embedded.driver import Journal
@@ -101,15 +104,29 @@ def directory(tmp_path: Path) -> DataDir:
     return DataDir(tmp_path / "data")
 
 
-@pytest.fixture
-def api_key() -> str:
-    return new_api_key()
+@pytest.fixture(scope="session")
+def founded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A new vault beside a database with every table and no row, and its key. Making the tables takes 0.14 s of
+    processor time, two thirds of what a test of a route takes, so each test gets a copy."""
+    directory = DataDir(tmp_path_factory.mktemp("founded") / "data").create()
+    key, driver = new_api_key(), cipher_driver()
+    _, dek = Vault.create(directory, key, encrypted=driver is not None, key_source="file", kdf=CHEAP).unlock(key)
+    database = Database(directory.database, dek if driver is not None else None, driver)
+    with ThreadPoolExecutor(1) as apart:  # on a loop of its own, whatever loop the test runs on
+        apart.submit(asyncio.run, database.close()).result()
+    return directory.root, key
 
 
 @pytest.fixture
-async def backend(directory: DataDir, api_key: str, clock: Clock) -> AsyncIterator[Embedded]:
+def api_key(founded: tuple[Path, str]) -> str:
+    return founded[1]
+
+
+@pytest.fixture
+async def backend(founded: tuple[Path, str], directory: DataDir, clock: Clock) -> AsyncIterator[Embedded]:
     """Created, not yet unlocked."""
-    backend = Embedded.create(directory, api_key, key_source="file", driver=cipher_driver(), kdf=CHEAP, clock=clock)
+    shutil.copytree(founded[0], directory.root, dirs_exist_ok=True)
+    backend = Embedded.load(directory, clock=clock)
     backend.outbound.addresses |= addresses(NOWHERE)  # a test never leaves this machine
     yield backend
     await backend.close()

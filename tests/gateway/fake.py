@@ -84,7 +84,7 @@ class Fake:
         return [seen for seen in self.seen if (seen.method or seen.verb) == method]
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        seen = Seen(request, await request.read())
+        seen = Seen(request, b"".join([piece async for piece in request.content.iter_any()]))
         self.seen.append(seen)
         handler = self.handlers.get(seen.method or seen.verb) or self.handlers.get("any")
         if handler is not None:

@@ -1003,3 +1003,25 @@ async def test_eight_calls_run_at_once_and_more_wait_for_a_connection() -> None:
         results = await asyncio.gather(*(client.call(calling(str(number))) for number in range(20)))
     assert [text_of(result) for result in results] == [str(number) for number in range(20)]
     assert most == 8
+
+
+@pytest.mark.parametrize("size", [10, 70_000, 3_000_000])
+async def test_a_request_of_any_size_is_sent_whole_and_with_the_same_headers(size: int) -> None:
+    fake = Fake()
+    async with connected(fake, credentials=lambda: {"Authorization": "Bearer t"}) as client:
+        assert len(text_of(await client.call(calling("x" * size)))) == size
+    names = ("Host", "User-Agent", "Accept", "Accept-Encoding", "Content-Type", "Mcp-Name", "Authorization")
+    sent = [[seen.headers.getall(name) for name in names] for seen in (fake.of("tools/call")[0],)]
+    assert [len(values) for values in sent[0]] == [1] * len(names)
+    assert sent[0][1:4] == [["zorivest-rpc/1.2.3"], ["application/json, text/event-stream"], ["identity"]]
+
+
+async def test_a_credential_that_would_be_a_line_of_its_own_is_not_sent() -> None:
+    fake = Fake()
+    async with serving(fake.handle) as url:
+        client = HttpUpstream("ops", url, IDENTITY, credentials=lambda: {"X-Key": "a\r\nX-Evil: 1"})
+        with pytest.raises(ConnectFailed, match="no header can carry") as failed:
+            await client.connect()
+        await client.close()
+    assert fake.seen == []
+    assert "X-Evil" not in failed.value.text

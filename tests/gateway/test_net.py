@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.fake import IDENTITY, Fake, calling, serving
+from tests.places import ROOT
 from zorivest_rpc.gateway.errors import AddressRefused, AuthEnvEmpty, AuthEnvMissing, ConnectFailed
 from zorivest_rpc.gateway.http_client import HttpUpstream
 from zorivest_rpc.gateway.net import judge_address, read_credentials, read_literal
@@ -169,3 +172,10 @@ def test_credentials_come_from_the_environment_at_each_asking() -> None:
     with pytest.raises(AuthEnvMissing) as other:
         read_credentials("ops", {}, None, {"X-Key": "KEY"})
     assert other.value.variable == "KEY"
+
+
+def test_nothing_heavy_is_imported_before_a_server_is_reached() -> None:
+    modules = "net, upstream, following, http_client, child, stdio_client"
+    probe = f"import sys; from zorivest_rpc.gateway import {modules}; print('aiohttp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "False\n"

@@ -56,66 +56,80 @@ def test_prompts_and_resources_have_fields_of_their_own(kind: str, fields: tuple
     assert definition_hash({**one, "annotations": {"a": 1}}, kind) == definition_hash(one, kind)  # type: ignore[arg-type]
 
 
+def of(**versions: str) -> dict[str, dict[str, str]]:
+    """Tools by their names; another version is another description."""
+    return {name: {"name": name, "description": version} for name, version in versions.items()}
+
+
+def digest(name: str, version: str) -> str:
+    return definition_hash(of(**{name: version})[name])
+
+
 def test_tofu_pins_all_that_the_first_discovery_brings_and_holds_what_comes_later(pins: Pins) -> None:
-    assert held(pins.judge(HERE, "tofu", "tool", {"a": "1", "b": "2"})) == {"a": None, "b": None}
-    later = pins.judge(HERE, "tofu", "tool", {"a": "1", "b": "changed", "c": "3"})
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="1", b="2"))) == {"a": None, "b": None}
+    later = pins.judge(HERE, "tofu", "tool", of(a="1", b="changed", c="3"))
     assert held(later) == {"a": None, "b": "changed", "c": "new"}
-    assert later["b"] == Verdict("changed", "changed", changed=True, hash_old="2")
-    assert held(pins.judge(HERE, "tofu", "tool", {"b": "changed"})) == {"b": "changed"}
-    assert held(pins.judge(HERE, "tofu", "tool", {"b": "2"})) == {"b": None}
+    assert later["b"] == Verdict(digest("b", "changed"), "changed", changed=True, hash_old=digest("b", "2"))
+    assert held(pins.judge(HERE, "tofu", "tool", of(b="changed"))) == {"b": "changed"}
+    assert held(pins.judge(HERE, "tofu", "tool", of(b="2"))) == {"b": None}
 
 
 def test_a_first_discovery_without_tools_was_the_first_one(pins: Pins) -> None:
-    assert pins.judge(HERE, "tofu", "tool", {}) == {}
-    assert held(pins.judge(HERE, "tofu", "tool", {"a": "1"})) == {"a": "new"}
+    assert pins.judge(HERE, "tofu", "tool", of()) == {}
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="1"))) == {"a": "new"}
 
 
 def test_a_new_tool_that_the_allowlist_names_is_pinned_and_a_changed_one_is_held(pins: Pins) -> None:
-    pins.judge(HERE, "tofu", "tool", {"a": "1"}, ["a", "b"])
-    assert held(pins.judge(HERE, "tofu", "tool", {"a": "1", "b": "2", "c": "3"}, ["a", "b"])) == {
+    pins.judge(HERE, "tofu", "tool", of(a="1"), ["a", "b"])
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="1", b="2", c="3"), ["a", "b"])) == {
         "a": None,
         "b": None,
         "c": "new",
     }
-    assert held(pins.judge(HERE, "tofu", "tool", {"b": "9"}, ["a", "b"])) == {"b": "changed"}
+    assert held(pins.judge(HERE, "tofu", "tool", of(b="9"), ["a", "b"])) == {"b": "changed"}
 
 
 def test_strict_publishes_nothing_before_a_person_has_pinned_it(pins: Pins) -> None:
-    assert held(pins.judge(HERE, "strict", "tool", {"a": "1"}, ["a"])) == {"a": "unpinned"}
-    pins.accept(HERE, "tool", {"a": "1"})
-    assert pins.judge(HERE, "strict", "tool", {"a": "1"}) == {"a": Verdict("1", accepted=True)}
-    assert pins.judge(HERE, "strict", "tool", {"a": "2"})["a"] == Verdict("2", "changed", True, hash_old="1")
+    assert held(pins.judge(HERE, "strict", "tool", of(a="1"), ["a"])) == {"a": "unpinned"}
+    pins.accept(HERE, "tool", of(a="1"))
+    assert pins.judge(HERE, "strict", "tool", of(a="1")) == {"a": Verdict(digest("a", "1"), accepted=True)}
+    assert pins.judge(HERE, "strict", "tool", of(a="2"))["a"] == Verdict(
+        digest("a", "2"), "changed", True, hash_old=digest("a", "1")
+    )
 
 
 def test_what_was_trusted_at_first_sight_is_not_enough_for_strict(pins: Pins) -> None:
-    pins.judge(HERE, "tofu", "tool", {"a": "1"})
-    assert held(pins.judge(HERE, "strict", "tool", {"a": "1"})) == {"a": "unpinned"}
+    pins.judge(HERE, "tofu", "tool", of(a="1"))
+    assert held(pins.judge(HERE, "strict", "tool", of(a="1"))) == {"a": "unpinned"}
 
 
 def test_off_holds_nothing_and_knows_of_a_change(pins: Pins) -> None:
-    assert pins.judge(HERE, "off", "tool", {"a": "1"}) == {"a": Verdict("1")}
-    assert pins.last_seen(HERE, "tool", "a") == "1"
-    changed = pins.judge(HERE, "off", "tool", {"a": "2", "b": "1"})
-    assert changed == {"a": Verdict("2", None, changed=True, hash_old="1"), "b": Verdict("1")}
-    assert pins.last_seen(HERE, "tool", "a") == "2"
-    assert pins.judge(HERE, "off", "tool", {"a": "2"})["a"].changed
-    pins.accept(HERE, "tool", {"a": "2"})
-    assert not pins.judge(HERE, "off", "tool", {"a": "2"})["a"].changed
+    assert pins.judge(HERE, "off", "tool", of(a="1")) == {"a": Verdict(digest("a", "1"))}
+    assert pins.last_seen(HERE, "tool", "a") == digest("a", "1")
+    changed = pins.judge(HERE, "off", "tool", of(a="2", b="1"))
+    assert changed["a"] == Verdict(digest("a", "2"), None, changed=True, hash_old=digest("a", "1"))
+    assert changed["b"] == Verdict(digest("b", "1"))
+    assert pins.last_seen(HERE, "tool", "a") == digest("a", "2")
+    assert pins.judge(HERE, "off", "tool", of(a="2"))["a"].changed
+    pins.accept(HERE, "tool", of(a="2"))
+    assert not pins.judge(HERE, "off", "tool", of(a="2"))["a"].changed
 
 
 def test_a_rug_pull_is_held_until_a_person_accepts_it(pins: Pins) -> None:
     before, after = {"name": "a", "description": "Reads."}, {"name": "a", "description": "Reads, and mails it."}
-    pins.judge(HERE, "tofu", "tool", {"a": definition_hash(before)})
-    assert pins.judge(HERE, "tofu", "tool", {"a": definition_hash(after)})["a"].held == "changed"
-    pins.accept(HERE, "tool", {"a": definition_hash(after)})
-    accepted = pins.judge(HERE, "tofu", "tool", {"a": definition_hash(after)})["a"]
+    pins.judge(HERE, "tofu", "tool", {"a": before})
+    assert pins.judge(HERE, "tofu", "tool", {"a": after})["a"].held == "changed"
+    assert pins.pinned(HERE, "tool", "a") == before
+    pins.accept(HERE, "tool", {"a": after})
+    assert pins.pinned(HERE, "tool", "a") == after
+    accepted = pins.judge(HERE, "tofu", "tool", {"a": after})["a"]
     assert (accepted.held, accepted.accepted) == (None, True)
 
 
 def test_kinds_are_apart(pins: Pins) -> None:
-    pins.judge(HERE, "tofu", "tool", {"a": "1"})
-    assert held(pins.judge(HERE, "tofu", "prompt", {"a": "7"})) == {"a": None}
-    assert held(pins.judge(HERE, "tofu", "tool", {"a": "1"})) == {"a": None}
+    pins.judge(HERE, "tofu", "tool", of(a="1"))
+    assert held(pins.judge(HERE, "tofu", "prompt", of(a="7"))) == {"a": None}
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="1"))) == {"a": None}
 
 
 CHANGES = (
@@ -129,11 +143,11 @@ CHANGES = (
 
 @pytest.mark.parametrize(("profile", "server"), CHANGES)
 def test_another_file_profile_name_or_address_is_another_server(pins: Pins, profile: Profile, server: Server) -> None:
-    pins.judge(HERE, "tofu", "tool", {"a": "1"})
+    pins.judge(HERE, "tofu", "tool", of(a="1"))
     other = identity_of(profile, server)
     assert other.key != HERE.key
-    assert held(pins.judge(other, "tofu", "tool", {"a": "2"})) == {"a": None}
-    assert held(pins.judge(HERE, "tofu", "tool", {"a": "2"})) == {"a": "changed"}
+    assert held(pins.judge(other, "tofu", "tool", of(a="2"))) == {"a": None}
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="2"))) == {"a": "changed"}
 
 
 def test_an_argument_more_is_another_server() -> None:
@@ -144,7 +158,7 @@ def test_an_argument_more_is_another_server() -> None:
 
 
 def test_the_file_is_private_and_holds_no_address(pins: Pins) -> None:
-    pins.judge(HERE, "tofu", "tool", {"a": "1"})
+    pins.judge(HERE, "tofu", "tool", of(a="1"))
     assert os.stat(pins.path).st_mode & 0o777 == 0o600
     text = Path(pins.path).read_text()
     assert "hunter2" not in text
@@ -160,9 +174,9 @@ def test_a_damaged_file_is_not_taken_for_a_first_start(pins: Pins, content: byte
     os.makedirs(os.path.dirname(pins.path))
     Path(pins.path).write_bytes(content)
     with pytest.raises(ConfigError, match="cannot be read"):
-        pins.judge(HERE, mode, "tool", {"a": "1"})
+        pins.judge(HERE, mode, "tool", of(a="1"))
     with pytest.raises(ConfigError):
-        pins.accept(HERE, "tool", {"a": "1"})
+        pins.accept(HERE, "tool", of(a="1"))
     assert Path(pins.path).read_bytes() == content
 
 
@@ -175,18 +189,26 @@ def test_what_another_process_pinned_meanwhile_stays(pins: Pins) -> None:
         stored = read()
         calls.append(1)
         if len(calls) == 1:
-            other.judge(HERE, "tofu", "tool", {"a": "theirs"})
+            other.judge(HERE, "tofu", "tool", of(a="theirs"))
         return stored
 
     pins._read = read_and_be_overtaken  # type: ignore[method-assign, assignment]
-    pins.judge(HERE, "tofu", "tool", {"a": "ours"})
-    assert held(other.judge(HERE, "tofu", "tool", {"a": "ours"})) == {"a": "changed"}
+    pins.judge(HERE, "tofu", "tool", of(a="ours"))
+    assert held(other.judge(HERE, "tofu", "tool", of(a="ours"))) == {"a": "changed"}
 
 
 def test_a_removed_server_is_forgotten_alone(pins: Pins) -> None:
     wiki = identity_of(Profile(file="/etc/z.toml"), Server(name="wiki", command="w"))
     for identity in (HERE, wiki):
-        pins.judge(identity, "tofu", "tool", {"a": "1"})
+        pins.judge(identity, "tofu", "tool", of(a="1"))
     pins.forget("/etc/z.toml", "default", ["ops"])
-    assert held(pins.judge(HERE, "tofu", "tool", {"a": "2"})) == {"a": None}
-    assert held(pins.judge(wiki, "tofu", "tool", {"a": "2"})) == {"a": "changed"}
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="2"))) == {"a": None}
+    assert held(pins.judge(wiki, "tofu", "tool", of(a="2"))) == {"a": "changed"}
+
+
+def test_a_very_large_definition_is_pinned_by_its_hash_alone(pins: Pins) -> None:
+    large = of(a="x" * 70_000)
+    pins.judge(HERE, "tofu", "tool", large)
+    assert pins.pinned(HERE, "tool", "a") is None
+    assert held(pins.judge(HERE, "tofu", "tool", large)) == {"a": None}
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="y" * 70_000))) == {"a": "changed"}

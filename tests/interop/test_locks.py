@@ -12,6 +12,7 @@ from tests.interop.test_interop import DRIVERS
 
 # driven by `make agents`; their transcripts are replayed
 AGENTS = {"codex-0.169.0", "claude-code-2.1.326", "gemini-cli-0.61.0", "opencode-1.18.33"}
+UPSTREAMS = {"servers-2026.8.31"}  # servers that the gateway's client is tried on
 LOCKS = [*sorted((HERE / "npm").glob("*/package-lock.json")), HERE.parent / "conformance" / "package-lock.json"]
 
 
@@ -35,5 +36,5 @@ def test_every_client_has_a_driver_and_a_lock_file() -> None:
     locked = {file.stem for file in (HERE / "requirements").iterdir()} | {
         path.name for path in (HERE / "npm").iterdir()
     }
-    assert locked == set(DRIVERS) | AGENTS
+    assert locked == set(DRIVERS) | AGENTS | UPSTREAMS
     assert all((HERE / "clients" / driver).is_file() for driver in DRIVERS.values())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from io import BytesIO
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from zorivest_rpc.errors import ProtocolError
@@ -29,9 +30,12 @@ from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
 from zorivest_rpc.mcp.protocol.framing import EventReader
 from zorivest_rpc.mcp.protocol.revisions import Era
 from zorivest_rpc.serving.backend.failures import why
+from zorivest_rpc.serving.backend.wire import SMALL, DirectAnswer, Unsent, send_directly, write_request
 
 if TYPE_CHECKING:
     import aiohttp
+
+    Response: TypeAlias = aiohttp.ClientResponse | DirectAnswer
 
 __all__ = ["HttpUpstream", "StatusFailed"]
 
@@ -90,9 +94,11 @@ class HttpUpstream(Upstream):
         self._session: str | None = None
         self._last_seen = ""  # the last event id of the legacy stream of changes
         self._http: aiohttp.ClientSession | None = None
+        self._origin: aiohttp.ClientRequest | None = None  # how the pool knows the server
+        self._path = self._lines = ""
         self._renewing = asyncio.Lock()
         self._follower = Follower(self._follow_changes, self._tell_reopened, pause)
-        self._kept: set[aiohttp.ClientResponse] = set()  # whose end is waited for elsewhere
+        self._kept: set[Response] = set()  # whose end is waited for elsewhere
         self._away: Mapping[str, str] = {}  # the headers of the answer that turned us away
 
     # --- the way
@@ -130,7 +136,7 @@ class HttpUpstream(Upstream):
     @asynccontextmanager
     async def _send(
         self, verb: str, body: bytes, headers: dict[str, str], http: aiohttp.ClientSession | None = None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[Response]:
         """One request and the head of its answer. Leaving before the end of the answer cuts the connection, which the
         modern era takes as a cancellation."""
         import aiohttp
@@ -142,11 +148,16 @@ class HttpUpstream(Upstream):
         if self._session is not None:
             headers[_SESSION] = self._session
         try:
-            response = await http.request(
-                verb, self._endpoint, data=body or None, headers=headers, allow_redirects=False
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.InvalidURL, aiohttp.ClientProxyConnectionError) as exc:
+            response: Response | None = await self._post(http, body, headers) if verb == "POST" else None
+            if response is None:
+                data = BytesIO(body) if body else None  # as a file it is written piece by piece
+                response = await http.request(verb, self._endpoint, data=data, headers=headers, allow_redirects=False)
+        except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as exc:
             raise ConnectFailed(self.name, self.target, why(exc)) from None
+        except ValueError:  # a line end in a variable of the environment
+            raise ConnectFailed(self.name, self.target, "a credential holds what no header can carry") from None
+        except Unsent as exc:
+            raise ConnectFailed(self.name, self.target, str(exc)) from None
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError) as exc:
             raise ConnectFailed(self.name, self.target, why(exc), sent=True) from None
         try:
@@ -161,6 +172,21 @@ class HttpUpstream(Upstream):
             else:
                 response.release()
 
+    async def _post(self, http: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str]) -> DirectAnswer | None:
+        """An ordinary request on a connection of the session's pool, at half of the cost; None if it is not one."""
+        origin = self._origin
+        if origin is None:
+            import aiohttp
+            from yarl import URL
+
+            url = URL(self._endpoint)
+            loop = asyncio.get_running_loop()
+            origin = self._origin = aiohttp.ClientRequest("GET", url, headers=http.headers, loop=loop)
+            self._path = url.raw_path_qs
+            self._lines = "".join(f"{name}: {value}\r\n" for name, value in origin.headers.items() if name != "Accept")
+        data = write_request("POST", self._path, self._lines, headers, body) if len(body) <= SMALL else None
+        return None if data is None else await send_directly(http.connector, origin, data)
+
     # --- the opening
 
     async def _open(self, step: Request) -> Seen:
@@ -174,7 +200,7 @@ class HttpUpstream(Upstream):
                 self._session = self._read_session(response)
             return Seen(response.status, answer)
 
-    def _read_session(self, response: aiohttp.ClientResponse) -> str | None:
+    def _read_session(self, response: Response) -> str | None:
         found = response.headers.get(_SESSION)
         if found is not None and (len(found) > _MOST_SESSION_ID or not all("!" <= char <= "~" for char in found)):
             raise ProtocolBroken(self.name, "its session id is not visible ASCII")
@@ -213,7 +239,7 @@ class HttpUpstream(Upstream):
         finally:
             self.caller.forget(request)
 
-    async def _finish(self, response: aiohttp.ClientResponse, request: Request, talk: Talk) -> Answer:
+    async def _finish(self, response: Response, request: Request, talk: Talk) -> Answer:
         status = response.status
         try:
             answer = await self._read(response, request, talk)
@@ -229,7 +255,7 @@ class HttpUpstream(Upstream):
             raise ProtocolBroken(self.name, f"{request.method} was answered with HTTP {status} and no message")
         raise ProtocolBroken(self.name, f"the answer to {request.method} has another id")
 
-    async def _read(self, response: aiohttp.ClientResponse, request: Request, talk: Talk) -> Answer | None:
+    async def _read(self, response: Response, request: Request, talk: Talk) -> Answer | None:
         """The answer that a response holds, as a body or on a stream; None if it holds none."""
         kind = response.content_type
         if kind == _EVENTS:
@@ -240,7 +266,7 @@ class HttpUpstream(Upstream):
             return None
         return self._take(self.caller.receive(body), request, talk)
 
-    async def _read_body(self, response: aiohttp.ClientResponse, limit: int, talk: Talk) -> bytes:
+    async def _read_body(self, response: Response, limit: int, talk: Talk) -> bytes:
         length = response.content_length
         if length is not None and length <= limit and "Content-Encoding" not in response.headers:
             return await response.content.read()
@@ -259,7 +285,7 @@ class HttpUpstream(Upstream):
 
     # --- event streams
 
-    async def _read_events(self, response: aiohttp.ClientResponse, request: Request, talk: Talk) -> Answer | None:
+    async def _read_events(self, response: Response, request: Request, talk: Talk) -> Answer | None:
         reader = EventReader(FRAME_LIMIT)
         answer = await self._follow_stream(response, reader, request, talk)
         if answer is not None:
@@ -269,7 +295,7 @@ class HttpUpstream(Upstream):
         return await self._resume(reader, request, talk)
 
     async def _follow_stream(
-        self, response: aiohttp.ClientResponse, reader: EventReader, request: Request | None, talk: Talk
+        self, response: Response, reader: EventReader, request: Request | None, talk: Talk
     ) -> Answer | None:
         """Until the answer or the end of the stream; a cut is an end."""
         import aiohttp
@@ -289,7 +315,7 @@ class HttpUpstream(Upstream):
             pass
         return None
 
-    def _let_end(self, response: aiohttp.ClientResponse) -> None:
+    def _let_end(self, response: Response) -> None:
         """The answer is there and the end of its stream is on its way: wait for it elsewhere, so that the connection
         can be used again."""
         if not response.content.is_eof():
@@ -397,7 +423,7 @@ class HttpUpstream(Upstream):
             self.caller.forget(request)
 
 
-async def _drain(response: aiohttp.ClientResponse) -> None:
+async def _drain(response: Response) -> None:
     import aiohttp
 
     try:

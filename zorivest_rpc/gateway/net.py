@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zorivest_rpc.gateway.errors import AddressRefused, AuthEnvEmpty, AuthEnvMissing
+from zorivest_rpc.serving.backend.wire import connector_class
 
 if TYPE_CHECKING:
     import aiohttp
@@ -145,7 +146,7 @@ def open_session(
     literal = read_literal(host)
     if literal is not None:
         check_address(server, literal, allow_private)
-    connector = aiohttp.TCPConnector(
+    connector = connector_class()(
         limit=CONNECTIONS,
         resolver=_resolver_class()(server, allow_private, lookup),
         use_dns_cache=False,  # each connection goes to an address that was judged for it

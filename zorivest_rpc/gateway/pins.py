@@ -20,6 +20,7 @@ from zorivest_rpc.gateway.config import Profile, Server
 __all__ = ["PINNED_FIELDS", "PINS_FILE", "Identity", "Pins", "Verdict", "definition_hash", "identity_of"]
 
 PINS_FILE: Final = "mcp-pins.json"
+_LARGEST_KEPT: Final = 64 * 1024
 Kind = Literal["tool", "prompt", "resource"]
 PINNED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "title", "description", "inputSchema", "outputSchema", "annotations"),
@@ -58,6 +59,7 @@ class _Pin(msgspec.Struct, omit_defaults=True):
     hash: str
     by_person: bool = False
     seen: str | None = None  # the latest that was seen with pins off
+    definition: dict[str, Any] | None = None  # to show a change by; not kept of a very large one
 
 
 class _Known(msgspec.Struct):
@@ -76,7 +78,11 @@ class _File(msgspec.Struct):
 
 def definition_hash(definition: Mapping[str, Any], kind: Kind = "tool") -> str:
     """SHA-256 of the canonical JSON (sorted keys, no spaces) of what a person would look at."""
-    return _digest({key: definition[key] for key in PINNED_FIELDS[kind] if key in definition})
+    return _digest(_pinned(definition, kind))
+
+
+def _pinned(definition: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    return {key: definition[key] for key in PINNED_FIELDS[kind] if key in definition}
 
 
 def identity_of(profile: Profile, server: Server) -> Identity:
@@ -84,9 +90,13 @@ def identity_of(profile: Profile, server: Server) -> Identity:
     return Identity(os.path.realpath(profile.file) if profile.file else "", profile.name, server.name, _digest(target))
 
 
-def _digest(value: Any) -> str:
+def _canonical(value: Any) -> bytes:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _digest(value: Any) -> str:
+    return sha256(_canonical(value)).hexdigest()
 
 
 class Pins:
@@ -101,36 +111,41 @@ class Pins:
         identity: Identity,
         mode: str,
         kind: Kind,
-        offered: Mapping[str, str],
+        offered: Mapping[str, Mapping[str, Any]],
         named: Collection[str] = (),
     ) -> dict[str, Verdict]:
-        """A verdict for each definition that a successful discovery brought, by its name at the server and its hash.
+        """A verdict for each definition that a successful discovery brought, by its name at the server.
 
         `named` are the names that stand literally in the allowlist: a new one of these was asked for. With `tofu` the
         first discovery pins all, and later ones what is new and named; with `off` the first ones stay on record, so
         that a change can be told."""
+        hashes = {name: definition_hash(definition, kind) for name, definition in offered.items()}
         known = self._read().servers.get(identity.key)
         before = None if known is None else known.pins.get(kind)
         if mode == "strict":
-            return {name: _judge_strictly((before or {}).get(name), new) for name, new in offered.items()}
-        trusted = {
-            name: new for name, new in offered.items() if before is None or (name not in before and name in named)
-        }
-        if mode == "off":
-            trusted |= {name: new for name, new in offered.items() if before is not None and name not in before}
+            return {name: _judge_strictly((before or {}).get(name), new) for name, new in hashes.items()}
+        trusted = [
+            name for name in offered if before is None or (name not in before and (mode == "off" or name in named))
+        ]
         if trusted or before is None:
-            self._store(identity, kind, trusted, by_person=False)
+            self._store(identity, kind, {name: offered[name] for name in trusted}, by_person=False)
         verdicts = {}
-        for name, new in offered.items():
+        for name, new in hashes.items():
             pin = _Pin(new) if name in trusted else (before or {}).get(name)
             verdicts[name] = _judge(pin, new, mode)
         if mode == "off":
-            self._note_seen(identity, kind, offered)
+            self._note_seen(identity, kind, hashes)
         return verdicts
 
-    def accept(self, identity: Identity, kind: Kind, definitions: Mapping[str, str]) -> None:
-        """A person has looked at these definitions, by name and hash."""
+    def accept(self, identity: Identity, kind: Kind, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+        """A person has looked at these definitions."""
         self._store(identity, kind, definitions, by_person=True)
+
+    def pinned(self, identity: Identity, kind: Kind, name: str) -> dict[str, Any] | None:
+        """The definition that is pinned, where it was kept."""
+        known = self._read().servers.get(identity.key)
+        pin = known.pins.get(kind, {}).get(name) if known else None
+        return None if pin is None else pin.definition
 
     def last_seen(self, identity: Identity, kind: Kind, name: str) -> str | None:
         """The hash that was told last of a definition, so that a change is logged once."""
@@ -149,17 +164,20 @@ class Pins:
                 if not ((known.file, known.profile) == (place, profile) and known.server in names)
             }
 
-    def _store(self, identity: Identity, kind: Kind, definitions: Mapping[str, str], *, by_person: bool) -> None:
+    def _store(
+        self, identity: Identity, kind: Kind, definitions: Mapping[str, Mapping[str, Any]], *, by_person: bool
+    ) -> None:
         with self._changed() as stored:
             known = stored.servers.get(identity.key)
             if known is None:
                 known = stored.servers[identity.key] = _Known(identity.file, identity.profile, identity.server, {})
             pins = known.pins.setdefault(kind, {})
-            for name, new in definitions.items():
-                held = pins.get(name)
+            for name, definition in definitions.items():
                 # Two windows discover at once: what the other one pinned meanwhile is not replaced without a person.
-                if by_person or held is None:
-                    pins[name] = _Pin(new, by_person)
+                if by_person or name not in pins:
+                    kept = _pinned(definition, kind)
+                    small = len(_canonical(kept)) <= _LARGEST_KEPT
+                    pins[name] = _Pin(_digest(kept), by_person, definition=kept if small else None)
 
     def _note_seen(self, identity: Identity, kind: Kind, offered: Mapping[str, str]) -> None:
         known = self._read().servers.get(identity.key)

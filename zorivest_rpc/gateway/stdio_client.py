@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, cast
 
 from zorivest_rpc.errors import ProtocolError
@@ -43,6 +42,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.transport: asyncio.SubprocessTransport | None = None
         self.pipe: asyncio.WriteTransport | None = None
         self.watchdog: Watchdog | None = None
+        self._outbox: list[bytes] = []
         self.group = 0
         self.is_over = False  # nothing more comes from it, and its requests have failed
         self.is_closing = False
@@ -80,6 +80,18 @@ class _Child(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The pipes are closed and the process has ended."""
         self._owner.take_end(self)
+
+    def write(self, frame: bytes) -> None:
+        """All lines of one turn of the loop go in one write, which is most of what a call costs here."""
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._outbox.append(frame)
+
+    def flush(self) -> None:
+        if self._outbox and self.pipe is not None and not self.pipe.is_closing():
+            self._outbox.append(b"")
+            self.pipe.write(b"\n".join(self._outbox))
+        self._outbox.clear()
 
     def pause_writing(self) -> None:
         self.writable.clear()
@@ -166,6 +178,7 @@ class StdioUpstream(Upstream):
             return
         child.is_closing = True
         try:
+            child.flush()
             if child.pipe is not None:
                 child.pipe.close()
             if not await wait_for(child.exited, self._grace):
@@ -243,7 +256,7 @@ class StdioUpstream(Upstream):
             await child.writable.wait()
             if child.exited.is_set():
                 raise StdioExited(self.name, child.status, sent=False)
-        child.pipe.write(frame + b"\n")
+        child.write(frame)
 
     # --- the shell's duties
 
@@ -280,8 +293,7 @@ class StdioUpstream(Upstream):
             return
         child = self._child
         if child is not None and child.pipe is not None and not child.exited.is_set() and child.writable.is_set():
-            with suppress(RuntimeError):
-                child.pipe.write(self.caller.cancel(request, "the caller withdrew it").frame + b"\n")
+            child.write(self.caller.cancel(request, "the caller withdrew it").frame)
 
     def _turned_away(self, away: TurnedAway) -> ToolingError:
         raise AssertionError("a pipe has no status")

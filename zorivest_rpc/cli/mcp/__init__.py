@@ -9,16 +9,19 @@ __all__ = ["run"]
 
 FORMS: Final = """\
 usage: zorivest-rpc mcp list [--all] [--json]
+       zorivest-rpc mcp discover [--server NAME] [--json]
        zorivest-rpc mcp add NAME (--url URL | -- COMMAND ARGS…)
        zorivest-rpc mcp remove NAME
        zorivest-rpc mcp adopt CLIENT [--server NAME]…
-       zorivest-rpc mcp pin [--yes]
+       zorivest-rpc mcp pin [--server NAME] [--tool NAME] [--yes]
 
-  list    the servers of the profile, without contacting one
-  add     write a server into the configuration file; a token is named by its variable
-  remove  take it out again
-  adopt   take over the servers that a client has configured, without the secrets in its file
-  pin     trust the configuration file of the working directory, as it is now"""
+  list      the servers of the profile, without contacting one
+  discover  ask each server once for its tools, and show what becomes of them
+  add       write a server into the configuration file; a token is named by its variable
+  remove    take it out again
+  adopt     take over the servers that a client has configured, without the secrets in its file
+  pin       trust the working directory's configuration file as it is now; else show the tools that are
+            held back because they are new, changed or suspicious, and accept them"""
 OWN: Final = """\
   --all
       list: disabled servers too
@@ -27,14 +30,16 @@ OWN: Final = """\
   --env-pass NAME
       add: a variable that the started server is handed; may be repeated
   --server NAME
-      adopt: this one of the client's servers; may be repeated
+      discover, pin: this one alone; adopt: this one of the client's servers, may be repeated
+  --tool NAME
+      pin: this one alone
   --dry-run
       add, remove, adopt: show the change and write nothing
   --yes
       pin: do not ask
   --json
       print JSON for programs"""
-VERBS: Final = ("list", "add", "remove", "adopt", "pin")
+VERBS: Final = ("list", "discover", "add", "remove", "adopt", "pin")
 
 
 def run(argv: list[str]) -> int:
@@ -49,7 +54,7 @@ def run(argv: list[str]) -> int:
     if verb is None:
         from zorivest_rpc.cli.words import Words
 
-        return _misuse(Words(own, flags=("--url", "--server", "--auth-bearer-env"), switches=_SWITCHES).words)
+        return _misuse(Words(own, flags=("--url", "--server", "--tool", "--auth-bearer-env"), switches=_SWITCHES).words)
     rest = list(argv)
     rest.remove(verb)
     return _command(verb)(rest)
@@ -77,6 +82,10 @@ def _command(verb: str) -> Callable[[list[str]], int]:
         from zorivest_rpc.cli.mcp.listing import run_list
 
         return run_list
+    if verb == "discover":
+        from zorivest_rpc.cli.mcp.discovering import run_discover
+
+        return run_discover
     if verb == "adopt":
         from zorivest_rpc.cli.mcp.adopting import run_adopt
 

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from yarl import URL
 
-__all__ = ["Answer", "AnswerTooLarge", "HttpWire", "Lost", "Unsent"]
+__all__ = [
+    "SMALL",
+    "Answer",
+    "AnswerTooLarge",
+    "DirectAnswer",
+    "HttpWire",
+    "Lost",
+    "Unsent",
+    "connector_class",
+    "send_directly",
+    "write_request",
+]
 
 # What aiohttp does not promise; `make canary` tries it on the newest release.
 PRIVATE_MEMBERS: Final = (
@@ -44,7 +55,7 @@ PRIVATE_MEMBERS: Final = (
 _DIRECT: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _API: Final = "/api/v1"
 _LONGEST_PROOF: Final = 1024
-_SMALL: Final = 64 * 1024  # what a connection takes at once; more is written piece by piece, as it drains
+SMALL: Final = 64 * 1024  # what a connection takes at once; more is written piece by piece, as it drains
 _TICK: Final = 0.001  # uvloop's timers count whole milliseconds, and may ring that much early
 
 
@@ -91,7 +102,7 @@ class _Origin(NamedTuple):
 
 
 @cache
-def _connector_class() -> Any:  # noqa: C901 - two classes, which need aiohttp to be defined
+def connector_class() -> Any:  # noqa: C901 - two classes, which need aiohttp to be defined
     """On demand, because aiohttp is not imported before it is needed."""
     import aiohttp
     from aiohttp.client_exceptions import UnixClientConnectorError
@@ -194,6 +205,62 @@ async def _check_proof(protocol: Any, url: URL, secret: str) -> None:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "another program answers there") from None
 
 
+class DirectAnswer:
+    """The head of an answer on a connection of the pool, and its body as it comes; as much of aiohttp's response as is
+    needed. Releasing it before the end of the body cuts the connection."""
+
+    __slots__ = ("_connection", "content", "headers", "status")
+
+    def __init__(self, connection: Any, message: Any, content: aiohttp.StreamReader) -> None:
+        self._connection = connection
+        self.status: int = message.code
+        self.headers: Mapping[str, str] = message.headers
+        self.content = content
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def content_length(self) -> int | None:
+        length = self.headers.get("Content-Length", "")
+        return int(length) if length.isdecimal() else None
+
+    def release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self.content.is_eof():
+            connection.release()
+        else:
+            connection.close()
+
+
+async def send_directly(pool: Any, origin: aiohttp.ClientRequest, request: bytes) -> DirectAnswer:
+    """Write a whole request on a connection of a pool of `connector_class`, and read the head of its answer. `origin`
+    is a request to the same server, never sent. Unsent: there is no connection; what the server or the way to it does
+    wrong is aiohttp's own error. Deadlines are the caller's."""
+    import aiohttp
+
+    try:
+        connection = await pool.connect(origin, [], aiohttp.ClientTimeout(total=None))
+    except (aiohttp.ClientError, OSError) as exc:
+        raise Unsent(why(exc)) from None
+    try:
+        protocol, transport = connection.protocol, connection.transport
+        if protocol is None or transport is None:  # the other side was faster
+            raise Unsent("the connection was closed at once")
+        protocol.set_response_params(read_until_eof=True)
+        transport.write(request)
+        while True:
+            message, content = await protocol.read()
+            if not 100 <= message.code < 200 or message.code == 101:
+                return DirectAnswer(connection, message, content)
+    except BaseException:
+        connection.close()
+        raise
+
+
 class HttpWire:
     """Made within a running loop; closed once, for good."""
 
@@ -206,7 +273,7 @@ class HttpWire:
         # a time-out of the socket is an OSError; an answer that is not HTTP ends as the parser's own error
         self._foreign = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
-        self._pool = _connector_class()(
+        self._pool = connector_class()(
             limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
         )
         self._pool.address = address
@@ -238,11 +305,11 @@ class HttpWire:
         timeout = self._timeouts.get(seconds) or self._timeout(seconds)
         deadline = self._loop.time() + seconds
         try:
-            if not self._is_plain and method in _DIRECT and (data is None or len(data) <= _SMALL):
+            if not self._is_plain and method in _DIRECT and (data is None or len(data) <= SMALL):
                 origin = self._origin
                 if origin is None or origin.authority != url.raw_authority or origin.scheme != url.scheme:
                     origin = self._meet(url)
-                request = _write_request(method, url.raw_path_qs, origin.headers, headers, data)
+                request = write_request(method, url.raw_path_qs, origin.headers, headers, data)
                 if request is not None:
                     return await self._directly(origin, request, timeout, deadline)
             return await self._plainly(method, url, headers, data, timeout)
@@ -265,7 +332,7 @@ class HttpWire:
     async def _plainly(
         self, method: str, url: URL, headers: Mapping[str, str], data: bytes | None, timeout: aiohttp.ClientTimeout
     ) -> Answer:
-        body_sent = BytesIO(data) if data and len(data) > _SMALL else data  # as a file it is written piece by piece
+        body_sent = BytesIO(data) if data and len(data) > SMALL else data  # as a file it is written piece by piece
         answer = await self._http.request(
             method, url, data=body_sent, headers=headers, allow_redirects=False, timeout=timeout
         )
@@ -339,7 +406,7 @@ class HttpWire:
         return b"".join(pieces)
 
 
-def _write_request(
+def write_request(
     method: str, target: str, common: str, headers: Mapping[str, str], data: bytes | None
 ) -> bytes | None:
     """The bytes of a whole request; None if a value is not for a line of its own, which aiohttp may judge."""

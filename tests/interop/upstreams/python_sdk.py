@@ -1,0 +1,80 @@
+"""A server on the official Python SDK, of either generation: `python_sdk.py stdio` or `python_sdk.py http PORT`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import anyio
+from pydantic import BaseModel
+
+try:  # the second generation, which speaks both eras
+    from mcp.server.mcpserver import Context, MCPServer
+
+    OPTIONS: dict[str, Any] = {"host": "127.0.0.1"}
+    server = MCPServer("python-sdk")
+except ImportError:
+    from mcp.server.fastmcp import Context, FastMCP
+
+    OPTIONS = {}
+    server = FastMCP("python-sdk", host="127.0.0.1", port=int((*sys.argv, "0", "0")[2]))
+
+
+class Name(BaseModel):
+    name: str = "Ada"
+
+
+@server.tool()
+def echo(text: str) -> str:
+    return text
+
+
+@server.tool()
+async def count(to: int, ctx: Context) -> str:
+    for number in range(1, to + 1):
+        await ctx.report_progress(number, to, f"step {number}")
+    return f"counted to {to}"
+
+
+@server.tool()
+async def wait() -> str:
+    await anyio.sleep(600)
+    return "waited"
+
+
+@server.tool()
+def fail() -> str:
+    raise ValueError("out of paper")
+
+
+@server.tool()
+async def ask(ctx: Context) -> str:
+    answer = await ctx.elicit("Who are you?", Name)
+    return f"{answer.action}: {answer.data.name}" if answer.action == "accept" else answer.action
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    server.add_tool(echo, name="extra")
+    if hasattr(ctx, "notify_tools_changed"):
+        await ctx.notify_tools_changed()
+    else:
+        await ctx.session.send_tool_list_changed()
+    return "grown"
+
+
+@server.resource("note://today")
+def today() -> str:
+    return "a note"
+
+
+@server.prompt()
+def review(topic: str) -> str:
+    return f"Review {topic}."
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "stdio":
+        server.run("stdio")
+    else:
+        server.run("streamable-http", **({**OPTIONS, "port": int(sys.argv[2])} if OPTIONS else {}))
