@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from aiohttp import web
 
 from tests.gateway.fake import TOOL, Fake, Seen, serving
 from tests.serving.middleware.fake import NoWire
-from zorivest_rpc.errors import ConfirmationRequired, ToolError
+from zorivest_rpc.errors import ConfirmationRequired
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import ToolingError
 from zorivest_rpc.gateway.member import Timing
 from zorivest_rpc.gateway.pins import Pins
-from zorivest_rpc.gateway.router import Gateway, make_upstream, read_credentials
+from zorivest_rpc.gateway.reach import make_upstream
+from zorivest_rpc.gateway.router import Gateway
 from zorivest_rpc.gateway.telemetry import Redactor, Telemetry
 from zorivest_rpc.mcp.call import Call, Outcome
 from zorivest_rpc.mcp.protocol.session import Session
@@ -43,7 +43,7 @@ class House:
             profile,
             pins=Pins(str(directory)),
             telemetry=Telemetry(str(self.path), Redactor()),
-            make=partial(make_upstream, version="1", environ=environ),
+            make=lambda server, note: make_upstream(server, environ, on_happening=note),
             adopt=self._adopt,
             timing=QUICK,
         )
@@ -360,11 +360,10 @@ async def test_a_token_comes_from_the_environment_and_reaches_no_log(tmp_path: P
 async def test_without_its_variable_a_server_is_not_contacted(
     tmp_path: Path, environ: dict[str, str], code: str
 ) -> None:
-    server = Server(name="ops", endpoint="https://ops.example.com/mcp", auth_bearer_env="T")
-    with pytest.raises(ToolError) as missing:
-        read_credentials(server, environ)
-    assert missing.value.code == code
     fake = Fake()
     async with house(tmp_path, ("ops", fake), environ=environ, server_auth_bearer_env="T") as found:
         assert found.state() == "auth_failed"
+        with pytest.raises(ToolingError) as missing:
+            await found.gateway.members["ops"].discover()
+        assert missing.value.code == code
     assert fake.seen == []

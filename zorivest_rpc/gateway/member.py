@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+import msgspec
+
 from zorivest_rpc.gateway.catalogue import Offered
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import (
@@ -22,16 +24,17 @@ from zorivest_rpc.gateway.errors import (
     RetryExhausted,
     ToolingError,
 )
-from zorivest_rpc.gateway.pins import Verdict, definition_hash
+from zorivest_rpc.gateway.pins import Verdict
 from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
 from zorivest_rpc.gateway.telemetry import Telemetry
 from zorivest_rpc.gateway.upstream import Call, Ended, Happening, Result, Upstream
 from zorivest_rpc.mcp.client.caller import Changed
+from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.serving.backend.breaker import Breaker
 
 __all__ = ["USUAL", "Judge", "Member", "Timing"]
 
-Judge = Callable[[Server, Mapping[str, str]], Mapping[str, Verdict]]
+Judge = Callable[[Server, Listing], Mapping[str, Verdict]]
 _log: Final = logging.getLogger(__name__)
 
 
@@ -159,12 +162,11 @@ class Member:
         self.latency_ms = (loop.time() - began) * 1000
         self._listed = self.last_ok = loop.time()
         self._ttl = None if listing.ttl_ms is None else listing.ttl_ms / 1000
-        hashes = {item.name: definition_hash(item.definition) for item in listing.items}
-        verdicts = await asyncio.to_thread(self._judge, self.server, hashes)
+        verdicts = await asyncio.to_thread(self._judge, self.server, listing)
         held = sum(1 for verdict in verdicts.values() if verdict.held)
         self.failure = None
         self._breaker.record_answer()
-        self._publish(Offered(self.server, "ready", None, listing.items, listing.drops, verdicts))
+        self._publish(Offered(self.server, "ready", None, listing, verdicts))
         welcome = upstream.welcome
         self._telemetry.emit(
             "mcp.discovery.succeeded",
@@ -200,10 +202,11 @@ class Member:
             await self._drop()
             state = "auth_failed"
         else:
-            state = "degraded" if self.offered.tools else "unavailable"
-        kept = self.offered.tools if state == "degraded" else ()
-        verdicts = self.offered.verdicts if kept else {}
-        self._publish(Offered(self.server, state, error.text, kept, self.offered.drops if kept else (), verdicts))
+            state = "degraded" if self.offered.listing.items else "unavailable"
+        if state == "degraded":
+            self._publish(msgspec.structs.replace(self.offered, status=state, error=error.text))
+        else:
+            self._publish(Offered(self.server, state, error.text))
 
     def _publish(self, offered: Offered) -> None:
         before, self.offered = self.offered, offered

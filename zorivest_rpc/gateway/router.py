@@ -14,30 +14,28 @@ import msgspec
 from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import (
-    AuthEnvEmpty,
-    AuthEnvMissing,
     OutputInvalid,
     ProtocolBroken,
     Quarantined,
     ToolingError,
     Withdrawn,
 )
+from zorivest_rpc.gateway.examine import judge_tools
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
-from zorivest_rpc.gateway.pins import Pins, Verdict, identity_of
+from zorivest_rpc.gateway.pins import Pins, Verdict
 from zorivest_rpc.gateway.policy import blocked
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
 from zorivest_rpc.gateway.upstream import Happening, Upstream
 from zorivest_rpc.mcp.call import Call, Outcome
-from zorivest_rpc.mcp.client.caller import Identity
+from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.replies import Progress, Told
-from zorivest_rpc.mcp.protocol.revisions import Era
 from zorivest_rpc.serving.catalog.spec import Definitions
 
-__all__ = ["Gateway", "make_upstream"]
+__all__ = ["Gateway"]
 
 _AT_ONCE: Final = 8  # servers that are discovered at the same time
 _KNOWN_BLOCKS: Final = frozenset(("text", "image", "audio", "resource", "resource_link"))
@@ -110,9 +108,8 @@ class Gateway:
     async def close(self) -> None:
         await asyncio.gather(*(member.close() for member in self.members.values()), return_exceptions=True)
 
-    def _judge(self, server: Server, hashes: Mapping[str, str]) -> Mapping[str, Verdict]:
-        named = [name for name in server.tool_allowlist or () if "*" not in name]
-        return self._pins.judge(identity_of(self._profile, server), self._profile.pin, "tool", hashes, named)
+    def _judge(self, server: Server, listing: Listing) -> Mapping[str, Verdict]:
+        return judge_tools(self._profile, server.name, listing, self._pins)
 
     def _rebuild(self) -> None:
         """The only place that replaces the catalogue."""
@@ -236,7 +233,7 @@ def _with_status(member: Member) -> Offered:
     """Every tool held is a state of its own."""
     offered = member.offered
     verdicts = offered.verdicts.values()
-    if offered.status == "ready" and offered.tools and all(verdict.held for verdict in verdicts):
+    if offered.status == "ready" and offered.listing.items and all(verdict.held for verdict in verdicts):
         return msgspec.structs.replace(offered, status="quarantined")
     return offered
 
@@ -261,58 +258,3 @@ def _pass_log(call: Call, server: str, told: Told) -> None:
 
 def _since(began: float) -> float:
     return round((time.perf_counter() - began) * 1000, 3)
-
-
-def make_upstream(
-    server: Server,
-    on_happening: Callable[[Happening], None],
-    *,
-    version: str,
-    environ: Mapping[str, str],
-) -> Upstream:
-    """The transport that an entry asks for; nothing is sent or started yet."""
-    identity = Identity("zorivest-rpc", version)
-    era = None if server.era == "auto" else Era.MODERN if server.era == "modern" else Era.LEGACY
-    if server.endpoint is None:
-        from zorivest_rpc.gateway.child import choose_environment
-        from zorivest_rpc.gateway.stdio_client import StdioUpstream
-
-        assert server.command is not None
-        return StdioUpstream(
-            server.name,
-            (server.command, *server.args),
-            identity,
-            environment=choose_environment(environ, server.env_pass),
-            cwd=server.cwd,
-            era=era,
-            seconds=server.timeout_secs,
-            on_happening=on_happening,
-        )
-    from zorivest_rpc.gateway.http_client import HttpUpstream
-
-    return HttpUpstream(
-        server.name,
-        server.endpoint,
-        identity,
-        era=era,
-        seconds=server.timeout_secs,
-        credentials=partial(read_credentials, server, environ),
-        bearer=server.auth_bearer_env,
-        allow_private=server.allow_private_network,
-        on_happening=on_happening,
-    )
-
-
-def read_credentials(server: Server, environ: Mapping[str, str]) -> dict[str, str]:
-    """The secret headers, from the environment at each connect. AuthEnvMissing, AuthEnvEmpty."""
-    wanted: dict[str, tuple[str, str]] = {header: (name, "{}") for header, name in server.headers_env.items()}
-    if server.auth_bearer_env:
-        wanted["Authorization"] = (server.auth_bearer_env, "Bearer {}")
-    found = {}
-    for header, (name, shape) in wanted.items():
-        if name not in environ:
-            raise AuthEnvMissing(server.name, name)
-        if not (value := environ[name].strip()):
-            raise AuthEnvEmpty(server.name, name)
-        found[header] = shape.format(value)
-    return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from zorivest_rpc import __version__
 from zorivest_rpc.config import Settings
 from zorivest_rpc.gateway.config import Profile
 from zorivest_rpc.gateway.pins import Pins
-from zorivest_rpc.gateway.router import Gateway, make_upstream
+from zorivest_rpc.gateway.reach import make_upstream
+from zorivest_rpc.gateway.router import Gateway
 from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 from zorivest_rpc.serving.catalog.spec import Definitions
 
@@ -29,5 +28,11 @@ def open_gateway(
         Redactor(secret_values(profile, environ)),
         capture_content=settings.telemetry_content,
     )
-    make = partial(make_upstream, version=__version__, environ=environ)
-    return Gateway(base, profile, pins=Pins(settings.data_dir), telemetry=telemetry, make=make, adopt=adopt)
+    return Gateway(
+        base,
+        profile,
+        pins=Pins(settings.data_dir),
+        telemetry=telemetry,
+        make=lambda server, note: make_upstream(server, environ, on_happening=note),
+        adopt=adopt,
+    )
