@@ -37,6 +37,7 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 
 __all__ = ["Gateway"]
 
+_CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
 _AT_ONCE: Final = 8  # servers that are discovered at the same time
 _KNOWN_BLOCKS: Final = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _log: Final = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class Gateway:
             record.failed(kind=error.kind, code=error.code, duration_ms=_since(began), attempts=attempts)
             raise
         except asyncio.CancelledError:
-            record.failed(kind="TOOLING", code="cancelled", duration_ms=_since(began), attempts=attempts)
+            record.failed(kind="TOOLING", code=_CANCELLED, duration_ms=_since(began), attempts=attempts)
             raise
         record.succeeded(
             duration_ms=_since(began),
