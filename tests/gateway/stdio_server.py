@@ -71,6 +71,9 @@ def call(id: Any, params: Any) -> None:  # noqa: C901 - one case per thing to do
             sys.stderr.flush()
             write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()[: arguments["kept"]])
             os._exit(arguments.get("code", 3))
+        case "deaf":
+            os.close(0)
+            threading.Event().wait()
         case "close":
             os.close(1)
         case "ask":

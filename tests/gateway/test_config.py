@@ -13,7 +13,7 @@ from zorivest_rpc.__main__ import main
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.config_file import ConfigFileRefused, edit_distance, own_path, read, trust
 from zorivest_rpc.errors import ConfigError
-from zorivest_rpc.gateway.config import Profile, Server, join, load_profile
+from zorivest_rpc.gateway.config import Profile, Server, join, load_profile, take_reloaded
 from zorivest_rpc.gateway.keys import PROFILE_KEYS, SERVER_KEYS
 
 EXAMPLE = ROOT / "tests" / "gateway" / "fixtures" / "example.toml"
@@ -148,9 +148,11 @@ def test_a_list_for_tools_lets_nothing_else_through() -> None:
     assert not Server(name="a", tool_allowlist=()).allows("tool", "t")
 
 
-def test_an_empty_allowlist_is_told() -> None:
-    text = '[[profiles.default.mcp_servers]]\nname = "a"\ncommand = "x"\ntool_allowlist = []\n'
-    assert profile_of(text).warnings == ('MCP server "a": tool_allowlist is empty, so none of its tools is offered',)
+@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
+def test_an_empty_allowlist_is_told(kind: str) -> None:
+    text = f'[[profiles.default.mcp_servers]]\nname = "a"\ncommand = "x"\n{kind}_allowlist = []\n'
+    told = f'MCP server "a": {kind}_allowlist is empty, so none of its {kind}s is offered'
+    assert profile_of(text).warnings == (told,)
 
 
 # --- which value counts
@@ -228,6 +230,38 @@ def test_a_profile_that_is_not_there_is_an_error() -> None:
     assert str(refused.value) == '--profile: profile "x" does not exist; known profiles: none'
 
 
+def test_reading_again_takes_servers_and_lists_alone() -> None:
+    before = profile_of('[profiles.default]\npin = "off"\ntool_timeout_secs = 5\n', "--approve-tool", "flag")
+    text = """
+    [profiles.default]
+    pin = "strict"
+    tool_timeout_secs = 9
+    approve_tool = ["a"]
+    require_confirm_tool = ["r"]
+    deny_tool = ["d"]
+    [[profiles.default.mcp_servers]]
+    name = "x"
+    command = "y"
+    tool_allowlist = []
+    """
+    after = take_reloaded(before, profile_of(text, "--approve-tool", "flag"))
+    assert (after.pin, after.tool_timeout_secs) == ("off", 5)
+    assert (after.approve_tool, after.require_confirm_tool, after.deny_tool) == (("a", "flag"), ("r",), ("d",))
+    assert [server.name for server in after.mcp_servers] == ["x"]
+    assert len(after.warnings) == 1
+
+
+def test_reading_again_does_not_change_over_to_another_file(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "home")}
+    write(Path(own_path(environ, "linux")), "[profiles.default]\n")
+    local = write(Path(".zorivest/config.toml"), '[profiles.default]\ndeny_tool = ["x"]\n')
+    trust(str(local), read(str(local)).sha256, parse("mcp", [], environ).data_dir)
+    running = load_profile(parse("mcp", [], environ))
+    local.write_text("[profiles.default]\n")
+    with pytest.raises(ConfigError, match="is not the file that counts now"):
+        take_reloaded(running, load_profile(parse("mcp", [], environ)))
+
+
 # --- every message
 
 NOT_A_NAME = 'is not a usable server name (a-z, 0-9, "-", "_", at most 24 characters, no "__")'
@@ -261,6 +295,25 @@ def test_a_file_that_is_no_text_or_not_there_is_told() -> None:
         with pytest.raises(ConfigFileRefused) as refused:
             parse("mcp", ["--config", name], {})
         assert str(refused.value) == f"{name}: {problem}"
+
+
+@pytest.mark.parametrize(("size", "taken"), [(4 * 1024 * 1024, True), (4 * 1024 * 1024 + 1, False)])
+def test_a_file_has_at_most_four_mebibytes(size: int, taken: bool) -> None:
+    Path("config.toml").write_bytes(b"#" * size)
+    if taken:
+        assert parse("mcp", ["--config", "config.toml"], {}).file is not None
+        return
+    with pytest.raises(ConfigFileRefused) as refused:
+        parse("mcp", ["--config", "config.toml"], {})
+    assert str(refused.value) == "config.toml: is larger than 4194304 bytes"
+
+
+def test_a_file_that_is_nested_without_measure_is_told() -> None:
+    Path("config.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(ConfigFileRefused) as refused:
+        parse("mcp", ["--config", "config.toml"], {})
+    assert str(refused.value).startswith("config.toml: not valid TOML: ")
+    assert str(refused.value).endswith("(line 1)")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +448,13 @@ def test_an_endpoint_of_which_one_part_is_wrong(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://me@a.example", "https://me:hunter2@a.example/x", "ftp://me:hunter2@a.example"]
+    "url",
+    [
+        "https://me@a.example",
+        "https://me:hunter2@a.example/x",
+        "ftp://me:hunter2@a.example",
+        "https//me:hunter2@a.example",
+    ],
 )
 def test_an_endpoint_carries_no_password_and_the_message_does_not_either(url: str) -> None:
     found = server_problems(f'name = "a"\nendpoint = "{url}"\n')
@@ -454,7 +513,9 @@ def test_a_token_goes_over_plain_http_to_this_machine(host: str) -> None:
     "header",
     [
         *("Authorization", "authorization", "Host", "Mcp-Session-Id", "MCP-Protocol-Version", "Connection", "TE"),
-        *("Transfer-Encoding", "Content-Length", "Cookie", "X Y"),
+        *("Transfer-Encoding", "Content-Length", "Cookie", "X Y", "Keep-Alive", "Proxy-Authenticate"),
+        *("Proxy-Authorization", "Proxy-Connection", "Trailer", "Upgrade", "Content-Type", "Content-Encoding"),
+        *("Accept", "Expect", "Last-Event-ID"),
     ],
 )
 def test_a_header_that_is_not_the_operators_to_set(header: str) -> None:

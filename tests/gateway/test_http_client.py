@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from typing import Any
 
 import pytest
@@ -177,6 +178,7 @@ async def test_nobody_there_is_a_failure_before_anything_was_sent() -> None:
     await client.close()
     assert failed.value.sent is False
     assert "/mcp" not in failed.value.problem
+    assert failed.value.problem.endswith(": connection refused.")
 
 
 async def test_a_remembered_era_saves_the_probe_and_is_probed_again_when_it_fails() -> None:
@@ -732,7 +734,7 @@ async def test_a_legacy_question_on_the_stream_of_a_call_goes_to_its_caller() ->
 
     async with connected(asking.fake) as client:
         answers = json.loads(text_of(await client.call(calling(ask=ask))))
-    assert [form.message for form in seen] == ["Which branch?"]
+    assert [form.message for form in seen] == ["[ops] Which branch?"]
     assert answers == [
         {"jsonrpc": "2.0", "id": "q1", "result": {"action": "accept", "content": {"extra": 1, "branch": "main"}}}
     ]
@@ -838,7 +840,7 @@ async def test_a_modern_question_can_be_handed_on_and_answered_later() -> None:
         call = calling(can_ask=True)
         result = await client.call(call)
         assert result.round is not None
-        assert result.round.forms["k"].message == "Which branch?"
+        assert result.round.forms["k"].message == "[ops] Which branch?"
         again = call.repeat(result.round, {"k": {"action": "decline"}})
         params = json.loads(text_of(await client.call(again)))
     assert (params["inputResponses"], params["requestState"]) == ({"k": {"action": "decline"}}, "s1")
@@ -1025,3 +1027,41 @@ async def test_a_credential_that_would_be_a_line_of_its_own_is_not_sent() -> Non
         await client.close()
     assert fake.seen == []
     assert "X-Evil" not in failed.value.text
+
+
+async def test_a_server_that_asks_without_end_is_answered_a_bounded_number_of_times_at_once() -> None:
+    gate = asyncio.Event()
+    heard = 0
+
+    async def hear(seen: Seen) -> web.StreamResponse:
+        nonlocal heard
+        heard += 1
+        await gate.wait()
+        return web.Response(status=202)
+
+    pings = [event({"jsonrpc": "2.0", "id": number, "method": "ping"}) for number in range(1000)]
+    fake = Fake("legacy", tools_call=streaming(b"".join(pings), done()), POST=hear)
+    async with connected(fake) as client:
+        assert text_of(await client.call(calling())) == "done"
+        assert client.caller.strays >= 1000 - 64
+        gate.set()
+    assert heard <= 64
+
+
+async def test_a_list_that_is_too_large_breaks_the_protocol() -> None:
+    fake = Fake(tools_list=answering(200, b" " * (FRAME_LIMIT + 1), **{"Content-Type": "application/json"}))
+    async with connected(fake) as client:
+        with pytest.raises(ProtocolBroken, match="more than"):
+            await client.list_tools()
+
+
+async def test_a_packed_answer_is_bounded_by_what_it_unpacks_to() -> None:
+    async def pack(seen: Seen) -> web.StreamResponse:
+        body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":"%b"}}' % (seen.id, b"x" * 50_000_000)
+        return web.Response(
+            body=zlib.compress(body), headers={"Content-Encoding": "deflate"}, content_type="application/json"
+        )
+
+    async with connected(Fake(tools_call=pack)) as client:
+        with pytest.raises(TooLarge):
+            await client.call(calling())

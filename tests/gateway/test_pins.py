@@ -115,6 +115,29 @@ def test_off_holds_nothing_and_knows_of_a_change(pins: Pins) -> None:
     assert not pins.judge(HERE, "off", "tool", of(a="2"))["a"].changed
 
 
+@pytest.mark.parametrize("mode", ["tofu", "strict", "off"])
+def test_what_has_not_changed_is_not_written_again(pins: Pins, mode: str) -> None:
+    pins.accept(HERE, "tool", of(a="0"))
+    for version in ("1", "2"):
+        pins.judge(HERE, mode, "tool", of(a=version))
+        before = os.stat(pins.path).st_ino, Path(pins.path).read_bytes()
+        pins.judge(HERE, mode, "tool", of(a=version))
+        assert (os.stat(pins.path).st_ino, Path(pins.path).read_bytes()) == before
+
+
+def test_a_change_that_fails_is_not_written_and_leaves_no_lock(pins: Pins) -> None:
+    pins.judge(HERE, "tofu", "tool", of(a="1"))
+
+    def fail_in_the_middle() -> None:
+        with pins._changed() as stored:
+            stored.servers.clear()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_in_the_middle()
+    assert held(pins.judge(HERE, "tofu", "tool", of(a="2", b="1"), ["b"])) == {"a": "changed", "b": None}
+
+
 def test_a_rug_pull_is_held_until_a_person_accepts_it(pins: Pins) -> None:
     before, after = {"name": "a", "description": "Reads."}, {"name": "a", "description": "Reads, and mails it."}
     pins.judge(HERE, "tofu", "tool", {"a": before})

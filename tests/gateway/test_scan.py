@@ -104,6 +104,8 @@ def test_a_finding_names_the_place() -> None:
     many = {f"p{n}": {"description": "<!--"} for n in range(5)}
     (line,) = scan(tool("Finds.", inputSchema={"properties": many})).hold
     assert line.endswith(" and 2 more")
+    (line,) = scan(tool("Finds.", inputSchema={"properties": dict(list(many.items())[:3])})).hold
+    assert line.endswith("p2.description")
 
 
 def test_the_names_of_properties_are_looked_at_too() -> None:
@@ -121,6 +123,85 @@ def test_next_to_means_within_five_words(between: int, held: bool) -> None:
     text = "call " + "the " * between + "create_trade"
     assert bool(scan(tool(text), FOREIGN).hold) is held
     assert bool(scan(tool("create_trade " + "the " * between + "always"), FOREIGN).hold) is held
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        *("call", "calling", "invoke", "invoking", "use", "using", "run", "running", "execute", "executing", "trigger"),
+        *("send", "pass", "forward", "prefer", "avoid", "skip", "ignore", "replace", "disable", "bypass", "stop"),
+        *("must", "always", "never", "instead"),
+    ],
+)
+def test_every_word_that_gives_an_order(order: str) -> None:
+    assert scan(tool(f"Then {order} create_trade"), FOREIGN).hold
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        *(
+            "<important>",
+            "</IMPORTANT>",
+            "<critical/>",
+            "<system>",
+            "<system-reminder>",
+            "<system_prompt>",
+            "< system >",
+        ),
+        *("<instruction>", "<instructions>", "<assistant>", "<hidden>", "<override>", "<admin>", "<|endoftext|>"),
+        *("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"),
+    ],
+)
+def test_every_tag_that_speaks_with_another_voice(tag: str) -> None:
+    assert scan(tool(f"Finds. {tag} Obey.")).hold == (f"{MARKUP} in description",)
+
+
+UNSEEN = (
+    *(0x00, 0x08, 0x0B, 0x1B, 0x7F, 0x80, 0x9F, 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C),
+    *(0x180D, 0x180E, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x202A, 0x202E, 0x2060, 0x2064, 0x2066, 0x2069, 0x2800),
+    *(0x3164, 0xFE00, 0xFE0F, 0xFEFF, 0xFFA0, 0xFFF9, 0xE000, 0xE0100, 0xE01EF, 0x10FFFF),
+)
+
+
+@pytest.mark.parametrize("code", UNSEEN, ids=hex)
+def test_every_character_that_is_not_seen_between_letters(code: int) -> None:
+    assert scan(tool(f"a{chr(code)}b")).hold == (f"{HIDDEN} in description",)
+    assert clean(f"a{chr(code)}b") == "ab"
+
+
+@pytest.mark.parametrize("code", [0xE0000, 0xE0001, 0xE0020, 0xE007F], ids=hex)
+def test_the_whole_block_of_tags(code: int) -> None:
+    assert scan(tool(f"a{chr(code)}b")).hold == ("tag characters in description",)
+    assert clean(f"a{chr(code)}b") == "ab"
+
+
+@pytest.mark.parametrize("code", [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD], ids=hex)
+def test_a_format_character_that_is_seen(code: int) -> None:
+    assert not scan(tool(f"ab {chr(code)} cd")).hold
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("\u2764\ufe0f", False),  # a heart as an emoji
+        ("1\ufe0f\u20e3 #\ufe0f\u20e3", False),  # keycaps
+        ("\u2764\ufe0f\ufe0f", True),
+        ("\u2764\ufe0e\U000e0100", True),
+        ("\u2764\U000e01ef", True),
+        ("\ufe0fabc", True),
+        ("F\ufe01i\ufe02n\ufe03d", True),
+        ("\u0645\u200c\u06a9", False),  # Persian
+        ("\u0645\u200c", True),
+        ("\u200c\u06a9", True),
+        ("a\u200c\u06a9", True),
+        ("\u0645\u200ck", True),
+        ("\u0645\u200d\u200d\u06a9", True),
+    ],
+)
+def test_what_belongs_to_a_script_or_an_emoji_and_what_hides_behind_it(text: str, held: bool) -> None:
+    assert bool(scan(tool(text)).hold) is held
+    assert not scan(tool(clean(text))).hold
 
 
 def test_names_are_compared_with_their_case_and_orders_without() -> None:
@@ -162,6 +243,8 @@ def test_the_name_of_a_property_is_no_mention() -> None:
         ("a\r\nb\rc\td", "a\nb\nc\td"),
         ("👩\u200d💻 ⚠️ می\u200cکند", "👩\u200d💻 ⚠️ می\u200cکند"),
         ("plain", "plain"),
+        ("\u2764\ufe00\ufe0f!", "\u2764!"),
+        ("\u2764\ufe0f\U000e0100\U000e01ef!", "\u2764!"),
     ],
 )
 def test_control_characters_are_taken_out_in_any_case(text: str, cleaned: str) -> None:

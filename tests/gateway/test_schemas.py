@@ -93,6 +93,56 @@ def test_a_schema_that_cannot_be_served(schema: Any, problem: str) -> None:
     assert problem in found.problem
 
 
+BAD = {"pattern": "(a+)+"}
+ONE = (
+    *("additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"),
+    *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+)
+MANY = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+NAMED = ("$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties", "properties")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        *({key: BAD} for key in ONE),
+        *({key: [{}, BAD]} for key in MANY),
+        *({key: {"x": {}, "y": BAD}} for key in NAMED),
+    ],
+    ids=[*ONE, *(f"{key} of many" for key in MANY), *NAMED],
+)
+def test_every_place_of_a_subschema_is_looked_at(inner: dict[str, Any]) -> None:
+    found = check_schema(given(properties={"a": inner}))
+    assert found is not None
+    assert "quantified group" in found.problem
+
+
+@pytest.mark.parametrize("key", ["not", "if", "then", "else"])
+def test_a_circle_through_one_schema_of_the_same_value(key: str) -> None:
+    found = check_schema(given(**{"$defs": {"a": {key: {"$ref": "#/$defs/a"}}}}))
+    assert found is not None
+    assert "circle" in found.problem
+
+
+@pytest.mark.parametrize("key", ["allOf", "anyOf", "oneOf"])
+def test_a_circle_through_several_schemas_of_the_same_value(key: str) -> None:
+    found = check_schema(given(**{"$defs": {"a": {key: [{}, {"$ref": "#/$defs/a"}]}}}))
+    assert found is not None
+    assert "circle" in found.problem
+
+
+@pytest.mark.parametrize("key", ["dependentSchemas", "dependencies"])
+def test_a_circle_through_what_depends_on_a_member(key: str) -> None:
+    found = check_schema(given(**{"$defs": {"a": {key: {"x": {"$ref": "#/$defs/a"}}}}}))
+    assert found is not None
+    assert "circle" in found.problem
+
+
+@pytest.mark.parametrize("key", ["items", "additionalProperties", "contains", "propertyNames"])
+def test_a_tree_is_no_circle(key: str) -> None:
+    assert check_schema(given(**{"$defs": {"a": {key: {"$ref": "#/$defs/a"}}}})) is None
+
+
 @pytest.mark.parametrize("key", ["oneOf", "anyOf", "allOf"])
 def test_a_combinator_at_the_top_makes_some_providers_refuse_the_whole_list(key: str) -> None:
     schema = given(**{key: [{"required": ["a"]}]})
@@ -144,6 +194,7 @@ def test_a_pattern_has_at_most_512_characters(length: int, wanted: str | None) -
             "(a+){3}",
         ),
         *("^(\\w+\\s?)*$", "(([a-z])+.)+", "(a+?)+", "x(?:y(?:z*)w)+", "(a{2,}){2}", r"(\(a+)+", "([)]+)+"),
+        *("(a+b)*", "(ab*?c)+", "(a++)*", "(?:(a)b+){2,}", "((?:x)+y)*", "(?=a+)*", "[^]]+([]a]*)+", r"[\]](a+)+"),
     ],
 )
 def test_a_quantifier_inside_a_quantified_group(pattern: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -224,6 +225,32 @@ async def test_open_calls_fail_when_the_child_ends_in_the_middle_of_a_message(ke
         assert client.caller.pending == {}
         await client.connect()
         assert text_of(await client.call(do(text="again"))) == "again"
+
+
+UNUSABLE = """
+import json, os, time
+id = json.loads(input())["id"]
+print(json.dumps({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": f"of {os.getpid()}", "capabilities": {}}}))
+time.sleep(900)
+"""
+
+
+async def test_a_child_that_cannot_be_talked_to_is_ended_at_once() -> None:
+    command = [sys.executable, "-u", "-c", UNUSABLE]
+    client = StdioUpstream("files", command, IDENTITY, environment={}, seconds=SECONDS, era=Era.LEGACY)
+    with pytest.raises(ProtocolBroken) as failed:
+        await client.connect()
+    pid = re.search(r"of (\d+)", failed.value.problem)
+    assert pid is not None
+    assert await gone(int(pid.group(1)))
+    assert client.pid is None
+    await client.close()
+
+
+async def test_a_child_that_stops_listening_is_ended() -> None:
+    async with running("legacy") as client:
+        with pytest.raises(StdioExited):
+            await client.call(do("deaf"))
 
 
 async def test_the_signal_that_ended_a_child_is_told() -> None:

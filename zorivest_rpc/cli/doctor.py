@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings
+from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings, upstreams
 from zorivest_rpc.cli.checks.line import Line, fail
 from zorivest_rpc.cli.words import Words, uses_colour
 from zorivest_rpc.config import Settings, parse, usage
@@ -71,6 +71,7 @@ def examine(
         yield from journal.schemas()
         if not wrong:
             yield from journal.check_offer(settings, client)
+            yield from upstreams.profile(settings, environ)
     past = {"this program was installed": os.stat(__file__).st_mtime}
     if vault is not None and vault.created is not None:
         past["this journal's newest key was made"] = vault.created

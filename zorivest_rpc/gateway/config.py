@@ -13,7 +13,16 @@ from zorivest_rpc.config_file import ConfigFileRefused, Problem, nearest_key
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.keys import IGNORED, LITERAL_TOKENS, PROFILE_KEYS, SERVER_KEYS, Key
 
-__all__ = ["TOOL_NAME", "Profile", "Server", "check_profiles", "join", "load_profile", "shown_endpoint"]
+__all__ = [
+    "TOOL_NAME",
+    "Profile",
+    "Server",
+    "check_profiles",
+    "join",
+    "load_profile",
+    "shown_endpoint",
+    "take_reloaded",
+]
 
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SERVER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,22}[a-z0-9])?")
@@ -134,6 +143,22 @@ def load_profile(settings: Settings, built_in: Collection[str] = ()) -> Profile:
     if file is not None and problems:
         raise ConfigFileRefused(file.path, problems, file.document)
     return _build(name, file.path if file else None, profiles.get(name, {}), settings)
+
+
+def take_reloaded(running: Profile, fresh: Profile) -> Profile:
+    """The running profile with the servers and lists of a file that was read again; all else needs a restart.
+
+    ConfigError where another file counts now, such as when one of the working directory was changed and not pinned."""
+    if fresh.file != running.file or fresh.name != running.name:
+        raise ConfigError(running.file or "--config", "is not the file that counts now; restart to change over")
+    return msgspec.structs.replace(
+        running,
+        mcp_servers=fresh.mcp_servers,
+        require_confirm_tool=fresh.require_confirm_tool,
+        approve_tool=fresh.approve_tool,
+        deny_tool=fresh.deny_tool,
+        warnings=fresh.warnings,
+    )
 
 
 def check_profiles(profiles: Any, built_in: Collection[str] = ()) -> list[Problem]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ import msgspec
 
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.private_files import alone, write_private
 
 __all__ = ["PINNED_FIELDS", "PINS_FILE", "Identity", "Pins", "Verdict", "definition_hash", "identity_of"]
 
@@ -201,37 +203,13 @@ class Pins:
             advice = 'move it away and run "zorivest-rpc mcp pin" to look at every definition again'
             raise ConfigError(self.path, f"cannot be read; {advice}") from None
 
-    def _changed(self) -> _Change:
-        return _Change(self)
-
-
-class _Change:
-    """The file read, changed and written while no other process does."""
-
-    def __init__(self, pins: Pins) -> None:
-        from zorivest_rpc.private_files import alone
-
-        self._pins = pins
-        self._lock = alone(pins.path)
-
-    def __enter__(self) -> _File:
-        self._lock.__enter__()
-        try:
-            self._file = self._pins._read()
-        except BaseException as exc:
-            self._lock.__exit__(type(exc), exc, exc.__traceback__)
-            raise
-        return self._file
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        from zorivest_rpc.private_files import write_private
-
-        try:
-            if kind is None:
-                data = msgspec.json.format(msgspec.json.encode(self._file), indent=2)
-                write_private(self._pins.path, data + b"\n")
-        finally:
-            self._lock.__exit__(kind, value, traceback)
+    @contextmanager
+    def _changed(self) -> Iterator[_File]:
+        """The file read, changed and written while no other process does; not written where the change fails."""
+        with alone(self.path):
+            stored = self._read()
+            yield stored
+            write_private(self.path, msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
 
 
 def _judge_strictly(pin: _Pin | None, new: str) -> Verdict:

@@ -39,6 +39,7 @@ _MENTIONS: Final = re.compile(
 _SEEN: Final = frozenset((*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD))
 # Letters and marks without a shape, which no category tells: fillers, the joiner of graphemes, the blank of braille.
 _BLANK: Final = frozenset((0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x2800, 0x3164, 0xFFA0))
+_KEYCAPS: Final = "0123456789#*"  # ASCII that has a form as an emoji
 _JOINERS: Final = ("\u200c", "\u200d")  # Persian and Indic words and composed emoji need them
 _SHOWN: Final = 3  # places that a finding names
 
@@ -142,8 +143,10 @@ def _is_hidden(text: str, place: int) -> bool:
     code, category = ord(char), unicodedata.category(char)
     if category == "Cc":
         return True
-    if 0xFE00 <= code <= 0xFE0F:  # one behind a sign chooses its form; a run of them carries bytes
-        return place + 1 < len(text) and _selects(text[place + 1])
+    if 0xFE00 <= code <= 0xFE0F:  # one behind a sign chooses its form; a run, or one behind a letter, carries bytes
+        before, after = text[place - 1 : place], text[place + 1 : place + 2]
+        chooses = bool(before) and (not before.isascii() or before in _KEYCAPS)
+        return not chooses or _selects(before) or _selects(after)
     if code in _BLANK or 0xE0100 <= code <= 0xE01EF:
         return True
     if char in _JOINERS:
@@ -153,7 +156,7 @@ def _is_hidden(text: str, place: int) -> bool:
 
 
 def _selects(char: str) -> bool:
-    return 0xFE00 <= ord(char) <= 0xFE0F or 0xE0100 <= ord(char) <= 0xE01EF
+    return "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
 
 
 def _told(found: Mapping[str, list[str]]) -> tuple[str, ...]:

@@ -224,10 +224,8 @@ def has_nested_quantifier(pattern: str) -> bool:
         elif char == "[":
             position = _end_of_class(pattern, position)
         elif char == "(":
-            varies.append(False)
+            varies.append(False)  # a `?` that follows says what kind of group it is, and is read as a letter
             position += 1
-            if pattern.startswith("?", position):  # what kind of group it is: no quantifier
-                position += 1
             continue
         elif char == ")" and len(varies) > 1:
             inside = varies.pop()
@@ -257,9 +255,7 @@ def _quantifier(pattern: str, position: int) -> tuple[bool, bool, int]:
         if close > 0 and low.isdigit() and (not high or high.isdigit()):
             most = (int(high) if high else None) if comma else int(low)
             repeats, varies, end = most is None or most > 1, bool(comma) and high != low, close + 1
-    if end > position and pattern[end : end + 1] in ("?", "+"):  # lazy or possessive
-        end += 1
-    return repeats, varies, end
+    return repeats, varies, end  # what makes it lazy is read as a letter, which makes no difference here
 
 
 def _end_of_class(pattern: str, position: int) -> int:

@@ -18,7 +18,7 @@ from zorivest_rpc.gateway.errors import ProtocolBroken, StdioExited, StdioSpawn,
 from zorivest_rpc.gateway.following import Follower
 from zorivest_rpc.gateway.upstream import FRAME_LIMIT, Ended, Happening, Talk, Upstream
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
-from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
+from zorivest_rpc.mcp.client.opening import Seen, TurnedAway, Welcome
 from zorivest_rpc.mcp.protocol.framing import LineFramer
 from zorivest_rpc.mcp.protocol.revisions import Era
 
@@ -60,11 +60,10 @@ class _Child(asyncio.SubprocessProtocol):
             self._owner.take_line(self, line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """A child that can hear or say nothing any more is about to end, or has to."""
         if fd == 0:
             self.writable.set()
-        if (
-            fd == _OUT and not self.exited.is_set() and not self.is_closing
-        ):  # it can answer nothing any more, and is about to end or has to
+        if fd in (0, _OUT) and not self.exited.is_set() and not self.is_closing:
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._end_mute)
 
     def _end_mute(self) -> None:
@@ -136,7 +135,8 @@ class StdioUpstream(Upstream):
     @property
     def pid(self) -> int | None:
         """Of the running child."""
-        return self._child.group if self._child is not None and not self._child.exited.is_set() else None
+        child = self._child
+        return None if child is None or child.is_over or child.exited.is_set() else child.group
 
     @property
     def stderr(self) -> str:
@@ -165,6 +165,22 @@ class StdioUpstream(Upstream):
             raise StdioSpawn(self.name, str(exc)) from None
         self._child = child
         child.watchdog = Watchdog(child.group)
+
+    async def connect(self, deadline: float | None = None) -> Welcome:
+        """A child that could not be opened is ended at once: nobody has anything of it but its stderr."""
+        try:
+            return await super().connect(deadline)
+        except BaseException:
+            if self._child is not None:
+                self._drop(self._child)
+            raise
+
+    def _drop(self, child: _Child) -> None:
+        child.is_closing = True
+        end_group(child.group, KILL)
+        self.take_end(child)
+        if child.transport is not None:
+            child.transport.close()
 
     async def close(self) -> None:
         await self._follower.stop()
@@ -250,7 +266,7 @@ class StdioUpstream(Upstream):
 
     async def _write(self, frame: bytes) -> None:
         child = self._child
-        if child is None or child.is_over or child.exited.is_set() or child.pipe is None:
+        if child is None or child.is_over or child.exited.is_set() or child.pipe is None or child.pipe.is_closing():
             raise StdioExited(self.name, child.status if child is not None else -1, sent=False)
         if not child.writable.is_set():
             await child.writable.wait()

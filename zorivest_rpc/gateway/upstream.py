@@ -55,6 +55,7 @@ __all__ = ["FRAME_LIMIT", "Ask", "Call", "Ended", "Happening", "Result", "Talk",
 FRAME_LIMIT: Final = 8 * 1024 * 1024  # of an event or a line
 DEFAULT_RESULT: Final = 4 * 1024 * 1024
 ENVELOPE: Final = 64 * 1024  # what a message may hold beside its result
+_MOST_ANSWERS: Final = 64  # to a server's own requests, under way at once
 _LATER: Final = 1.0  # seconds until a request is repeated that was only told to come again
 
 Ask: TypeAlias = Callable[[Form], Awaitable[Mapping[str, Json]]]
@@ -105,10 +106,11 @@ Happening: TypeAlias = Changed | Touched | Logged | Ended
 class Talk:
     """What belongs to one open request: who is told of its progress, who is asked, and until when."""
 
-    __slots__ = ("_asking", "_left", "call", "future", "questions", "scope")
+    __slots__ = ("_asking", "_left", "_server", "call", "future", "questions", "scope")
 
-    def __init__(self, call: Call | None = None) -> None:
+    def __init__(self, call: Call | None = None, server: str = "") -> None:
         self.call = call
+        self._server = server
         self.scope: asyncio.Timeout | None = None
         self.future: asyncio.Future[Answer] | None = None
         self.questions: list[asyncio.Task[None]] = []  # of a legacy server, while they are asked
@@ -125,7 +127,7 @@ class Talk:
             return dict(CANCELLED)
         self._stop_clock()
         try:
-            return fill_in(form, await self.call.ask(form))
+            return fill_in(form, await self.call.ask(name_server(self._server, form)))
         finally:
             self._start_clock()
 
@@ -280,7 +282,7 @@ class Upstream:
         """Forward one request."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + call.seconds if call.deadline is None else call.deadline
-        talk = Talk(call)
+        talk = Talk(call, self.name)
         try:
             async with asyncio.timeout_at(deadline) as talk.scope:
                 if call.ask is not None:
@@ -316,7 +318,8 @@ class Upstream:
             if round is None:
                 return Result(raw)
             if call.ask is None:
-                return Result(raw, round)
+                forms = {key: name_server(self.name, form) for key, form in round.forms.items()}
+                return Result(raw, Round(forms, round.state))
             if not round.forms:
                 await asyncio.sleep(_LATER)
             given = {key: await talk.ask(form) for key, form in round.forms.items()}
@@ -437,10 +440,8 @@ class Upstream:
                         event.request.listener.tell_progress(event.progress)
                 case Logged():
                     self._take_log(event, talk)
-                case Reply():
-                    self._spawn(self._tell(self.caller.answer(event.frame)))
-                case Question():
-                    self._take_question(event, talk)
+                case Reply() | Question():
+                    self._take_request(event, talk)
                 case Changed() | Touched():
                     self._happen(event)
                 case Acknowledgement():
@@ -455,8 +456,14 @@ class Upstream:
         else:
             self._happen(event)
 
-    def _take_question(self, question: Question, talk: Talk | None) -> None:
+    def _take_request(self, question: Reply | Question, talk: Talk | None) -> None:
         """One that came on no call's stream belongs to a call only while there is just one."""
+        if len(self._tasks) >= _MOST_ANSWERS:
+            self.caller.strays += 1  # a server that asks faster than it hears the answers
+            return
+        if isinstance(question, Reply):
+            self._spawn(self._tell(self.caller.answer(question.frame)))
+            return
         if talk is None or talk.call is None:
             talk = self._only_call()
         task = self._spawn(self._answer(question, talk))
@@ -501,6 +508,11 @@ class Upstream:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def name_server(server: str, form: Form) -> Form:
+    """A person is told whose question it is."""
+    return Form(f"[{server}] {form.message}", form.schema) if server else form
 
 
 def _is_call(listener: Any) -> bool:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.client.caller import (
@@ -375,3 +377,58 @@ def test_a_modern_server_asks_nothing_and_is_answered_nothing(method: str) -> No
     caller = make()
     assert one(caller, id=1, method=method, params=FORM) is None
     assert caller.strays == 1
+
+
+# --- whatever comes
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+METHODS = st.sampled_from(
+    [
+        *("ping", "elicitation/create", "roots/list", "notifications/progress", "notifications/message"),
+        *("notifications/cancelled", "notifications/resources/updated", "notifications/subscriptions/acknowledged"),
+    ]
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.just("2.0") | JSON,
+        "id": st.integers(0, 3) | JSON,
+        "method": METHODS | JSON,
+        "params": JSON,
+        "result": JSON,
+        "error": JSON,
+    },
+)
+
+
+@pytest.mark.parametrize("version", [*LEGACY, "2026-07-28"])
+@given(message=MESSAGES | st.lists(MESSAGES, max_size=3) | JSON)
+def test_no_frame_does_anything_but_mean_something_or_be_refused(version: str, message: Any) -> None:
+    caller = make(version)
+    for _ in range(2):
+        caller.request("tools/call", wants_progress=True)
+    words = ""
+    events: list[Event] | None
+    try:
+        events = caller.receive(json.dumps(message).encode())
+    except ProtocolError as refused:
+        words, events = refused.message, None
+    if events is None:
+        assert len(words) < 300
+        assert len(caller.pending) == 2 or isinstance(message, list)
+    else:
+        answered = [event for event in events if isinstance(event, Answer)]
+        assert len(caller.pending) + len(answered) == 2
+        assert all(json.loads(event.frame)["jsonrpc"] == "2.0" for event in events if isinstance(event, Reply))
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(data: bytes) -> None:
+    try:
+        make().receive(data)
+    except ProtocolError:
+        return

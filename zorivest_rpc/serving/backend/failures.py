@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown
 
 __all__ = [
@@ -121,5 +123,8 @@ def why(exc: BaseException) -> str:
         return "what came back is not HTTP"
     strerror = getattr(exc, "strerror", None) or getattr(getattr(exc, "os_error", None), "strerror", None)
     if "Connector" in name:
+        number = getattr(getattr(exc, "os_error", None), "errno", None)
+        if number and str(strerror).startswith("Connect call failed"):  # asyncio's words, with a tuple in them
+            strerror = os.strerror(number)
         return str(strerror or "no connection").lower()
     return "the connection was lost" if not strerror else str(strerror).lower()
