@@ -85,6 +85,7 @@ def without_times(ran: Ran) -> str:
     return re.sub(r"\d+ ms", "N ms", ran.out)
 
 
+# long: two whole outputs, text and JSON, written out
 def test_discover_as_the_contract_shows_it(
     run: Run, config: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
