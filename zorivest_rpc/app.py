@@ -38,6 +38,8 @@ from zorivest_rpc.serving.modes.detect import parse_mode
 from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
 
 if TYPE_CHECKING:
+    from zorivest_rpc.gateway.config import Profile
+    from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.serving.backend.auth import Keyring
     from zorivest_rpc.serving.backend.http import HttpBackend
     from zorivest_rpc.serving.backend.interface import Address
@@ -69,6 +71,11 @@ class Journal:
         if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
             raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")
         self.settings = settings
+        self._base = definitions
+        self._gateway: Gateway | None = None
+        self._profile = self._load_profile()
+        if self._profile is not None:
+            definitions = _with_servers(definitions, self._profile)
         self.audience = Audience(definitions, policy_of(settings, definitions))
         self.started = time.perf_counter()
         self._pipeline: Pipeline | None = None
@@ -91,10 +98,36 @@ class Journal:
             resources=_Resources(self),
             complete=self._complete,
             tasks=True,
-            changing={False: (TOOLS,), True: ()},  # enable_toolset, in the legacy era alone
+            # enable_toolset, in the legacy era alone; and servers that come, go and change their lists
+            changing={False: (TOOLS,), True: () if self._profile is None else (TOOLS,)},
             holding=self._holding_for,
             watch=self._watch,
         )
+
+    def _load_profile(self) -> Profile | None:
+        """The profile of the configuration file, where it has a server that is enabled."""
+        file = self.settings.file
+        if self.settings.profile is None and (file is None or "profiles" not in file.document):
+            return None
+        from zorivest_rpc.gateway.config import load_profile
+
+        profile = load_profile(self.settings, [spec.name for spec in (*self._base.tools, *self._base.meta_tools)])
+        return profile if profile.enabled else None
+
+    def gateway(self) -> Gateway | None:
+        """The other MCP servers, none of them contacted before it is started."""
+        if self._gateway is None and self._profile is not None:
+            from zorivest_rpc.gateway.start import open_gateway
+
+            self._gateway = open_gateway(self.settings, self._profile, self._base, os.environ, self._adopt)
+        return self._gateway
+
+    def _adopt(self, definitions: Definitions) -> None:
+        """Another catalogue, for everyone; what became of a server alone changes no list."""
+        before = self.audience.definitions.tools
+        self.audience.adopt(definitions)
+        if definitions.tools != before:
+            self.offer.announce_change(TOOLS)
 
     # --- what the methods ask a toolbox
 
@@ -141,7 +174,9 @@ class Journal:
         from zorivest_rpc.serving.tools.own import own_handlers
 
         settings = self.settings
-        return own_handlers(
+        gateway = self.gateway()
+        forward = {} if gateway is None else {"forward": gateway.forward}
+        return forward | own_handlers(
             self.audience,
             self._backend_for,
             run=pipeline.handler,
@@ -307,6 +342,8 @@ class Journal:
 
     async def warm_up(self) -> None:
         """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
+        if (gateway := self.gateway()) is not None:
+            gateway.start()
         try:
             await self.backends().of(LOCAL).unlock()
         except (ToolError, ConfigError, TimeoutError):
@@ -427,6 +464,8 @@ class Journal:
         return nullcontext() if key is None or self._keyring is None else self._keyring.holding(key)
 
     async def close(self) -> None:
+        if self._gateway is not None:
+            await self._gateway.close()
         if self._guard_watch is not None:
             await self._guard_watch.close()
         if self._backends is not None:
@@ -494,6 +533,14 @@ def _check_failure(error: ToolError) -> Exception:
 def bearer(header: str | None) -> str | None:
     scheme, _, given = (header or "").partition(" ")
     return given.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _with_servers(definitions: Definitions, profile: Profile) -> Definitions:
+    from msgspec.structs import replace
+
+    from zorivest_rpc.gateway.toolsets import list_toolsets
+
+    return replace(definitions, toolsets=(*definitions.toolsets, *list_toolsets(profile)))
 
 
 def policy_of(settings: Settings, definitions: Definitions) -> Policy:

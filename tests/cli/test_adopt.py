@@ -105,7 +105,10 @@ def test_a_secret_is_never_taken_over(raw: dict[str, Any]) -> None:
         ("x", "neither a command nor a URL"),
         ({"type": "sse", "url": "https://a.example/sse"}, "HTTP+SSE"),
         ({"command": "x", "args": ["${workspaceFolder}"]}, "refers to variables"),
+        ({"command": "x", "args": ["{env:PLACE}"]}, "refers to variables"),
+        ({"command": "x", "args": ["${input:ask me}"]}, "refers to variables"),
         ({"url": "https://${HOST}/mcp"}, "refers to variables"),
+        ({"url": "https://{env:HOST}/mcp"}, "refers to variables"),
     ],
 )
 def test_an_entry_that_is_left_out_says_why(raw: Any, reason: str) -> None:
@@ -118,3 +121,16 @@ def test_an_entry_that_is_left_out_says_why(raw: Any, reason: str) -> None:
 def test_a_harmless_argument_is_no_secret(args: list[str]) -> None:
     adopted = adopt_entry("srv", {"command": "x", "args": args})
     assert adopted.entry == {"name": "srv", "command": "x", "args": args}
+
+
+def test_what_has_to_be_set_and_what_was_left_out_is_told() -> None:
+    headers = {"Authorization": "Basic x", "Cookie": "y", "X-Team": "z"}
+    adopted = adopt_entry("srv", {"url": "https://a.example", "headers": headers, "env_http_headers": {"X-Key": "K"}})
+    assert adopted.variables == (("SRV_X_TEAM", "its header X-Team"), ("K", "its header X-Key"))
+    assert adopted.notes == (
+        "its Authorization header is no bearer token, and was left out",
+        "its header Cookie is not ours to set, and was left out",
+    )
+    local = adopt_entry("srv", {"command": "x", "env": {"A": "1"}, "envFile": ".env"})
+    assert local.variables == (("A", "its environment"),)
+    assert local.notes == ("it reads a file of variables in the client, which is not read here",)

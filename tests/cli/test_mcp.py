@@ -243,9 +243,9 @@ def test_add_keeps_every_byte_that_was_there(run: Run, config: Path) -> None:
 
 def test_add_to_another_profile(run: Run, config: Path) -> None:
     config.write_text("[profiles.work]\npin = 'off'\n")
-    run("mcp", "--profile", "work", "add", "a", "--", "x")
+    run("mcp", "--profile", "work", "add", "a", "--timeout-secs", "300", "--", "x")
     assert tomllib.loads(config.read_text())["profiles"] == {
-        "work": {"pin": "off", "mcp_servers": [{"name": "a", "command": "x"}]}
+        "work": {"pin": "off", "mcp_servers": [{"name": "a", "command": "x", "timeout_secs": 300}]}
     }
 
 
@@ -266,6 +266,8 @@ def test_add_refuses_another_server_of_the_same_name(run: Run, config: Path, for
         (("a", "--url", "https://u:hunter2@a.example"), "the URL must not carry a user name or password"),
         (("a", "--url", "http://a.example", "--auth-bearer-env", "T"), "a token may only be sent over https"),
         (("a", "--url", "https://a.example", "--auth-bearer-env", "sk-hunter2"), "a literal token is not accepted"),
+        (("a", "--timeout-secs", "301", "--", "x"), "timeout_secs: must be between 1 and 300, found 301"),
+        (("a", "--timeout-secs", "soon", "--", "x"), "--timeout-secs: 'soon' is not a whole number"),
     ],
 )
 def test_add_writes_nothing_that_would_not_load(run: Run, config: Path, words: tuple[str, ...], problem: str) -> None:

@@ -97,7 +97,7 @@ def test_every_option_that_the_docs_name_exists() -> None:
     }
     of_connect = {"--rate-limit", "--timeout", "--no-test", "--stdin-json"}
     of_connect |= {"--preset", "--host", "--port", "--security", "--username", "--from"}
-    of_mcp = {"--server", "--url", "--showcase"}
+    of_mcp = {"--server", "--url", "--timeout-secs"}
     names = ("architecture.md", "rough-edges.md", "changelog.md", "index.md", "reference/errors.md")
     for page in (ROOT / "README.md", *(ROOT / "docs" / name for name in names), *(ROOT / "docs/guide").glob("*.md")):
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()):

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import web
 
+from zorivest_rpc.gateway.errors import ToolingError
 from zorivest_rpc.gateway.http_client import HttpUpstream
-from zorivest_rpc.gateway.upstream import Call, Happening
+from zorivest_rpc.gateway.upstream import Call, Happening, Result
 from zorivest_rpc.mcp.client.caller import Identity
 
 VERSION = "2026-07-28"
@@ -209,3 +211,60 @@ class Noted(list[Any]):
 def calling(text: str = "hi", **options: Any) -> Call:
     params = json.dumps({"name": "echo", "arguments": {"text": text}}).encode()
     return Call("tools/call", params, "echo", shown="ops__echo", **options)
+
+
+def text_of(result: Result) -> str:
+    return str(json.loads(bytes(result.raw))["content"][0]["text"])
+
+
+def answering(status: int, body: Any = None, **headers: str) -> Any:
+    async def handle(seen: Seen) -> web.StreamResponse:
+        if isinstance(body, dict):
+            return web.json_response({"jsonrpc": "2.0", "id": seen.id, **body}, status=status, headers=headers)
+        return web.Response(status=status, body=body, headers=headers)
+
+    return handle
+
+
+def streaming(*pieces: Any, cut: bool = False) -> Any:
+    async def handle(seen: Seen) -> web.StreamResponse:
+        response = await seen.stream()
+        for piece in pieces:
+            message = piece(seen) if callable(piece) else piece
+            await response.write(message if isinstance(message, bytes) else event(message))
+        if cut:
+            assert seen.request.transport is not None
+            seen.request.transport.abort()
+        return response
+
+    return handle
+
+
+def done(text: str = "done") -> Any:
+    return lambda seen: {"jsonrpc": "2.0", "id": seen.id, "result": {"content": [{"type": "text", "text": text}]}}
+
+
+def note(method: str, **params: Any) -> Any:
+    return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
+
+
+class Pauses:
+    """Waits that are only noted."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def attempt(fake: Fake, **options: Any) -> ToolingError:
+    async with serving(fake.handle) as url:
+        client = HttpUpstream("ops", url, IDENTITY, **options)
+        try:
+            with pytest.raises(ToolingError) as failed:
+                await client.connect()
+        finally:
+            await client.close()
+    return failed.value

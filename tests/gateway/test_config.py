@@ -148,9 +148,11 @@ def test_a_list_for_tools_lets_nothing_else_through() -> None:
     assert not Server(name="a", tool_allowlist=()).allows("tool", "t")
 
 
-def test_an_empty_allowlist_is_told() -> None:
-    text = '[[profiles.default.mcp_servers]]\nname = "a"\ncommand = "x"\ntool_allowlist = []\n'
-    assert profile_of(text).warnings == ('MCP server "a": tool_allowlist is empty, so none of its tools is offered',)
+@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
+def test_an_empty_allowlist_is_told(kind: str) -> None:
+    text = f'[[profiles.default.mcp_servers]]\nname = "a"\ncommand = "x"\n{kind}_allowlist = []\n'
+    told = f'MCP server "a": {kind}_allowlist is empty, so none of its {kind}s is offered'
+    assert profile_of(text).warnings == (told,)
 
 
 # --- which value counts
@@ -295,6 +297,25 @@ def test_a_file_that_is_no_text_or_not_there_is_told() -> None:
         assert str(refused.value) == f"{name}: {problem}"
 
 
+@pytest.mark.parametrize(("size", "taken"), [(4 * 1024 * 1024, True), (4 * 1024 * 1024 + 1, False)])
+def test_a_file_has_at_most_four_mebibytes(size: int, taken: bool) -> None:
+    Path("config.toml").write_bytes(b"#" * size)
+    if taken:
+        assert parse("mcp", ["--config", "config.toml"], {}).file is not None
+        return
+    with pytest.raises(ConfigFileRefused) as refused:
+        parse("mcp", ["--config", "config.toml"], {})
+    assert str(refused.value) == "config.toml: is larger than 4194304 bytes"
+
+
+def test_a_file_that_is_nested_without_measure_is_told() -> None:
+    Path("config.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(ConfigFileRefused) as refused:
+        parse("mcp", ["--config", "config.toml"], {})
+    assert str(refused.value).startswith("config.toml: not valid TOML: ")
+    assert str(refused.value).endswith("(line 1)")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -427,7 +448,13 @@ def test_an_endpoint_of_which_one_part_is_wrong(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://me@a.example", "https://me:hunter2@a.example/x", "ftp://me:hunter2@a.example"]
+    "url",
+    [
+        "https://me@a.example",
+        "https://me:hunter2@a.example/x",
+        "ftp://me:hunter2@a.example",
+        "https//me:hunter2@a.example",
+    ],
 )
 def test_an_endpoint_carries_no_password_and_the_message_does_not_either(url: str) -> None:
     found = server_problems(f'name = "a"\nendpoint = "{url}"\n')
@@ -486,7 +513,9 @@ def test_a_token_goes_over_plain_http_to_this_machine(host: str) -> None:
     "header",
     [
         *("Authorization", "authorization", "Host", "Mcp-Session-Id", "MCP-Protocol-Version", "Connection", "TE"),
-        *("Transfer-Encoding", "Content-Length", "Cookie", "X Y"),
+        *("Transfer-Encoding", "Content-Length", "Cookie", "X Y", "Keep-Alive", "Proxy-Authenticate"),
+        *("Proxy-Authorization", "Proxy-Connection", "Trailer", "Upgrade", "Content-Type", "Content-Encoding"),
+        *("Accept", "Expect", "Last-Event-ID"),
     ],
 )
 def test_a_header_that_is_not_the_operators_to_set(header: str) -> None:

@@ -52,18 +52,28 @@ def test_every_event_takes_its_fields_and_no_other(tmp_path: Path, event: str) -
         telemetry.emit(event, surprise=1)
 
 
-def test_the_names_of_the_events_are_the_contracts() -> None:
-    assert set(EVENTS) == {
-        *("tool.requested", "tool.succeeded", "tool.failed", "tool.denied", "tool.confirm_requested", "tool.confirmed"),
-        *(
-            "mcp.discovery.started",
-            "mcp.discovery.succeeded",
-            "mcp.discovery.failed",
-            "mcp.state",
-            "mcp.circuit.opened",
-        ),
-        *("mcp.circuit.closed", "mcp.list_changed", "mcp.tool.held", "mcp.pin.accepted"),
-    }
+CONTRACT = {
+    "tool.requested": set(),
+    "tool.succeeded": {"duration_ms", "bytes", "attempts", "is_error"},
+    "tool.failed": {"class", "code", "duration_ms", "attempts"},
+    "tool.denied": {"reason"},
+    "tool.confirm_requested": {"channel"},
+    "tool.confirmed": {"channel", "auto"},
+    "mcp.discovery.started": set(),
+    "mcp.discovery.succeeded": {"tools", "held", "era", "latency_ms"},
+    "mcp.discovery.failed": {"code"},
+    "mcp.state": {"from", "to"},
+    "mcp.circuit.opened": set(),
+    "mcp.circuit.closed": set(),
+    "mcp.list_changed": {"added", "removed", "changed"},
+    "mcp.tool.held": {"reason", "hash_old", "hash_new"},
+    "mcp.pin.accepted": set(),
+}
+
+
+def test_the_names_of_the_events_and_their_fields_are_the_contracts() -> None:
+    assert {event: set(fields) - {"arguments", "result"} for event, fields in EVENTS.items()} == CONTRACT
+    assert set(COMMON) == {"call_id", "tenant", "principal", "tool", "provenance", "server"}
     with pytest.raises(ValueError, match="no event"):
         Telemetry(None, Redactor()).emit("tool.surprise")
 

@@ -1,26 +1,27 @@
 """The one function that builds a catalogue: our own tools and those of other servers, each with its policy.
 
 Rule 1: no other code makes `Definitions` with a tool of another server in them, so no tool escapes its policy.
-Rule 2: nothing disappears in silence: what is not published stands in a report with its reason.
+Rule 2: nothing disappears in silence: what is not published stands among the examined with its reason.
 Rule 3: what is built depends on what the servers offer and on the configuration, never on the order of connecting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from zorivest_rpc.gateway.config import Profile, Server
-from zorivest_rpc.gateway.naming import annotations_for, assign_names, describe
-from zorivest_rpc.gateway.pins import Verdict
-from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide
-from zorivest_rpc.gateway.scan import clean, scan
-from zorivest_rpc.gateway.schemas import Unservable, check_schema, rename_arguments
-from zorivest_rpc.mcp.client.lists import Drop, Item
-from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolsetSpec, ToolSpec
+from zorivest_rpc.gateway.examine import Examined, examine_tools
+from zorivest_rpc.gateway.naming import annotations_for, describe
+from zorivest_rpc.gateway.pins import Identity, Kind, Verdict
+from zorivest_rpc.gateway.policy import Decision
+from zorivest_rpc.gateway.scan import clean
+from zorivest_rpc.gateway.toolsets import list_toolsets
+from zorivest_rpc.mcp.client.lists import Listing
+from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolSpec
 
-__all__ = ["FORWARD", "Catalogue", "Offered", "Published", "Report", "build"]
+__all__ = ["FORWARD", "TOKEN", "Catalogue", "Offered", "Published", "build"]
 
 FORWARD: Final = "forward"  # the handler of every tool of another server
 TOKEN: Final = "confirmation_token"
@@ -37,8 +38,7 @@ class Offered(msgspec.Struct, frozen=True):
     server: Server
     status: str
     error: str | None = None
-    tools: tuple[Item, ...] = ()
-    drops: tuple[Drop, ...] = ()
+    listing: Listing = Listing(())
     verdicts: Mapping[str, Verdict] = {}
     """What the pins make of each tool, by its name at the server."""
 
@@ -49,24 +49,11 @@ class Published(msgspec.Struct, frozen=True):
     server: Server
     upstream: str
     spec: ToolSpec
-    schema: dict[str, Any]  # the server's own, before arguments were renamed
+    schema: Mapping[str, Any]  # the server's own, before arguments were renamed
     hash: str
     decision: Decision
     repeatable: bool
     held: str | None = None
-
-
-class Report(NamedTuple):
-    """What became of one tool; `published` is None where it got no name."""
-
-    server: str
-    upstream: str
-    published: str | None
-    decision: Decision | None = None
-    dropped: str | None = None  # the reason
-    held: str | None = None
-    detail: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -74,98 +61,66 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     definitions: Definitions
     table: Mapping[str, Published]
-    reports: tuple[Report, ...]
+    examined: tuple[Examined, ...]
 
 
-class _Fit(NamedTuple):
-    """A tool that can be served, before it has a name."""
+class _Judged:
+    """What the pins said when each server was listed: building a catalogue reads no file."""
 
-    item: Item
-    schema: dict[str, Any]
+    def __init__(self, offers: Mapping[str, Offered]) -> None:
+        self._offers = offers
+
+    def judge(
+        self,
+        identity: Identity,
+        mode: str,
+        kind: Kind,
+        offered: Mapping[str, Mapping[str, Any]],
+        named: Collection[str] = (),
+    ) -> Mapping[str, Verdict]:
+        return self._offers[identity.server].verdicts
 
 
 def build(base: Definitions, profile: Profile, offered: Iterable[Offered]) -> Catalogue:
-    """Allowlist, schema, name, scan and pin, policy: in this order for every tool of every server."""
+    """What the servers offer, examined, and joined with our own."""
     known = {each.server.name: each for each in offered}
     built_in = {spec.name for spec in (*base.tools, *base.meta_tools)}
-    reports: list[Report] = []
-    fits: dict[str, dict[str, _Fit]] = {}
-    for each in known.values():
-        reports += [
-            Report(each.server.name, drop.name, None, None, drop.reason, None, drop.detail) for drop in each.drops
-        ]
-        fits[each.server.name] = {
-            item.name: fit for item in each.tools if (fit := _fit(each.server, item, reports)) is not None
-        }
-    names = assign_names(profile, {name: list(fit) for name, fit in fits.items()}, built_in)
-    reports += [
-        Report(drop.server, drop.upstream, drop.published, None, drop.reason, None, drop.winner or "")
-        for drop in names.dropped
-    ]
-    owners = dict.fromkeys(built_in, "") | {each.published: each.server for each in names.named}
-    table: dict[str, Published] = {}
-    for named in names.named:
-        server, fit = known[named.server].server, fits[named.server][named.upstream]
-        foreign = [name for name, owner in owners.items() if owner != server.name]
-        published, warnings = _publish(
-            profile, server, fit, named.published, known[server.name].verdicts[named.upstream], foreign
-        )
-        table[named.published] = published
-        warnings = (*((named.warning,) if named.warning else ()), *warnings)
-        reports.append(
-            Report(server.name, named.upstream, named.published, published.decision, None, published.held, "", warnings)
-        )
-    return Catalogue(_join(base, profile, known, table), table, tuple(reports))
+    listings = {name: each.listing for name, each in known.items()}
+    examined = examine_tools(profile, listings, built_in, _Judged(known))
+    table = {
+        each.published: _publish(profile, known[each.server].server, each)
+        for each in examined
+        if each.state != "dropped" and each.published is not None
+    }
+    ordered = {name: table[name] for name in _order(profile, table)}
+    return Catalogue(_join(base, profile, known, ordered), ordered, examined)
 
 
-def _fit(server: Server, item: Item, reports: list[Report]) -> _Fit | None:
-    problem: Unservable | None = None
-    if not server.allows("tool", item.name):
-        problem = Unservable("allowlist", "not in tool_allowlist")
-    schema = item.definition["inputSchema"]
-    problem = problem or check_schema(schema)
-    output = item.definition.get("outputSchema")
-    if problem is None and output is not None:
-        problem = check_schema(output, is_output=True)
-    if problem is None:
-        renamed = rename_arguments(schema, server.argument_renames)
-        if not isinstance(renamed, Unservable):
-            return _Fit(item, renamed)
-        problem = renamed
-    reports.append(Report(server.name, item.name, None, None, problem.reason, None, problem.problem))
-    return None
+def _order(profile: Profile, table: Mapping[str, Published]) -> list[str]:
+    place = {server.name: number for number, server in enumerate(profile.mcp_servers)}
+    return sorted(table, key=lambda name: (place[table[name].server.name], name))
 
 
-def _publish(
-    profile: Profile,
-    server: Server,
-    fit: _Fit,
-    name: str,
-    verdict: Verdict,
-    foreign: list[str],
-) -> tuple[Published, tuple[str, ...]]:
-    definition = fit.item.definition
-    findings = scan(definition, foreign)
-    held = verdict.held or ("scan" if findings.hold and not verdict.accepted else None)
+def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
+    definition, decision, verdict = tool.definition, tool.decision, tool.verdict
+    assert tool.published is not None
+    assert decision is not None
+    assert verdict is not None
     received = definition.get("annotations")
     trusted: Mapping[str, Any] = received if server.trust_annotations and isinstance(received, Mapping) else {}
-    kind = classify("upstream", received if isinstance(received, Mapping) else None, trusted=server.trust_annotations)
-    decision = decide(profile, Subject(name, "upstream", kind, verdict.changed))
     confirms = decision.verdict == "confirm"
-    schema = _with_token(fit.schema) if confirms and profile.confirmation_channel in ("auto", "token") else fit.schema
-    output = definition.get("outputSchema")
-    title = definition.get("title")
-    told = definition.get("description")
-    words = describe(server, clean(told) if isinstance(told, str) else fit.item.name)
+    has_token = confirms and profile.confirmation_channel in ("auto", "token")
+    title, told = definition.get("title"), definition.get("description")
+    words = describe(server, clean(told) if isinstance(told, str) else tool.upstream)
     spec = ToolSpec(
-        name=name,
-        title=clean(title) if isinstance(title, str) and title.strip() else fit.item.name,
+        name=tool.published,
+        title=clean(title) if isinstance(title, str) and title.strip() else tool.upstream,
         description=Description(words if len(words) <= _MINIMAL else words[: _MINIMAL - 1] + "…", words),
-        input_schema=schema,
-        output_schema=output,
+        input_schema=_with_token(tool.schema) if has_token else dict(tool.schema),
+        output_schema=definition.get("outputSchema"),
         annotations=Annotations(
             trusted.get("readOnlyHint") is True,
-            kind == "D" or trusted.get("destructiveHint") is not False,
+            trusted.get("destructiveHint") is not False,
             trusted.get("idempotentHint") is True,
             trusted.get("openWorldHint") is not False,
         ),
@@ -177,13 +132,11 @@ def _publish(
         upstream=server.name,
     )
     repeatable = trusted.get("readOnlyHint") is True or trusted.get("idempotentHint") is True
-    published = Published(
-        server, fit.item.name, spec, definition["inputSchema"], verdict.hash, decision, repeatable, held
-    )
-    return published, findings.warn
+    held = tool.reason if tool.state == "held" else None
+    return Published(server, tool.upstream, spec, definition["inputSchema"], verdict.hash, decision, repeatable, held)
 
 
-def _with_token(schema: dict[str, Any]) -> dict[str, Any]:
+def _with_token(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The token is the last property and optional (publish pipeline, step 3)."""
     return {**schema, "properties": {**schema.get("properties", {}), TOKEN: _TOKEN_PROPERTY}}
 
@@ -192,23 +145,15 @@ def _join(
     base: Definitions, profile: Profile, known: Mapping[str, Offered], table: Mapping[str, Published]
 ) -> Definitions:
     """Our own first, then servers in the order of the file, their tools by published name."""
-    toolsets: list[ToolsetSpec] = []
-    for server in profile.enabled:
+
+    def look(server: Server) -> tuple[int, str, str | None]:
         each = known.get(server.name) or Offered(server, "connecting")
         count = sum(1 for tool in table.values() if tool.server.name == server.name and _is_offered(tool))
-        toolsets.append(
-            ToolsetSpec(
-                server.toolset,
-                f"{count} {'tool' if count == 1 else 'tools'} from MCP server {server.name}",
-                default=server.autoload,
-                upstream=server.name,
-                status=each.status,
-                error=each.error,
-            )
-        )
+        return count, each.status, each.error
+
     return msgspec.structs.replace(
         base,
-        toolsets=(*base.toolsets, *toolsets),
+        toolsets=(*base.toolsets, *list_toolsets(profile, look)),
         tools=(*base.tools, *(tool.spec for tool in table.values() if _is_offered(tool))),
         withheld=tuple(tool.spec for tool in table.values() if not _is_offered(tool)),
     )

@@ -6,18 +6,18 @@ Nothing disappears silently, and no tool is published that has not passed here."
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.naming import Dropped, assign_names
 from zorivest_rpc.gateway.patterns import is_literal
-from zorivest_rpc.gateway.pins import Pins, Verdict, identity_of
+from zorivest_rpc.gateway.pins import Identity, Kind, Verdict, identity_of
 from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide
 from zorivest_rpc.gateway.scan import Findings, scan
 from zorivest_rpc.gateway.schemas import Unservable, check_schema, rename_arguments
 from zorivest_rpc.mcp.client.lists import Listing
 
-__all__ = ["Examined", "examine_tools"]
+__all__ = ["Examined", "Judge", "examine_tools", "judge_tools"]
 
 _NAMES: Final = {
     "name_too_long": "its name would be longer than 64 characters",
@@ -28,6 +28,19 @@ _HELD: Final = {
     "new": "it is new since the server was pinned",
     "unpinned": "it was not pinned yet",
 }
+
+
+class Judge(Protocol):
+    """What says how definitions stand to their pins: the pins themselves, or what they said before."""
+
+    def judge(
+        self,
+        identity: Identity,
+        mode: str,
+        kind: Kind,
+        offered: Mapping[str, Mapping[str, Any]],
+        named: Collection[str] = (),
+    ) -> Mapping[str, Verdict]: ...
 
 
 class Examined(NamedTuple):
@@ -50,7 +63,7 @@ class Examined(NamedTuple):
 
 
 def examine_tools(
-    profile: Profile, listings: Mapping[str, Listing], built_in: Collection[str], pins: Pins, *, confirm: str = "auto"
+    profile: Profile, listings: Mapping[str, Listing], built_in: Collection[str], pins: Judge, *, confirm: str = "auto"
 ) -> tuple[Examined, ...]:
     """Every tool of every listing, servers in file order: the published ones first, then what is held or dropped."""
     rejected: list[Examined] = []
@@ -68,7 +81,7 @@ def examine_tools(
         candidates[server.name] = {each.upstream: each for each in judged if each.state != "dropped"}
     names = assign_names(profile, candidates, built_in)
     rejected += [_drop_name(candidates[each.server][each.upstream], each) for each in names.dropped]
-    verdicts = {name: _judge(profile, name, listing, pins) for name, listing in listings.items()}
+    verdicts = {name: judge_tools(profile, name, listing, pins) for name, listing in listings.items()}
     # What a text may not steer are the tools of others: ours, and those of every other server.
     owners = {each.published: each.server for each in names.named}
     accepted: list[Examined] = []
@@ -104,7 +117,7 @@ def _drop_name(tool: Examined, dropped: Dropped) -> Examined:
     return tool._replace(state="dropped", published=dropped.published, reason=dropped.reason, detail=detail)
 
 
-def _judge(profile: Profile, name: str, listing: Listing, pins: Pins) -> dict[str, Verdict]:
+def judge_tools(profile: Profile, name: str, listing: Listing, pins: Judge) -> Mapping[str, Verdict]:
     """All tools of the server are pinned, not only those that the allowlist lets through today."""
     server = profile.server(name)
     if server is None:

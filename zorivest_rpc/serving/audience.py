@@ -170,6 +170,8 @@ class Audience:
     def _asks(self, profile: Profile, revision: str, name: str, trusts_names: bool) -> bool:
         """A client is trusted to ask if its name can be trusted and it has seen this tool's hints; of a call through
         the dispatcher it saw the dispatcher's."""
+        if self.specs[name].upstream:  # confirmed by its own policy, whatever the client shows of its hints
+            return True
         if self.policy.confirm != "auto":
             return self.policy.confirm == "always"
         return not trusts_names or name not in self._names_asked_by_client(profile, revision)

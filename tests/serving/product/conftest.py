@@ -109,7 +109,7 @@ class Client:
                 for message in self.notifications:
                     if message["method"] == method:
                         self.notifications.remove(message)
-                        return message["params"]  # type: ignore[no-any-return]
+                        return message.get("params", {})  # type: ignore[no-any-return]
                 self.heard.clear()
                 await self.heard.wait()
 

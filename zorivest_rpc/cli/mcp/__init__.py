@@ -27,6 +27,8 @@ OWN: Final = """\
       list: disabled servers too
   --auth-bearer-env NAME
       add: the variable that holds the server's bearer token
+  --timeout-secs SECONDS
+      add: how long connecting and all lists may take, at most 300 (default 15)
   --env-pass NAME
       add: a variable that the started server is handed; may be repeated
   --server NAME
@@ -54,7 +56,11 @@ def run(argv: list[str]) -> int:
     if verb is None:
         from zorivest_rpc.cli.words import Words
 
-        return _misuse(Words(own, flags=("--url", "--server", "--tool", "--auth-bearer-env"), switches=_SWITCHES).words)
+        return _misuse(
+            Words(
+                own, flags=("--url", "--server", "--tool", "--auth-bearer-env", "--timeout-secs"), switches=_SWITCHES
+            ).words
+        )
     rest = list(argv)
     rest.remove(verb)
     return _command(verb)(rest)

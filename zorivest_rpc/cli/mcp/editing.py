@@ -37,7 +37,7 @@ class Target(NamedTuple):
 def run_add(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     command = argv[split + 1 :]
-    words = _words(argv[:split], flags=("--url", "--auth-bearer-env"), repeated=("--env-pass",))
+    words = _words(argv[:split], flags=("--url", "--auth-bearer-env", "--timeout-secs"), repeated=("--env-pass",))
     name = _only_word(words, "mcp add")
     url = words.flags.get("--url")
     if (url is None) == (not command):
@@ -47,6 +47,10 @@ def run_add(argv: list[str]) -> int:
         entry["endpoint"] = url
     else:
         entry |= {"command": command[0]} | ({"args": command[1:]} if command[1:] else {})
+    if seconds := words.flags.get("--timeout-secs"):
+        if not seconds.isascii() or not seconds.isdigit():
+            raise ConfigError("--timeout-secs", f"{seconds!r} is not a whole number")
+        entry["timeout_secs"] = int(seconds)
     if variable := words.flags.get("--auth-bearer-env"):
         entry["auth_bearer_env"] = variable
     if passed := words.repeated["--env-pass"]:

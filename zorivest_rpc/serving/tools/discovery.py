@@ -143,10 +143,11 @@ class Discovery:
         inside = members(definitions, name)
         reason = self._audience.limits(session).refusal(inside[0]) if inside else None
         if reason is not None:
-            advice, code, why = "Ask the operator to lift the limit.", *reason
+            code, why = reason
+            advice = "Ask the operator to lift the limit."
         else:
-            advice, code = "Call list_available_toolsets later, or ask the operator.", "empty"
-            why = (toolset.error or "it has no tools").removesuffix(".")
+            code, why = "empty", (toolset.error or "it has no tools").removesuffix(".")
+            advice = "Call list_available_toolsets later, or ask the operator."
         return ToolError(f'Toolset "{name}" cannot be enabled: {why}. {advice}', code=code, next=advice)
 
     def _with(self, session: Session, name: str) -> str:

@@ -1,0 +1,261 @@
+"""The upstreams of a profile together: what they offer becomes one catalogue, and a call goes to the one it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
+from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.gateway.errors import (
+    OutputInvalid,
+    ProtocolBroken,
+    Quarantined,
+    ToolingError,
+    Withdrawn,
+)
+from zorivest_rpc.gateway.examine import judge_tools
+from zorivest_rpc.gateway.member import USUAL, Member, Timing
+from zorivest_rpc.gateway.pins import Pins, Verdict
+from zorivest_rpc.gateway.policy import blocked
+from zorivest_rpc.gateway.schemas import undo_renames
+from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
+from zorivest_rpc.gateway.upstream import Call as Forwarded
+from zorivest_rpc.gateway.upstream import Happening, Upstream
+from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.client.lists import Listing
+from zorivest_rpc.mcp.protocol.content import Block, text
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.replies import Progress, Told
+from zorivest_rpc.serving.catalog.spec import Definitions
+
+__all__ = ["Gateway"]
+
+_CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
+_AT_ONCE: Final = 8  # servers that are discovered at the same time
+_KNOWN_BLOCKS: Final = frozenset(("text", "image", "audio", "resource", "resource_link"))
+_log: Final = logging.getLogger(__name__)
+
+Make = Callable[[Server, Callable[[Happening], None]], Upstream]
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    """A CallToolResult of any server; what else it holds is dropped, its `_meta` too."""
+
+    content: list[dict[str, Json]] = []
+    structured_content: Json = msgspec.UNSET
+    is_error: bool = False
+
+
+_read_answer: Final = msgspec.json.Decoder(_Answer).decode
+
+
+class Gateway:
+    """`adopt` is given every new catalogue; the first one, before any server has answered, is there at once."""
+
+    def __init__(
+        self,
+        base: Definitions,
+        profile: Profile,
+        *,
+        pins: Pins,
+        telemetry: Telemetry,
+        make: Make,
+        adopt: Callable[[Definitions], None] = lambda definitions: None,
+        timing: Timing = USUAL,
+    ) -> None:
+        self._base = base
+        self._profile = profile
+        self._pins = pins
+        self._telemetry = telemetry
+        self._adopt = adopt
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._checks: dict[str, Callable[[Json], bool]] = {}
+        self.members = {
+            server.name: Member(
+                profile,
+                server,
+                make=make,
+                judge=self._judge,
+                changed=self._rebuild,
+                telemetry=telemetry,
+                timing=timing,
+                gate=self._gate,
+            )
+            for server in profile.enabled
+        }
+        self.catalogue: Catalogue = build(base, profile, [member.offered for member in self.members.values()])
+
+    # --- life
+
+    def start(self) -> None:
+        for member in self.members.values():
+            member.start()
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until every server has answered or failed once, at most this long."""
+        waits = [asyncio.ensure_future(member.settled.wait()) for member in self.members.values()]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=seconds)
+            for each in late:
+                each.cancel()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(member.close() for member in self.members.values()), return_exceptions=True)
+
+    def _judge(self, server: Server, listing: Listing) -> Mapping[str, Verdict]:
+        return judge_tools(self._profile, server.name, listing, self._pins)
+
+    def _rebuild(self) -> None:
+        """The only place that replaces the catalogue."""
+        before = self.catalogue
+        offers = [_with_status(member) for member in self.members.values()]
+        self.catalogue = build(self._base, self._profile, offers)
+        self._tell_difference(before, self.catalogue)
+        if self.catalogue.definitions != before.definitions:
+            self._checks.clear()
+            self._adopt(self.catalogue.definitions)
+
+    def _tell_difference(self, before: Catalogue, after: Catalogue) -> None:
+        for server in self.members:
+            old = {name: tool for name, tool in before.table.items() if tool.server.name == server}
+            new = {name: tool for name, tool in after.table.items() if tool.server.name == server}
+            added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+            changed = sorted(name for name in new.keys() & old.keys() if new[name].hash != old[name].hash)
+            if added or removed or changed:
+                self._telemetry.emit("mcp.list_changed", server=server, added=added, removed=removed, changed=changed)
+            for name, tool in new.items():
+                if tool.held is not None and (name not in old or old[name].held != tool.held):
+                    hash_old = old[name].hash if name in old else None
+                    self._telemetry.emit(
+                        "mcp.tool.held",
+                        server=server,
+                        tool=name,
+                        reason=tool.held,
+                        hash_old=hash_old,
+                        hash_new=tool.hash,
+                    )
+
+    # --- calls
+
+    async def forward(self, call: Call) -> Outcome:
+        """The handler of every upstream tool: it runs behind validation, metrics, guard and confirmation."""
+        found = self.catalogue.table.get(call.name)
+        record = self._telemetry.call(
+            tool=call.name,
+            provenance="upstream",
+            server=found.server.name if found else None,
+            principal=call.session.principal or None,
+            arguments=call.arguments,
+        )
+        began = time.perf_counter()
+        attempts = 0
+        try:
+            member = self._admit(call, found, record)
+            assert found is not None
+            result, attempts = await member.call(self._request(call, found), repeatable=found.repeatable)
+            outcome = self._read(found, result.raw)
+        except ToolingError as error:
+            record.failed(kind=error.kind, code=error.code, duration_ms=_since(began), attempts=attempts)
+            raise
+        except asyncio.CancelledError:
+            record.failed(kind="TOOLING", code=_CANCELLED, duration_ms=_since(began), attempts=attempts)
+            raise
+        record.succeeded(
+            duration_ms=_since(began),
+            bytes=len(memoryview(result.raw)),
+            attempts=attempts,
+            is_error=outcome.is_error,
+            result=outcome.structured if outcome.structured is not msgspec.UNSET else None,
+        )
+        return outcome
+
+    def _admit(self, call: Call, found: Published | None, record: CallRecord) -> Member:
+        if found is None:
+            raise Withdrawn(call.name.partition("__")[0], call.name)
+        if found.decision.verdict == "deny":
+            record.denied("deny_tool")
+            raise blocked(call.name)
+        if found.held is not None:
+            raise Quarantined(found.server.name, call.name)
+        member = self.members[found.server.name]
+        if member.offered.status == "auth_failed" and member.failure is not None:
+            raise member.failure
+        if not found.server.allows("tool", found.upstream):
+            raise Withdrawn(found.server.name, call.name)
+        return member
+
+    def _request(self, call: Call, found: Published) -> Forwarded:
+        server = found.server
+        arguments = {name: value for name, value in call.arguments.items() if name != TOKEN}
+        if server.argument_renames:
+            arguments = undo_renames(arguments, found.schema, server.argument_renames)
+        return Forwarded(
+            "tools/call",
+            dumps({"name": found.upstream, "arguments": arguments}),
+            name=found.upstream,
+            shown=call.name,
+            seconds=float(server.call_seconds(found.upstream, self._profile)),
+            max_bytes=server.max_result_bytes,
+            log_level=call.session.log_level,
+            on_progress=partial(_pass_progress, call) if call.wire.progress_token is not None else None,
+            on_log=partial(_pass_log, call, server.name),
+        )
+
+    def _read(self, found: Published, raw: msgspec.Raw) -> Outcome:
+        try:
+            answer = _read_answer(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as wrong:
+            raise ProtocolBroken(found.server.name, f"a result does not fit the protocol: {wrong}"[:200]) from None
+        structured = answer.structured_content
+        schema = found.spec.output_schema
+        if schema is not None and not answer.is_error and not self._fits(found, schema, structured):
+            raise OutputInvalid(found.server.name, found.spec.name)
+        return Outcome([_pass_block(block) for block in answer.content], structured, answer.is_error)
+
+    def _fits(self, found: Published, schema: dict[str, Json], structured: Json) -> bool:
+        if structured is msgspec.UNSET:
+            return False
+        check = self._checks.get(found.hash)
+        if check is None:
+            import jsonschema_rs
+
+            check = self._checks[found.hash] = jsonschema_rs.validator_for(schema).is_valid
+        return check(structured)
+
+
+def _with_status(member: Member) -> Offered:
+    """Every tool held is a state of its own."""
+    offered = member.offered
+    verdicts = offered.verdicts.values()
+    if offered.status == "ready" and offered.listing.items and all(verdict.held for verdict in verdicts):
+        return msgspec.structs.replace(offered, status="quarantined")
+    return offered
+
+
+def _pass_block(block: dict[str, Json]) -> Block:
+    kind = block.get("type")
+    if kind in _KNOWN_BLOCKS:
+        return block
+    return text(f"[content of the unknown type {str(kind)[:40]!r} left out]")
+
+
+def _pass_progress(call: Call, progress: Progress) -> None:
+    call.progress(progress.progress, progress.total, progress.message)
+
+
+def _pass_log(call: Call, server: str, told: Told) -> None:
+    try:
+        call.log(told.level, msgspec.json.decode(told.data), f"{server}/{told.logger}" if told.logger else server)
+    except (KeyError, msgspec.DecodeError):
+        _log.info("%s sent a log message of an unknown level", server)
+
+
+def _since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)

@@ -1,0 +1,38 @@
+"""From a profile to a gateway: its pins, its telemetry and its transports. Imported once the first answer is out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from zorivest_rpc.config import Settings
+from zorivest_rpc.gateway.config import Profile
+from zorivest_rpc.gateway.pins import Pins
+from zorivest_rpc.gateway.reach import make_upstream
+from zorivest_rpc.gateway.router import Gateway
+from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
+from zorivest_rpc.serving.catalog.spec import Definitions
+
+__all__ = ["open_gateway"]
+
+
+def open_gateway(
+    settings: Settings,
+    profile: Profile,
+    base: Definitions,
+    environ: Mapping[str, str],
+    adopt: Callable[[Definitions], None],
+) -> Gateway:
+    """Nothing is contacted before `start`."""
+    telemetry = Telemetry(
+        settings.telemetry,
+        Redactor(secret_values(profile, environ)),
+        capture_content=settings.telemetry_content,
+    )
+    return Gateway(
+        base,
+        profile,
+        pins=Pins(settings.data_dir),
+        telemetry=telemetry,
+        make=lambda server, note: make_upstream(server, environ, on_happening=note),
+        adopt=adopt,
+    )
