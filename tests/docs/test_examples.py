@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.docs.__main__ import tools
-from tests.docs.examples import Example, alike, is_current, shape, stored
+from tests.docs.examples import Example, alike, chosen, is_current, shape, stored
 from tests.serving.catalog.test_contract import PROMISED
 from zorivest_rpc.serving.catalog.load import load
 
@@ -39,3 +41,14 @@ def test_values_make_no_difference_and_names_and_kinds_do() -> None:
     assert not is_current(kept, {**kept, "arguments": {}})
     assert not is_current(None, kept)
     assert alike(shape({"2026-01": 1}), shape({"2026-02": 1}))
+
+
+def test_what_else_listens_on_this_machine_is_no_part_of_an_example() -> None:
+    result = {
+        "content": [],
+        "structuredContent": {"backend": {}, "note": "A Zorivest listens on http://localhost:8765."},
+    }
+    calls: list[tuple[str, dict[str, Any], Any]] = [(spec.name, {}, result) for spec in load().tools]
+    found = chosen(calls, "/nowhere")
+    assert found["zorivest_diagnose"]["result"] == {"backend": {}}
+    assert "note" in found["list_trades"]["result"]
