@@ -21,7 +21,7 @@ from zorivest_rpc.gateway.member import Timing
 from zorivest_rpc.gateway.pins import Pins
 from zorivest_rpc.gateway.reach import make_upstream
 from zorivest_rpc.gateway.router import Gateway
-from zorivest_rpc.gateway.telemetry import Redactor, Telemetry
+from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 from zorivest_rpc.mcp.call import Call, Outcome
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.catalog.load import load
@@ -42,7 +42,7 @@ class House:
             OURS,
             profile,
             pins=Pins(str(directory)),
-            telemetry=Telemetry(str(self.path), Redactor()),
+            telemetry=Telemetry(str(self.path), Redactor(secret_values(profile, environ))),
             make=lambda server, note: make_upstream(server, environ, on_happening=note),
             adopt=self._adopt,
             timing=QUICK,
@@ -367,3 +367,20 @@ async def test_without_its_variable_a_server_is_not_contacted(
             await found.gateway.members["ops"].discover()
         assert missing.value.code == code
     assert fake.seen == []
+
+
+async def test_a_server_that_repeats_our_token_does_not_get_it_to_a_client(tmp_path: Path) -> None:
+    async def echo(seen: Seen) -> web.StreamResponse:
+        return seen.error(-32000, f"bad credentials: {seen.headers['Authorization']}")
+
+    token = "s3cret-value-of-ours"
+    for fake in (Fake(tools_call=echo), Fake(tools_list=echo)):
+        async with house(tmp_path, ("ops", fake), environ={"T": token}, server_auth_bearer_env="T") as found:
+            if found.tools:
+                with pytest.raises(ToolingError) as failed:
+                    await found.call("ops__echo", text="x")
+                assert token not in failed.value.text + failed.value.problem + str(failed.value)
+                assert "bad credentials" in failed.value.text
+            told = [each.error or "" for each in found.gateway.catalogue.definitions.toolsets if each.upstream]
+            assert token not in str(told)
+            assert bool(found.tools) is not any("bad credentials" in each for each in told)

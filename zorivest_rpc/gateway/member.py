@@ -193,6 +193,7 @@ class Member:
         return found
 
     async def _fail(self, error: ToolingError) -> None:
+        self._telemetry.redactor.error(error)
         self.failure = error
         self._telemetry.emit("mcp.discovery.failed", server=self.server.name, code=error.code)
         _log.warning("%s", error.problem)
@@ -261,6 +262,7 @@ class Member:
                 return result, attempt
 
     def _note_failure(self, error: ToolingError) -> None:
+        self._telemetry.redactor.error(error)
         if is_transport_failure(error):
             self._breaker.record_failure()
         else:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.gateway.config import Profile
 
 __all__ = ["CONTENT_FIELDS", "EVENTS", "CallRecord", "Redactor", "Telemetry", "secret_values"]
@@ -64,6 +65,11 @@ class Redactor:
             words = self._known.sub(_HIDDEN, words)
         return _SHAPES.sub(_HIDDEN, words)
 
+    def error(self, error: ToolError) -> None:
+        """An upstream's own words may hold what we sent it; a client and the log read them without that."""
+        error.text, error.problem = self.text(error.text), self.text(error.problem)
+        error.args = (error.text,)
+
     def value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
@@ -88,8 +94,8 @@ class Telemetry:
         largest: int = LARGEST,
     ) -> None:
         self.run_id = run_id or os.urandom(8).hex()
+        self.redactor = redactor
         self._path = path
-        self._redactor = redactor
         self._capture = capture_content
         self._clock = clock
         self._largest = largest
@@ -104,7 +110,7 @@ class Telemetry:
         line: dict[str, Any] = {"ts": self._now(), "event": event, "run_id": self.run_id}
         for name, value in fields.items():  # `class_` and `from_` are Python's way to write these two
             if value is not None and (self._capture or name not in CONTENT_FIELDS):
-                line[name.rstrip("_")] = self._redactor.value(value)
+                line[name.rstrip("_")] = self.redactor.value(value)
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)
         _log.info("%s", text)
         if self._path is not None:
