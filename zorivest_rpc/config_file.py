@@ -68,7 +68,7 @@ class ConfigFile(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The file that counts, and one in the working directory that does not because nobody has pinned it."""
+    """The file that counts, and one in the working directory that does not because the user has not pinned it."""
 
     file: ConfigFile | None
     untrusted: str | None = None

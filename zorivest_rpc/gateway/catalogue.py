@@ -21,7 +21,7 @@ from zorivest_rpc.gateway.toolsets import list_toolsets
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolSpec
 
-__all__ = ["FORWARD", "TOKEN", "Catalogue", "Offered", "Published", "build"]
+__all__ = ["FORWARD", "NO_CHANNEL", "TOKEN", "Catalogue", "Offered", "Published", "build"]
 
 FORWARD: Final = "forward"  # the handler of every tool of another server
 TOKEN: Final = "confirmation_token"
@@ -29,6 +29,7 @@ _TOKEN_PROPERTY: Final = {
     "type": "string",
     "description": "From get_confirmation_token, where the client shows no form.",
 }
+NO_CHANNEL: Final = ("none", "console")  # there is no console yet, and what cannot be confirmed does not run
 _MINIMAL: Final = 100  # characters of a description where a client wants it short
 
 
@@ -125,7 +126,7 @@ def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
             trusted.get("openWorldHint") is not False,
         ),
         hints=annotations_for(server, received),
-        confirm=confirms,
+        confirm=confirms and profile.confirmation_channel not in NO_CHANNEL,  # refused where it is forwarded
         network_bound=True,
         python=FORWARD,
         toolset=server.toolset,

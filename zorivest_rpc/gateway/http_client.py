@@ -347,7 +347,7 @@ class HttpUpstream(Upstream):
     # --- sessions and notes
 
     async def _renew(self, lost: str | None) -> None:
-        """One new handshake, whoever of many callers was first to notice."""
+        """One new handshake for all callers that have noticed."""
         async with self._renewing:
             if self._session == lost:
                 self._session = None

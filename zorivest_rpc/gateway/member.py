@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.catalogue import Offered
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import (
@@ -124,6 +125,10 @@ class Member:
                     wait = self._timing.retried * (0.8 + 0.4 * self._random())
                 else:
                     wait = max(again, pause_before(attempt + 1, self._profile, self._random))
+            except ConfigError as error:  # pins that cannot be read: nothing is published that was not judged
+                _log.error("%s", error)
+                self._publish(Offered(self.server, "unavailable", str(error)))
+                wait = self._timing.retried * (0.8 + 0.4 * self._random())
             finally:
                 self.settled.set()
             await self._sleep(wait)
@@ -154,7 +159,7 @@ class Member:
         self._telemetry.emit("mcp.discovery.started", server=self.server.name)
         try:
             async with self._gate:
-                upstream = await self._connected()
+                upstream = await self._connect()
                 listing = await upstream.list_tools()
         except ToolingError as error:
             await self._fail(error)
@@ -177,7 +182,7 @@ class Member:
             latency_ms=round(self.latency_ms),
         )
 
-    async def _connected(self) -> Upstream:
+    async def _connect(self) -> Upstream:
         found = self._upstream
         if found is None:
             async with self._connecting:  # a call and a discovery may want it at the same time
@@ -242,7 +247,7 @@ class Member:
             if wait > 0:
                 raise CircuitOpen(self.server.name, max(1, round(wait)))
             try:
-                upstream = await self._connected()
+                upstream = await self._connect()
                 result = await upstream.call(call)
             except ToolingError as error:
                 self._note_failure(error)
@@ -268,4 +273,5 @@ class Member:
         else:
             self._breaker.gave_up()
         if isinstance(error, AuthEnvMissing | AuthEnvEmpty | AuthRejected):
+            self.failure = error
             self._publish(Offered(self.server, "auth_failed", error.text))

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
+from zorivest_rpc.gateway.catalogue import NO_CHANNEL, TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import (
     OutputInvalid,
@@ -23,7 +23,7 @@ from zorivest_rpc.gateway.errors import (
 from zorivest_rpc.gateway.examine import judge_tools
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
-from zorivest_rpc.gateway.policy import blocked
+from zorivest_rpc.gateway.policy import blocked, not_approved
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
@@ -182,6 +182,9 @@ class Gateway:
         if found.decision.verdict == "deny":
             record.denied("deny_tool")
             raise blocked(call.name)
+        if found.decision.verdict == "confirm" and self._profile.confirmation_channel in NO_CHANNEL:
+            record.denied("not_approved")
+            raise not_approved(call.name)
         if found.held is not None:
             raise Quarantined(found.server.name, call.name)
         member = self.members[found.server.name]

@@ -167,7 +167,7 @@ class StdioUpstream(Upstream):
         child.watchdog = Watchdog(child.group)
 
     async def connect(self, deadline: float | None = None) -> Welcome:
-        """A child that could not be opened is ended at once: nobody has anything of it but its stderr."""
+        """A child that could not be opened is ended at once; its stderr is all that is left of it."""
         try:
             return await super().connect(deadline)
         except BaseException:

@@ -412,7 +412,7 @@ class Upstream:
     # --- what runs beside calls
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task of ours: an answer to the upstream, or a stream of it. Nobody waits for it, so its failure ends it."""
+        """A task of ours: an answer to the upstream, or a stream of it. No call waits for it; its failure ends it."""
 
         async def run() -> None:
             with suppress(ToolingError, ProtocolError):

@@ -1,4 +1,4 @@
-"""`zorivest-rpc mcp list`: the configured servers, and whether their tokens are set; nobody is contacted."""
+"""`zorivest-rpc mcp list`: the configured servers, and whether their tokens are set; no server is contacted."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class Caller:
     # --- in
 
     def receive(self, data: bytes) -> list[Event]:
-        """What a frame of the server means; nothing, where it concerns nobody. ProtocolError: it is no message."""
+        """What a frame of the server means; nothing, where no request waits for it. ProtocolError: it is no message."""
         if data[:1] == b"[":
             return self._receive_batch(data)
         message = decode_received(data)

@@ -22,7 +22,7 @@ _MOST_QUESTIONS: Final = 16
 
 
 class InputUnsupported(ZorivestError):
-    """The server wants what was never declared: a sample, the roots, a URL visited, or a form nobody can fill in."""
+    """The server wants what was never declared: a sample, the roots, a URL visited, or an unanswerable form."""
 
 
 class Round(msgspec.Struct, frozen=True):
