@@ -46,6 +46,8 @@ ROOMS = (
     ("serving.pipeline",),
     # other MCP servers beside it
     ("gateway",),
+    # a live web page, observed
+    ("devtools",),
     # a REST backend on one encrypted file
     ("embedded.errors",),
     ("embedded.disk", "embedded.values"),
