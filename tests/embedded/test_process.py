@@ -318,11 +318,11 @@ async def test_no_bearer_founds_a_journal(host: str, home: Path, monkeypatch: py
     try:
         bearer = new_api_key()
         with pytest.raises(BackendError, match="No such API key"):  # well formed, and first
-            await journal.authenticate(f"Bearer {bearer}")
+            await journal.callers.authenticate(f"Bearer {bearer}")
         own = DataDir(home).key_file.read_text().strip()
         assert own != bearer
-        assert await journal.authenticate(f"Bearer {own}")
-        assert not await journal.create_embedded()
+        assert await journal.callers.authenticate(f"Bearer {own}")
+        assert not await journal.callers.create_embedded()
     finally:
         await journal.close()
 
@@ -335,9 +335,9 @@ async def test_the_key_of_the_process_that_makes_a_journal_founds_it(
     monkeypatch.setenv("ZORIVEST_API_KEY", key)
     journal = Journal(parse("serve", ["--data-dir", str(home)]))
     try:
-        assert await journal.create_embedded()
+        assert await journal.callers.create_embedded()
         assert not DataDir(home).key_file.exists()
-        assert await journal.authenticate(f"Bearer {key}")
+        assert await journal.callers.authenticate(f"Bearer {key}")
     finally:
         await journal.close()
 

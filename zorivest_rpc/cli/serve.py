@@ -148,13 +148,13 @@ def _build(
     elif journal is None:
         authenticate = bearer_keys({_key(settings, data): "owner"})
     else:
-        authenticate = journal.authenticate
+        authenticate = journal.callers.authenticate
     facts = {"version": __version__}
     transport = HttpTransport(
         server,
         options,
         authenticate=authenticate,
-        holding=(lambda header: nullcontext()) if journal is None else journal.holding,
+        holding=(lambda header: nullcontext()) if journal is None else journal.callers.holding,
         sessions=sessions,
         facts=lambda: facts,
         metrics=None if journal is None else journal.prometheus,
@@ -168,7 +168,7 @@ async def _create_journal(journal: Journal, settings: Settings) -> bool:
     from zorivest_rpc.errors import ZorivestError
 
     try:
-        if await journal.create_embedded() and not settings.demo:  # the demo's welcome shows the key
+        if await journal.callers.create_embedded() and not settings.demo:  # the demo's welcome shows the key
             tell_founding(journal)
     except ZorivestError as error:
         print(f"zorivest-rpc serve: {error}", file=sys.stderr)

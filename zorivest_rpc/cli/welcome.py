@@ -27,7 +27,7 @@ _BY_ADDRESS = ("cursor", "vscode", "windsurf", "gemini-cli")
 async def welcome(journal: Journal, url: str, out: TextIO = sys.stderr) -> None:
     """Load the demo data and explain; the key itself is shown on a terminal alone, never in a log or a pipe."""
     try:
-        loaded = await journal.load_demo()
+        loaded = await journal.callers.load_demo()
     except ToolError as error:
         print(f"The demo data could not be loaded: {error.text}", file=out)
         return
@@ -47,7 +47,7 @@ def tell_founding(journal: Journal, out: TextIO = sys.stderr) -> None:
         return
     file = os.path.join(settings.data_dir, "api.key")
     place = file if os.path.exists(file) else "the system's keyring"
-    key = journal.own_key()
+    key = journal.callers.own_key()
     if key and out.isatty():
         print(f"Its admin key, shown this once and kept in {place}:\n\n  {key}\n", file=out, flush=True)
     else:
@@ -58,7 +58,7 @@ def _key(journal: Journal, lines: list[str], out: TextIO) -> str | None:
     """The key to show, if it may be: on a terminal. Elsewhere it is said where it is."""
     if journal.settings.no_auth:
         return None
-    key = journal.own_key()
+    key = journal.callers.own_key()
     if key and out.isatty():
         lines.append(f"\nYour key: {key}\nIt opens the journal; it is shown here and stored for you, nowhere else.")
         return key

@@ -80,7 +80,7 @@ async def test_the_log_the_diagnosis_and_the_doctor_tell(
     monkeypatch.setattr(neighbour.find_neighbour, "__defaults__", (zorivest.url,))
     journal = Journal(parse("stdio", ["--data-dir", str(tmp_path)], {"HOME": str(tmp_path)}))
     with caplog.at_level(logging.WARNING, logger="zorivest_rpc"):
-        await journal._tell_neighbour()
+        await journal.callers._tell_neighbour()
     assert f"--api-url {zorivest.url}" in caplog.text
     note = await _beside("http://127.0.0.1:1/api/v1")
     assert note is not None

@@ -120,8 +120,8 @@ async def serving(
     transport = HttpTransport(
         server,
         HttpOptions(port=0, grace=0.5),
-        authenticate=journal.authenticate if auth else nobody_asked,
-        holding=journal.holding if auth else lambda header: nullcontext(),
+        authenticate=journal.callers.authenticate if auth else nobody_asked,
+        holding=journal.callers.holding if auth else lambda header: nullcontext(),
         sessions=sessions,
         metrics=journal.prometheus,
     )

@@ -90,7 +90,7 @@ async def pair(demo_dir: Path) -> AsyncIterator[tuple[Client, Client]]:
         settings = parse("stdio", ["--data-dir", str(demo_dir)], {"HOME": str(demo_dir), "ZORIVEST_KEYRING": "off"})
         clients.append(Client(Journal(settings), name, {}, "2025-11-25"))
         await clients[-1].open()
-    await clients[0].journal.load_demo()
+    await clients[0].journal.callers.load_demo()
     yield clients[0], clients[1]
     for client in clients:
         await client.close()

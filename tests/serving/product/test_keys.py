@@ -109,7 +109,7 @@ async def test_the_raw_key_is_gone_when_its_request_is(
         session = await served.open(Authorization=f"Bearer {key}")
         assert not (await session.call("get_settings")).get("isError")
         await session.call("enable_toolset", toolset_name="tax")
-        keyring = served.journal._keyring
+        keyring = served.journal.callers.keyring
         assert keyring is not None
         assert keyring._held == {}
         backend = backend_of(served, key)
@@ -204,7 +204,7 @@ async def test_the_key_of_a_task_is_there_until_the_task_is_over(data_dir: Path,
         made = await ask("tools/call", {"name": "sync_broker", "arguments": {"broker_id": "local_folder"}})
         while (task := await look())["status"] == "working":
             pass
-        ring = served.journal._keyring
+        ring = served.journal.callers.keyring
         assert ring is not None
         assert ring.key_of(principal_of(key)) == key
         backend_of(served, key).lock()

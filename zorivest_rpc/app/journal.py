@@ -1,0 +1,298 @@
+"""Settings in, the journal's offer out; plain constructors, top to bottom.
+
+What a list needs is built at once. The pipeline, the backend and everything behind them come with the first call, or
+after the first answer is on the wire, whichever is earlier.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zorivest_rpc import __version__
+from zorivest_rpc.app.backends import LOCAL, Callers
+from zorivest_rpc.app.guards import SeenGuards
+from zorivest_rpc.app.policy import policy_of
+from zorivest_rpc.app.shelves import Prompts, Resources
+from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError, ToolError
+from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.offer import TOOLS, Completion, Offer
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.audience import Audience
+from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode
+from zorivest_rpc.serving.catalog.toolsets import toolset_names
+from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
+
+if TYPE_CHECKING:
+    from zorivest_rpc.gateway.config import Profile
+    from zorivest_rpc.gateway.router import Gateway
+    from zorivest_rpc.serving.pipeline import Pipeline
+    from zorivest_rpc.serving.tools.completions import JournalCompletions
+    from zorivest_rpc.serving.tools.guard_watch import GuardWatch
+    from zorivest_rpc.serving.tools.resources import Shelf
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """The 68 tools as one server offers them."""
+
+    def __init__(self, settings: Settings, schemas: str | None = None) -> None:
+        definitions = load(schemas)
+        if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
+            from zorivest_rpc.serving.backend.http import normalise
+
+            normalise(settings.api_url)
+        if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
+            raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")
+        self.settings = settings
+        self._base = definitions
+        self._gateway: Gateway | None = None
+        self._profile = self._load_profile()
+        if self._profile is not None:
+            definitions = _with_servers(definitions, self._profile)
+        self.audience = Audience(definitions, policy_of(settings, definitions))
+        self.started = time.perf_counter()
+        self._guards = SeenGuards()
+        self.callers = Callers(settings, self._guards)
+        self.backends = self.callers.backends
+        self._pipeline: Pipeline | None = None
+        self._resources: Shelf | None = None
+        self._completions: JournalCompletions | None = None
+        self._changing: set[Session] = set()
+        self._guard_watch: GuardWatch | None = None
+        self.offer = Offer(
+            "zorivest-rpc",
+            __version__,
+            title="Zorivest trading journal",
+            instructions=self._instructions,
+            tools=self,
+            prompts=Prompts(),
+            resources=Resources(self.resources),
+            complete=self._complete,
+            tasks=True,
+            # enable_toolset, in the legacy era alone; and servers that come, go and change their lists
+            changing={False: (TOOLS,), True: () if self._profile is None else (TOOLS,)},
+            holding=self.callers.holding_for,
+            watch=self._watch,
+        )
+
+    def _load_profile(self) -> Profile | None:
+        """The profile of the configuration file, where it has a server that is enabled."""
+        file = self.settings.file
+        if self.settings.profile is None and (file is None or "profiles" not in file.document):
+            return None
+        from zorivest_rpc.gateway.config import load_profile
+
+        profile = load_profile(self.settings, [spec.name for spec in (*self._base.tools, *self._base.meta_tools)])
+        return profile if profile.enabled else None
+
+    def gateway(self) -> Gateway | None:
+        """The other MCP servers, none of them contacted before it is started."""
+        if self._gateway is None and self._profile is not None:
+            from zorivest_rpc.gateway.start import open_gateway
+
+            self._gateway = open_gateway(self.settings, self._profile, self._base, os.environ, self._adopt)
+        return self._gateway
+
+    def _adopt(self, definitions: Definitions) -> None:
+        """Another catalogue, for everyone; what became of a server alone changes no list."""
+        before = self.audience.definitions.tools
+        self.audience.adopt(definitions)
+        if definitions.tools != before:
+            self.offer.announce_change(TOOLS)
+
+    # --- what the methods ask a toolbox
+
+    def view(self, session: Session) -> View:
+        return self.audience.view(session)
+
+    def refusal(self, session: Session, name: str) -> ToolError | None:
+        return self.audience.refusal(session, name)
+
+    def report_mismatch(self, name: str, more: int) -> None:
+        self.pipeline().metrics.mark_failed(name, more)
+
+    def handler(self, name: str) -> Handler:
+        return (self._pipeline or self.pipeline()).handler(name)
+
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            self._pipeline = self._build()
+        return self._pipeline
+
+    def prometheus(self) -> str:
+        return self.pipeline().metrics.prometheus()
+
+    def _build(self) -> Pipeline:
+        from zorivest_rpc.serving.middleware.metrics import Metrics
+        from zorivest_rpc.serving.pipeline import Pipeline
+        from zorivest_rpc.serving.tools.files import ImportRoots, default_roots
+
+        settings, definitions = self.settings, self.audience.definitions
+        network = [spec.name for spec in definitions.tools if spec.network_bound]
+        here = os.getcwd() if settings.command == "stdio" else None
+        roots = settings.import_root or default_roots(settings.data_dir, here, os.path.expanduser("~"))
+        return Pipeline(
+            self.audience,
+            self.callers.backend_for,
+            Metrics(network_bound=network, started=self.started),
+            own=self._own_handlers,
+            roots=ImportRoots(roots, private=settings.data_dir),
+            seen=self._record_guard_state,
+            desktop=bool(settings.api_url),
+        )
+
+    def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:
+        from zorivest_rpc.serving.tools.own import own_handlers
+
+        settings = self.settings
+        gateway = self.gateway()
+        forward = {} if gateway is None else {"forward": gateway.forward}
+        return forward | own_handlers(
+            self.audience,
+            self.callers.backend_for,
+            run=pipeline.handler,
+            changed=self._list_changed,
+            metrics=pipeline.metrics,
+            issue=pipeline.confirmation.issue,
+            consent=pipeline.confirmation.answer_to,
+            asks=settings.confirm != "never",
+            shape=pipeline.shape,
+            seen=self._record_guard_state,
+            log_directory=os.path.join(settings.data_dir, "logs"),
+            environ=os.environ,
+            desktop=bool(settings.api_url),
+            gui_page=settings.gui_page,
+        )
+
+    def resources(self) -> Shelf:
+        if self._resources is None:
+            from zorivest_rpc.serving.tools.guard_watch import GuardWatch
+            from zorivest_rpc.serving.tools.resources import GUARD, Shelf
+
+            pipeline = self.pipeline()
+            self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.announce_update(GUARD))
+            self._resources = Shelf(
+                self.callers.backend_for,
+                list_toolsets=pipeline.handler("list_available_toolsets"),
+                describe_toolset=pipeline.handler("describe_toolset"),
+                permit=pipeline.guard.check,
+                refusal=self.audience.refusal,
+                note=self._guard_watch.note,
+            )
+        return self._resources
+
+    async def _complete(
+        self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
+    ) -> Completion | None:
+        if self._completions is None:
+            from zorivest_rpc.serving.tools.completions import JournalCompletions
+
+            self._completions = JournalCompletions(
+                lambda asking: self.backends().of(asking.principal),
+                lambda: toolset_names(self.audience.definitions),
+                self.audience.refusal,
+            )
+        return await self._completions(session, kind, name, argument, value, others)
+
+    def _list_changed(self, session: Session) -> None:
+        """Told once the loop comes round: of several toolsets that were loaded at once the client hears once."""
+        import asyncio
+
+        if session not in self._changing:
+            self._changing.add(session)
+            asyncio.get_running_loop().call_soon(self._tell_change, session)
+
+    def _tell_change(self, session: Session) -> None:
+        from zorivest_rpc.serving.tools.resources import TOOLSETS
+
+        self._changing.discard(session)
+        self.offer.announce_change(TOOLS, session)
+        for uri in sorted(session.subscriptions):
+            if uri.startswith(TOOLSETS):  # they tell what this session has loaded
+                self.offer.announce_update(uri, session)
+
+    def _instructions(self, session: Session) -> str:
+        audience = self.audience
+        profile = audience.profile(session)
+        listed = audience.visible_tools(session)
+        categories = [
+            Category(
+                toolset.name,
+                toolset.description,
+                len(audience.callable_tools(session, toolset.name)),
+                audience.is_loaded(session, toolset.name),
+            )
+            for toolset in audience.definitions.toolsets
+        ]
+        return compose(
+            profile.mode,
+            categories,
+            listed=len(listed),
+            situation=Situation(
+                backend=self.settings.api_url or "embedded",
+                locked=self._guards.read(session.principal),
+                read_only=audience.limits(session).read_only,
+            ),
+            client=profile.title,
+            tool_limit=profile.traits.tool_limit,
+            gated=len(audience.gated_tools(session)),
+            forms="form" in profile.elicitation,
+            fixed_list=session.revision.modern,
+            next_turn=profile.mode is Mode.ANTHROPIC or profile.traits.list_changed == "next-turn",
+            limit=profile.traits.instructions_limit,
+        )
+
+    # --- the backend
+
+    async def warm_up(self) -> None:
+        """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
+        if (gateway := self.gateway()) is not None:
+            gateway.start()
+        await self.callers.warm_up()
+
+    # --- what is known of the guard
+
+    def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
+        """Of the resources that can be subscribed to, the guard alone changes without an act of this server."""
+        from zorivest_rpc.serving.tools.resources import GUARD
+
+        self.resources()
+        if uri == GUARD and self._guard_watch is not None:
+            self._guard_watch.want(wanted)
+
+    async def _guard_after(self, version: str | None) -> Json:
+        """The guard of all callers is one, and its state is open to all: it is read without a caller's key."""
+        from zorivest_rpc.serving.backend.interface import Request
+        from zorivest_rpc.serving.tools.guard_watch import WAIT
+
+        query = {} if version is None else {"after": version, "wait": WAIT}
+        request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)
+        return (await self.backends().of(LOCAL).ask(request)).value
+
+    def _record_guard_state(self, call: Call, locked: bool) -> None:
+        if self._guard_watch is not None:
+            self._guard_watch.wake(locked)
+        self._guards.record(call.session.principal, locked)
+
+    async def close(self) -> None:
+        if self._gateway is not None:
+            await self._gateway.close()
+        if self._guard_watch is not None:
+            await self._guard_watch.close()
+        await self.callers.close()
+
+
+def _with_servers(definitions: Definitions, profile: Profile) -> Definitions:
+    from msgspec.structs import replace
+
+    from zorivest_rpc.gateway.toolsets import list_toolsets
+
+    return replace(definitions, toolsets=(*definitions.toolsets, *list_toolsets(profile)))

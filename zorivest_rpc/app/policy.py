@@ -1,0 +1,57 @@
+"""What the operator said about who is shown what, checked against the catalogue."""
+
+from __future__ import annotations
+
+import os
+
+from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.mcp.catalog.names import nearest
+from zorivest_rpc.serving.audience import Policy
+from zorivest_rpc.serving.catalog.spec import Definitions
+from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig, decode_config
+from zorivest_rpc.serving.modes.detect import parse_mode
+
+__all__ = ["policy_of"]
+
+
+def policy_of(settings: Settings, definitions: Definitions) -> Policy:
+    """What the operator said, checked against the catalogue; ConfigError names the nearest name."""
+    mode, warning = parse_mode(settings.client_mode)
+    if warning is not None:
+        import sys
+
+        print(f"zorivest-rpc: {warning}", file=sys.stderr)
+    known = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)}
+    for name in settings.exclude_tools:
+        if name not in known:
+            near = nearest(name, known)
+            raise ConfigError("--exclude-tools", f'no tool "{name}"' + (f'; did you mean "{near}"?' if near else ""))
+    return Policy(
+        toolsets=None if settings.toolsets_by_variable else settings.toolsets,
+        toolsets_variable=settings.toolsets if settings.toolsets_by_variable else None,
+        tools=settings.tools,
+        excluded=frozenset(settings.exclude_tools),
+        read_only=settings.read_only,
+        mode=mode,
+        config=_toolset_config(settings, definitions),
+        allowed_callers=settings.allowed_callers,
+        inside_claude_code=settings.inside_claude_code and settings.command == "stdio",
+        confirm=settings.confirm,  # type: ignore[arg-type]
+        trusts_names=settings.command != "serve" or settings.trust_client_names,
+    )
+
+
+def _toolset_config(settings: Settings, definitions: Definitions) -> ToolsetConfig:
+    """The named file, which must exist, or the one in the data directory, which may."""
+    path = settings.toolset_config or os.path.join(settings.data_dir, "toolset-config.json")
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        if settings.toolset_config:
+            raise ConfigError("ZORIVEST_TOOLSET_CONFIG", f"{path} does not exist") from None
+        return ToolsetConfig()
+    except OSError as exc:
+        raise ConfigError(path, exc.strerror or "cannot be read") from None
+    return decode_config(data, path, definitions)
