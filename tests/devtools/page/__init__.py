@@ -1,0 +1,1 @@
+"""The page's side of the live page: the collector and what is made of a page, in a real browser."""
