@@ -66,6 +66,8 @@ ROOMS = (
     ("embedded.rest",),
     ("embedded.app",),
     ("embedded.process",),
+    # who is served: several tenants behind one server
+    ("tenants",),
     # what puts them together, and what people type
     ("app",),
     ("clients",),

@@ -40,6 +40,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     bounds: tuple[int, int] | None = None
     of_profile: bool = False  # in the file it stands in a profile, and a list adds to the profile's own
+    of_tenancy: bool = False  # in the file it stands in `[tenancy]`, without "tenancy_" in front
 
     @property
     def flag(self) -> str:
@@ -49,11 +50,17 @@ class Option(NamedTuple):
     def variable(self) -> str:
         return "ZORIVEST_" + self.name.upper()
 
+    @property
+    def key(self) -> str:
+        """Its name in the table of the file that it belongs to."""
+        return self.name.removeprefix("tenancy_") if self.of_tenancy else self.name
+
 
 _BOTH: Final = ("stdio", "serve")
 _TERMINAL: Final = ("tools", "toolsets", "budget", "doctor")
 _ALL: Final = (*_BOTH, *_TERMINAL)
 _GATEWAY: Final = (*_ALL, "mcp")
+_TENANTS: Final = (*_ALL, "tenants")
 CONFIRMATION_MODES: Final = ("never", "mcp-only", "always")
 OPTIONS: Final = (
     Option("toolsets", str, None, "toolsets that are listed at start: names, all or default", _ALL),
@@ -73,7 +80,7 @@ OPTIONS: Final = (
     Option("api_url", str, None, "a backend that is there already; without it the embedded one is used", _ALL),
     Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
     Option("gui_page", str, None, "page that is opened where the desktop application is not installed", _ALL),
-    Option("config", str, None, "TOML file with any of these options, and the profiles", _GATEWAY),
+    Option("config", str, None, "TOML file with any of these options, and the profiles", (*_GATEWAY, "tenants")),
     Option("profile", str, None, "profile of the file, with the MCP servers behind this one", _GATEWAY),
     Option(
         "tool_confirmation_mode",
@@ -114,9 +121,50 @@ OPTIONS: Final = (
         of_profile=True,
     ),
     Option("showcase", bool, False, "serve a few tools that show the protocol instead of the journal", _BOTH),
-    Option("data_dir", str, None, "where the journal, its keys and the state of sessions are kept", _GATEWAY),
+    Option("tenants_file", str, None, "serve the clients of this file (.json, .json.gz or .toml), not one", _TENANTS),
+    Option(
+        "strict_permissions",
+        bool,
+        False,
+        "refuse a tenants file that others may read, instead of warning",
+        _TENANTS,
+        of_tenancy=True,
+    ),
+    Option(
+        "tenancy_header",
+        str,
+        "fallback",
+        "what the header X-Client-ID does: select a client where clientId is absent, nothing, or it has to be there",
+        _BOTH,
+        ("fallback", "ignore", "require"),
+        of_tenancy=True,
+    ),
+    Option(
+        "tenancy_mcp_param_header",
+        bool,
+        False,
+        "have modern clients repeat clientId in the header Mcp-Param-Client-Id, for proxies",
+        _BOTH,
+        of_tenancy=True,
+    ),
+    Option(
+        "embedded_running",
+        int,
+        8,
+        "embedded backends of clients that may run at once",
+        _ALL,
+        bounds=(1, 500),
+        of_tenancy=True,
+    ),
+    Option(
+        "data_dir",
+        str,
+        None,
+        "where the journal, its keys and the state of sessions are kept",
+        (*_GATEWAY, "tenants"),
+    ),
     Option("idle_exit", int, 900, "seconds without use after which an embedded backend ends, 0 for never", _ALL),
-    Option("log_level", str, "warning", "how much is written to stderr", _GATEWAY, LOG_LEVELS),
+    Option("log_level", str, "warning", "how much is written to stderr", (*_GATEWAY, "tenants"), LOG_LEVELS),
     Option("log_file", str, None, "write the log to this file instead of stderr", _ALL),
     Option("message_limit", int, 16 * 1024 * 1024, "largest message taken, in bytes", _BOTH),
     Option("calls_per_client", int, 256, "requests of one client that may run at once", _BOTH),
@@ -182,6 +230,11 @@ class Settings(NamedTuple):
     tool_retry_attempts: int | None
     tool_retry_delay_ms: int | None
     showcase: bool
+    tenants_file: str | None
+    strict_permissions: bool
+    tenancy_header: str
+    tenancy_mcp_param_header: bool
+    embedded_running: int
     data_dir: str
     idle_exit: int
     log_level: str
@@ -207,6 +260,7 @@ class Settings(NamedTuple):
     inside_claude_code: bool
     telemetry: str | None = None  # a file for the events of calls and upstreams
     telemetry_content: bool = False  # what was sent and answered goes there too
+    tenant_sources: tuple[str, ...] = ()  # what names clients; without any there is one, called `default`
     file: ConfigFile | None = None  # the file that counts
     untrusted: str | None = None  # one in the working directory that does not, because it was never pinned
     trust_dir: str | None = None  # where trust in the working directory's file is remembered, where there is one
@@ -275,11 +329,18 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         inside_claude_code=environ.get("CLAUDECODE") == "1",
         telemetry=environ.get("ZORIVEST_TELEMETRY") or None,
         telemetry_content=environ.get("ZORIVEST_TELEMETRY_CAPTURE_CONTENT") == "1",
+        tenant_sources=_tenant_sources(by_flag, environ),
         file=found.file,
         untrusted=found.untrusted,
         trust_dir=found.trust_dir,
         **given,
     )
+
+
+def _tenant_sources(by_flag: set[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Set but empty counts as present, so that one client is never served where several were meant."""
+    named = ("--tenants-file",) if "tenants_file" in by_flag else ()
+    return (*named, *(name for name in ("ZORIVEST_TENANTS_FILE", "CLIENTS_CONFIG") if name in environ))
 
 
 def is_switch(flag: str) -> bool:
@@ -292,8 +353,9 @@ def _option(flag: str) -> Option | None:
     return _BY_NAME.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
 
 
-TABLES: Final = ("profiles", "server")
-_NOT_IN_A_FILE: Final = ("config", "profile")  # they choose the file, and what of it counts
+TABLES: Final = ("profiles", "server", "tenancy")
+# They choose the file, and what of it counts; and tenancy is switched on by the operator, never by a file found here.
+_NOT_IN_A_FILE: Final = ("config", "profile", "tenants_file")
 
 
 def _options_in(file: ConfigFile) -> dict[str, Any]:
@@ -302,17 +364,17 @@ def _options_in(file: ConfigFile) -> dict[str, Any]:
     Those of another command are taken as well and not looked at. Every problem is told, not the first alone."""
     problems: list[Problem] = []
     known: dict[str, Any] = {}
-    server = file.document.get("server", {})
-    if not isinstance(server, dict):
-        problems.append(Problem("server", f"expected table, found {type_name(server)}"))
-        server = {}
     top = {key: value for key, value in file.document.items() if key not in TABLES}
-    for prefix, table in (("", top), ("server.", server)):
+    for name, table in (("", top), *((name, file.document.get(name, {})) for name in ("server", "tenancy"))):
+        prefix = name and f"{name}."
+        if not isinstance(table, dict):
+            problems.append(Problem(name, f"expected table, found {type_name(table)}"))
+            continue
+        options = {each.key: each for each in OPTIONS if _stands_in(each, name)}
         for key, value in table.items():
-            option = _BY_NAME.get(key.replace("-", "_"))
-            if option is None or option.name in _NOT_IN_A_FILE or option.of_profile:
-                names = [each.name for each in OPTIONS if each.name not in _NOT_IN_A_FILE and not each.of_profile]
-                names += () if prefix else TABLES
+            option = options.get(key.replace("-", "_"))
+            if option is None:
+                names = [*options, *(() if prefix else TABLES)]
                 problems.append(Problem(prefix + key, f"unknown key{nearest_key(key.replace('-', '_'), names)}"))
                 continue
             problem = _problem_with(option, value)
@@ -327,6 +389,13 @@ def _options_in(file: ConfigFile) -> dict[str, Any]:
     if problems:
         raise ConfigFileRefused(file.path, problems, file.document)
     return known
+
+
+def _stands_in(option: Option, table: str) -> bool:
+    """Whether the file may have the option in this table; the options of earlier releases stand at its top, too."""
+    if option.name in _NOT_IN_A_FILE or option.of_profile:
+        return False
+    return option.of_tenancy == (table == "tenancy")
 
 
 def _problem_with(option: Option, value: Any) -> str | None:

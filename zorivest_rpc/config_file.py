@@ -26,6 +26,7 @@ __all__ = [
     "is_trusted",
     "nearest_key",
     "own_path",
+    "parse_toml",
     "read",
     "trust",
 ]
@@ -107,12 +108,12 @@ def find(named: str | None, environ: Mapping[str, str], data_dir: str | None, de
         return Found(mine, local, directory)
     if not is_trusted(local, _hash(theirs), directory):
         return Found(mine, local, directory)
-    return Found(_parse(local, theirs), None, directory)
+    return Found(parse_toml(local, theirs), None, directory)
 
 
 def read(path: str) -> ConfigFile:
     """The file's tables; ConfigFileRefused says where it is not TOML."""
-    return _parse(path, _bytes(path))
+    return parse_toml(path, _bytes(path))
 
 
 def is_trusted(path: str, sha256: str, data_dir: str) -> bool:
@@ -201,7 +202,8 @@ def _hash(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def _parse(path: str, data: bytes) -> ConfigFile:
+def parse_toml(path: str, data: bytes) -> ConfigFile:
+    """The tables that these bytes say; ConfigFileRefused names the line and quotes no value."""
     import re
     import tomllib
 

@@ -156,7 +156,9 @@ def configuration() -> str:
         "an option: `ZORIVEST_API_KEY` is read from the environment alone. A list is written with commas, or in the "
         "file as an array; a switch is `true` or `false` in a variable. An unknown name in the file is refused, and an "
         "option that the command does not have is passed over there, so one file serves all commands. The "
-        "options may stand in a table `[server]` or at the top:\n\n"
+        "options may stand in a table `[server]` or at the top; "
+        f"{', '.join(f'`{each.key}`' for each in OPTIONS if each.of_tenancy)} stand in `[tenancy]` "
+        "(`--tenancy-header` is its `header`), and `tenants-file` in no file:\n\n"
         f"```toml\n{CONFIG}```\n"
     )
     lines += ["| option | variable | default | commands | meaning |", "|---|---|---|---|---|"]
@@ -179,7 +181,9 @@ port = 8800
 """
 VARIABLES = {
     "ZORIVEST_API_KEY": "the key that unlocks the backend; at the first start of an embedded one, the key it gets",
+    "CLIENTS_CONFIG": "the clients of the server as JSON, plain or compressed, instead of a tenants file",
     "ZORIVEST_BACKEND_PORT": "a port for the embedded backend instead of its socket, 0 for any free one",
+    "ZORIVEST_CLIENT_ID": "over stdio, with several clients: what the header `X-Client-ID` is over HTTP",
     "ZORIVEST_GUI_PATH": "the desktop application, where it is in no usual place",
     "ZORIVEST_KEYRING": "`off` keeps the first key in a file of the data directory, also where there is a keyring",
     "ZORIVEST_TELEMETRY": "a file that gets one JSON line for each event of a call or of another MCP server",
