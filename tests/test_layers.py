@@ -37,6 +37,7 @@ ROOMS = (
     ("config_file",),
     ("showcase", "config"),
     # the journal as a server
+    ("exposure",),
     ("serving.catalog",),
     ("serving.modes",),
     ("serving.audience",),

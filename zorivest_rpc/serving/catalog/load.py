@@ -18,6 +18,7 @@ from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, ToolsetS
 __all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "schemas_dir"]
 
 CHECKED = "checked.json"
+STATE = ("exposure", "state.json")
 
 
 class _Toolsets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +82,7 @@ def check(root: str | None = None) -> list[CatalogError]:
             return None
 
     shape, toolsets, clients = text("tool.schema.json"), text("toolsets.json"), text("clients.json")
+    state = text(*STATE)
     tools = [
         rules.ToolFile(f"tools/{toolset}/{name}.json", toolset, name, data)
         for toolset in _names(os.path.join(root, "tools"), directories=True)
@@ -92,7 +94,7 @@ def check(root: str | None = None) -> list[CatalogError]:
         for name in _names(os.path.join(root, "meta"))
         if (data := text("meta", name + ".json")) is not None
     ]
-    return problems + rules.problems(shape, toolsets, clients, tools)
+    return problems + rules.problems(shape, toolsets, clients, tools, state)
 
 
 class _Files:
@@ -128,7 +130,8 @@ def _read(files: _Files) -> Definitions:
     meta = tuple(_tools(files, ("meta",), "", decoder, seen))
     clients = msgspec.json.decode(files.read("clients.json"), type=ClientTable)
     files.read("tool.schema.json")  # no definition comes from it, but a file that was checked was checked by it
-    return Definitions(toolsets, tuple(tools), meta, clients)
+    names = msgspec.json.decode(files.read(*STATE), type=dict[str, dict[str, str]])
+    return Definitions(toolsets, tuple(tools), meta, clients, names)
 
 
 def _tools(

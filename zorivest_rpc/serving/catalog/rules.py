@@ -15,6 +15,8 @@ import msgspec
 from jsonschema import Draft202012Validator, SchemaError
 
 from zorivest_rpc.errors import CatalogError
+from zorivest_rpc.exposure.rules import check as exposure_problems
+from zorivest_rpc.exposure.state import StateNames
 from zorivest_rpc.serving.catalog.spec import (
     DRY_RUN,
     ClientTable,
@@ -57,7 +59,7 @@ Found = Iterator[tuple[str, str]]  # JSON pointer, problem
 
 
 def problems(
-    shape: bytes | None, toolsets: bytes | None, clients: bytes | None, tools: list[ToolFile]
+    shape: bytes | None, toolsets: bytes | None, clients: bytes | None, tools: list[ToolFile], state: bytes | None
 ) -> list[CatalogError]:
     """All problems of all files. A file that could not be read is None and has been reported by the reader."""
     report: list[CatalogError] = []
@@ -84,9 +86,15 @@ def problems(
             judge = Draft202012Validator(schema)
         except (ValueError, SchemaError) as exc:
             report.append(CatalogError("tool.schema.json", "", _first_line(exc)))
+    names: StateNames | None = None
+    if state is not None:
+        names, found = _convert(state, StateNames)
+        add("exposure/state.json", iter(found))
     homes: dict[str, str] = {}
     for file in tools:
         add(file.path, _tool_problems(file, judge, known, homes))
+        if names is not None:
+            add(f"schemas/{file.path}", _exposure_problems(file, names))
     for file in tools:
         add(file.path, _reference_problems(file, homes))
     return report
@@ -185,6 +193,14 @@ def _tool_problems(
             yield from _consistency_problems(msgspec.json.decode(file.data, type=ToolSpec), file.toolset, known)
         except msgspec.MsgspecError as exc:
             yield "", str(exc)
+
+
+def _exposure_problems(file: ToolFile, names: StateNames) -> Found:
+    value, _ = _parse(file.data)
+    if isinstance(value, dict) and "exposure" in value:
+        schema = value.get("inputSchema")
+        for where, problem in exposure_problems(value["exposure"], schema if isinstance(schema, dict) else {}, names):
+            yield "", f"{where}: {problem}"
 
 
 def _name_problems(file: ToolFile, name: Json, homes: dict[str, str]) -> Found:

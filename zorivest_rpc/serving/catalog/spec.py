@@ -140,6 +140,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     keep: tuple[str, ...] = ()
     brief: dict[str, tuple[str, ...]] = {}
     max_result_chars: int | None = None
+    exposure: dict[str, Json] | None = None
+    """When the tool and its modes are listed, in the rule language of `exposure/rules.py`."""
     toolset: str = msgspec.field(name="$toolset", default="")
     upstream: str = msgspec.field(name="$upstream", default="")
     """The MCP server that it comes from; empty for a tool of our own."""
@@ -237,6 +239,8 @@ class Definitions(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     meta_tools: tuple[ToolSpec, ...]
     clients: ClientTable
+    state_names: dict[str, dict[str, str]] = {}
+    """`exposure/state.json`: the counters, flags and sets that the tools' exposure may name."""
     withheld: tuple[ToolSpec, ...] = ()
     """Tools that exist and are not offered: a call of one is told why."""
 
