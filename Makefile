@@ -84,6 +84,7 @@ bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 	@$(BIN)/python -m tests.bench.setup_peers
 	@$(BIN)/python -m tests.bench --peers ts1-low,mcp2-low
+	@$(BIN)/python -m tests.bench.product --peers ts1-low,mcp2-low
 
 golden: $(READY) ## rewrite the golden files; the diff is the review
 	@$(BIN)/python -m tests.mcp.protocol.transcripts --write

@@ -20,7 +20,7 @@ from zorivest_rpc.mcp.dispatcher import Limits
 from zorivest_rpc.mcp.offer import Offer
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME
 from zorivest_rpc.mcp.server import Server
-from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, nobody_asked
+from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, accept_everyone
 from zorivest_rpc.mcp.transports.memory import MemoryClient
 
 __all__ = ["KINDS", "LEGACY_KINDS", "MODERN_KINDS", "PATIENCE", "Client", "Host", "HttpWire", "Post", "load_offer"]
@@ -545,7 +545,7 @@ class Host:
 
 def by_name(header: str | None) -> str | None:
     """For tests: the principal is whatever the bearer key says."""
-    return nobody_asked(header) if header is None else header.removeprefix("Bearer ")
+    return accept_everyone(header) if header is None else header.removeprefix("Bearer ")
 
 
 def _bearer(principal: str) -> dict[str, str]:

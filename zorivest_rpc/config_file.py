@@ -118,7 +118,7 @@ def read(path: str) -> ConfigFile:
 
 def is_trusted(path: str, sha256: str, data_dir: str) -> bool:
     """Whether the user has pinned this file with this content."""
-    return _trusted(data_dir).get(os.path.realpath(path)) == sha256
+    return _read_trusted(data_dir).get(os.path.realpath(path)) == sha256
 
 
 def trust(path: str, sha256: str, data_dir: str) -> None:
@@ -129,7 +129,7 @@ def trust(path: str, sha256: str, data_dir: str) -> None:
 
     store = os.path.join(data_dir, TRUST_FILE)
     with alone(store):
-        known = {**_trusted(data_dir), os.path.realpath(path): sha256}
+        known = {**_read_trusted(data_dir), os.path.realpath(path): sha256}
         write_private(store, json.dumps(known, indent=2, sort_keys=True).encode() + b"\n")
 
 
@@ -174,7 +174,7 @@ def _data_dir_in(file: ConfigFile | None) -> str | None:
     return None
 
 
-def _trusted(data_dir: str) -> dict[str, str]:
+def _read_trusted(data_dir: str) -> dict[str, str]:
     import json
 
     try:

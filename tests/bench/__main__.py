@@ -36,7 +36,7 @@ def _names(allowed: dict[str, Any]) -> Any:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     tests = "; ".join(f"{key} {what}" for key, what in TESTS.items())
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds per cell (default 1)")
     parser.add_argument(
         "--tests", type=_names(TESTS), default=tuple(sorted(JUDGED)), help=f"default A,B,C,D,G. {tests}"

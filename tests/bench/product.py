@@ -208,7 +208,7 @@ def chain_times() -> dict[str, float]:
     from zorivest_rpc.serving.catalog.load import load
     from zorivest_rpc.serving.middleware.confirmation import Confirmation
     from zorivest_rpc.serving.middleware.guard import GuardLayer
-    from zorivest_rpc.serving.middleware.layers import around
+    from zorivest_rpc.serving.middleware.layers import build_chain
     from zorivest_rpc.serving.middleware.metrics import Metrics
 
     class AtOnce:
@@ -244,7 +244,7 @@ def chain_times() -> dict[str, float]:
             confirmation = Confirmation(gated, audience.asks_before)
             guard = GuardLayer(lambda call: AtOnce())
             layers = {"metrics": Metrics(), "guard": guard, "confirmation": confirmation, "travelling": handler}
-            chained = around(spec, handler, **layers)  # type: ignore[arg-type]
+            chained = build_chain(spec, handler, **layers)  # type: ignore[arg-type]
             call = Call(name, {"exec_id": "a"}, session, wire, audience.view(session))
             medians = _microseconds({"chained": run(chained, call), "bare": run(handler, call)})
             taken[name] = medians["chained"] - medians["bare"]
@@ -395,17 +395,22 @@ def _fixed_table(figures: dict[str, tuple[float, float]]) -> list[str]:
 
 
 def _shares(records: list[dict[str, Any]]) -> list[str]:
-    """Every variant as a share of the floor."""
+    """Every variant as a share of the floor, and the processor time of the server beside each rate."""
     from tests.bench.bars import Figures
 
     figures = Figures(records)
     tests = {PIPE: "stdio 64", HTTP.format(16): "HTTP 16", HTTP.format(64): "HTTP 64"}
-    lines = ["| server | " + " | ".join(f"{what}, req/s (× floor)" for what in tests.values()) + " |", "|---" * 4 + "|"]
+    lines = [
+        "| server | " + " | ".join(f"{what}, req/s (× floor); CPU µs" for what in tests.values()) + " |",
+        "|---" * 4 + "|",
+    ]
     for name in [name for name in figures.names if figures.median(name, PIPE, "rps")]:
         cells = []
         for test in tests:
             ours, floor = figures.median(name, test, "rps"), figures.median("floor", test, "rps")
-            cells.append(f"{ours:,.0f} ({ours / floor:.2f})" if ours and floor else "")
+            cost = figures.median(name, test, "cpu_us")
+            spent = f"; {cost:.0f}" if cost is not None else ""
+            cells.append(f"{ours:,.0f} ({ours / floor:.2f}){spent}" if ours and floor else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
@@ -468,7 +473,7 @@ def main(argv: list[str]) -> int:
     from tests.bench.setup_peers import is_ready
 
     parser = argparse.ArgumentParser(prog="python -m tests.bench.product", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds per cell")
     parser.add_argument("--spawns", type=int, default=5, help="cold starts per round")
     parser.add_argument("--peers", default="", help=f"from {','.join(PEERS)}; see tests.bench.setup_peers")

@@ -116,7 +116,7 @@ def _build(
     """The transport that serves the offer, and the records of its sessions, which the caller closes."""
     from zorivest_rpc.mcp.dispatcher import Limits
     from zorivest_rpc.mcp.server import Server
-    from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, bearer_keys, nobody_asked, with_names
+    from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, accept_everyone, bearer_keys, with_names
     from zorivest_rpc.mcp.transports.session_journal import SessionJournal
     from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
@@ -144,7 +144,7 @@ def _build(
     records = SessionJournal(data / "sessions.journal", server.now)
     sessions = SessionStore(server.seal, server.announcer, records, server.now, server.epoch, life=options.session_life)
     if settings.no_auth:
-        authenticate: Authenticate = nobody_asked
+        authenticate: Authenticate = accept_everyone
     elif journal is None:
         authenticate = bearer_keys({_key(settings, data): "owner"})
     else:

@@ -14,7 +14,7 @@ from zorivest_rpc.serving.backend.interface import Backend
 from zorivest_rpc.serving.catalog.spec import ToolSpec, routes
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.guard import GuardLayer
-from zorivest_rpc.serving.middleware.layers import around
+from zorivest_rpc.serving.middleware.layers import build_chain
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.modes.present import concise, identifiers, kept_fields, shorten
 from zorivest_rpc.serving.tools.files import ImportRoots
@@ -69,7 +69,7 @@ class Pipeline:
             )
             if all(route.file is None for route in routes(spec)):
                 travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shape, files=self._roots)
-        return around(
+        return build_chain(
             spec,
             handler,
             metrics=None if spec.name == "call_tool" else self.metrics,  # the tool it calls is measured itself

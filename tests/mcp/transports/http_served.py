@@ -17,7 +17,7 @@ from zorivest_rpc.mcp.dispatcher import Limits
 from zorivest_rpc.mcp.offer import Offer, Resource, ResourceShelf, Template, ToolShelf
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.server import Server
-from zorivest_rpc.mcp.transports.http import Authenticate, HttpOptions, HttpTransport, nobody_asked
+from zorivest_rpc.mcp.transports.http import Authenticate, HttpOptions, HttpTransport, accept_everyone
 from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore
 
@@ -369,7 +369,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @contextlib.asynccontextmanager
 async def serving(
     *,
-    authenticate: Authenticate = nobody_asked,
+    authenticate: Authenticate = accept_everyone,
     now: Callable[[], float] | None = None,
     key: bytes | None = None,
     journal: Path | None = None,

@@ -472,7 +472,7 @@ class Line:
     def __init__(self) -> None:
         self.keeper: Callable[[EventStream], object] = lambda line: None
 
-    def when_closed(self, work: Callable[[EventStream], object]) -> None:
+    def call_on_close(self, work: Callable[[EventStream], object]) -> None:
         self.keeper = work
 
     def end(self) -> None:

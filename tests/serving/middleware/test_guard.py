@@ -13,7 +13,7 @@ from tests.serving.catalog.test_contract import PROMISED
 from tests.serving.middleware.fake import FakeBackend, Ran, make_call
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, OutcomeUnknown, ToolError
 from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail, form, say
-from zorivest_rpc.serving.backend.failures import known_to_be_down, no_answer, not_json, too_large, unreachable
+from zorivest_rpc.serving.backend.failures import explain_outage, no_answer, not_json, too_large, unreachable
 from zorivest_rpc.serving.backend.interface import Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.guard import GuardLayer
@@ -77,7 +77,7 @@ async def test_a_guard_that_cannot_be_asked_fails_closed(specs: Specs, failure: 
     [
         (unreachable("http://b", "refused"), "Start the backend or correct the API URL."),
         (unreachable("", "refused", found=True), "Call again: the embedded backend is started by itself."),
-        (known_to_be_down("", 4.0, found=True), "Wait 4 s and call again."),
+        (explain_outage("", 4.0, found=True), "Wait 4 s and call again."),
         (no_answer("http://b", "POST", "/mcp-guard/check", "within 10 s", unknown=False, late=True), "Try again."),
         (too_large("POST", "/mcp-guard/check", 200, 1 << 20), "Ask for less."),
         (not_json("http://b", "POST", "/mcp-guard/check", 200, "HTML", "r-1", unknown=False), "Check the API URL."),

@@ -20,7 +20,7 @@ from zorivest_rpc.serving.backend.interface import NotInline, Reply, Request
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.guard import GuardLayer
-from zorivest_rpc.serving.middleware.layers import around
+from zorivest_rpc.serving.middleware.layers import build_chain
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.tools.rest import rest_handler
 
@@ -75,7 +75,7 @@ class Tools:
 
     def __getitem__(self, name: str) -> Handler:
         spec = self.specs[name]
-        return around(
+        return build_chain(
             spec,
             rest_handler(spec, lambda call: self.backend),
             metrics=self.metrics,
@@ -215,7 +215,7 @@ async def test_an_unguarded_tool_runs_while_everything_is_locked_or_away(specs: 
     tools, ran = Tools(specs, backend, asks=False), Ran()
     for name in ("zorivest_diagnose", "zorivest_emergency_stop", "zorivest_emergency_unlock", "zorivest_launch_gui"):
         kept = {"metrics": tools.metrics, "guard": tools.guard, "confirmation": tools.confirmation}
-        await around(specs[name], ran, **kept)(make_call(name))  # type: ignore[arg-type]
+        await build_chain(specs[name], ran, **kept)(make_call(name))  # type: ignore[arg-type]
     assert ran.times == 4
     assert tools.metrics.summary()["total_tool_calls"] == 4
     assert backend.asked == []

@@ -17,7 +17,7 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.embedded.locate import find, stored_key
 from zorivest_rpc.mcp.server import Server
-from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, nobody_asked
+from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, accept_everyone
 from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
@@ -120,7 +120,7 @@ async def serving(
     transport = HttpTransport(
         server,
         HttpOptions(port=0, grace=0.5),
-        authenticate=journal.callers.authenticate if auth else nobody_asked,
+        authenticate=journal.callers.authenticate if auth else accept_everyone,
         holding=journal.callers.holding if auth else lambda header: nullcontext(),
         sessions=sessions,
         metrics=journal.prometheus,

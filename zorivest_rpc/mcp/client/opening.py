@@ -89,7 +89,7 @@ def _detect(caller: Caller, era: Era | None, meta: bytes) -> Opening:
         if verdict is Verdict.NO_COMMON:
             raise _no_common(list(sighting.versions or ()))
         if verdict is Verdict.OTHER_VERSION:
-            supported = _supported(seen)
+            supported = _read_supported(seen)
             version = choose_version(supported)
             if version is not None and not BY_NAME[version].modern and era is None:
                 return (yield from _initialize(caller, meta))
@@ -156,7 +156,7 @@ def _initialize(caller: Caller, meta: bytes, *, is_unclear: bool = False) -> Ope
     return Welcome(BY_NAME[version], read_offered(found.capabilities), name, number, _text(found.instructions))
 
 
-def _supported(seen: Seen) -> list[Json]:
+def _read_supported(seen: Seen) -> list[Json]:
     error = seen.answer.error if seen.answer is not None else None
     data = error.data if error is not None and error.code == UNSUPPORTED_VERSION else None
     supported = data.get("supported") if isinstance(data, dict) else None

@@ -152,7 +152,7 @@ class EventStream:
     def is_open(self) -> bool:
         return not self._closed.done()
 
-    def when_closed(self, work: Callable[[EventStream], object]) -> None:
+    def call_on_close(self, work: Callable[[EventStream], object]) -> None:
         """For keepers of a list of streams; `on_close` belongs to the owner of this one.
 
         Methods in a tuple, not closures on the future: thousands of idle sessions keep what stands here."""

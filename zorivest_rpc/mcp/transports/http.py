@@ -34,7 +34,7 @@ from zorivest_rpc.mcp.transports.sse import SsePair
 from zorivest_rpc.mcp.transports.streamable import Refused, Streamable, with_cors
 from zorivest_rpc.mcp.transports.streams import REPLAY_BYTES
 
-__all__ = ["Authenticate", "HttpOptions", "HttpTransport", "bearer_keys", "nobody_asked"]
+__all__ = ["Authenticate", "HttpOptions", "HttpTransport", "accept_everyone", "bearer_keys"]
 
 log: Final = logging.getLogger("zorivest_rpc")
 Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | None]
@@ -49,8 +49,8 @@ _HOW_TO_SEND_A_KEY: Final = "send a key as Authorization: Bearer …"
 _NO_HOST: Final = frozenset("/?#@\\, \t")  # what ends or hides the host name within a URL, and is no part of one
 
 
-def nobody_asked(header: str | None) -> str | None:
-    """No authentication: everybody is the same principal."""
+def accept_everyone(header: str | None) -> str | None:
+    """Accept every request as the same principal: no authentication."""
     return ""
 
 
@@ -96,7 +96,7 @@ class HttpTransport:
         server: Server,
         options: HttpOptions,
         *,
-        authenticate: Authenticate = nobody_asked,
+        authenticate: Authenticate = accept_everyone,
         holding: Callable[[str | None], AbstractContextManager[None]] = lambda header: nullcontext(),
         sessions: SessionStore | None = None,
         facts: Callable[[], Json] = dict,
@@ -178,7 +178,7 @@ class HttpTransport:
 
     def _mind(self, stream: EventStream) -> None:
         self._streams.add(stream)
-        stream.when_closed(self._streams.discard)
+        stream.call_on_close(self._streams.discard)
 
     def _comment(self) -> None:
         """A sign of life on every open stream."""
@@ -247,7 +247,7 @@ class HttpTransport:
             raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"), allow)
         words = f"nothing is served at this path; try {self._options.path}"
         if path.startswith(_OAUTH):  # where clients look for a way to log in after a 401
-            how = "no key is needed here" if self._authenticate is nobody_asked else _HOW_TO_SEND_A_KEY
+            how = "no key is needed here" if self._authenticate is accept_everyone else _HOW_TO_SEND_A_KEY
             words = f"there is no OAuth here; {how}"
         raise Refused(404, ProtocolError(INVALID_REQUEST, words))
 

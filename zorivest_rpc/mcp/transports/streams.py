@@ -93,7 +93,7 @@ class Stream:
 
     def _attach(self, connection: EventStream) -> None:
         self.connection = connection
-        connection.when_closed(self._detach)
+        connection.call_on_close(self._detach)
 
     def _detach(self, connection: EventStream) -> None:
         """A closed connection is of no use, and holds what aiohttp knows of its request."""

@@ -7,7 +7,7 @@ import os
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown
 
 __all__ = [
-    "known_to_be_down",
+    "explain_outage",
     "no_answer",
     "not_found_anywhere",
     "not_json",
@@ -34,7 +34,7 @@ def unreachable(base: str, reason: str, *, found: bool = False) -> BackendUnreac
     )
 
 
-def known_to_be_down(base: str, waits: float, *, found: bool = False) -> BackendUnreachable:
+def explain_outage(base: str, waits: float, *, found: bool = False) -> BackendUnreachable:
     seconds = max(1, round(waits))
     which = "The embedded backend" if found else f"The backend at {base}"
     return BackendUnreachable(

@@ -28,7 +28,7 @@ from zorivest_rpc.serving.backend.breaker import Breaker
 from zorivest_rpc.serving.backend.coalesce import Coalesced
 from zorivest_rpc.serving.backend.encode import encode_form, encode_query
 from zorivest_rpc.serving.backend.failures import (
-    known_to_be_down,
+    explain_outage,
     no_answer,
     not_found_anywhere,
     not_json,
@@ -238,7 +238,7 @@ class HttpBackend:
             place, period = self._place, self._breaker.period
             waits = self._breaker.wait()
             if waits > 0:
-                raise failure or known_to_be_down(self.base_url, waits, found=self._is_found)
+                raise failure or explain_outage(self.base_url, waits, found=self._is_found)
             try:
                 answer = await self._exchange(method, url, path, headers, data, left)
             except BackendUnreachable as error:

@@ -10,10 +10,10 @@ from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.metrics import Metrics
 
-__all__ = ["around"]
+__all__ = ["build_chain"]
 
 
-def around(
+def build_chain(
     spec: ToolSpec,
     handler: Handler,
     *,

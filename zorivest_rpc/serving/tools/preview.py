@@ -63,9 +63,9 @@ class Preview:
         count = None if payload is None else payload.get("imported")
         if isinstance(count, int) and count <= most:
             return
-        confirms.require(call, self._spec, self._bound(call.arguments), self._words(call, payload, count))
+        confirms.require(call, self._spec, self._bind(call.arguments), self._words(call, payload, count))
 
-    def _bound(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    def _bind(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
         left_out = (self._file.param, DRY_RUN, ARGUMENT)
         return {**{name: arguments[name] for name in arguments if name not in left_out}, CONTENT: self._digest()}
 
