@@ -7,7 +7,7 @@ import asyncio
 
 from zorivest_rpc import __version__
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.mcp.call import Call, Handler, Outcome, form, give, say
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope, form, give, say
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.offer import (
@@ -23,7 +23,7 @@ from zorivest_rpc.mcp.offer import (
 )
 from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.mcp.protocol.types import LEVELS
 
 __all__ = ["offer"]
@@ -114,17 +114,22 @@ class Showcase:
             ),
         ]
 
-    def view(self, session: Session) -> View:
+    def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
         shown = self._extra_for_all if session.revision.modern else "extra" in session.toolsets
         return self._full if shown else self._plain
 
     def handler(self, name: str) -> Handler:
         return self._handlers[name]
 
-    def refusal(self, session: Session, name: str) -> ToolError | None:
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        return arguments, EVERYONE
+
+    def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         return None
 
-    def report_mismatch(self, name: str, more: int) -> None:
+    def report_mismatch(self, call: Call, more: int) -> None:
         return
 
     async def _echo(self, call: Call) -> Outcome:

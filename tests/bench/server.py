@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.mcp.call import Call, Handler, Outcome, say
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope, say
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.offer import TOOLS, Offer
-from zorivest_rpc.mcp.protocol.jsonrpc import dumps
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 
 if TYPE_CHECKING:
     import aiohttp
@@ -43,16 +43,21 @@ class BenchTools:
         self._handlers: dict[str, Handler] = {"forward": self._forward, "broadcast": self._broadcast}
         self.offer = Offer("zorivest-rpc-bench", "0", tools=self)
 
-    def view(self, session: Session) -> View:
+    def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
         return self._view
 
     def handler(self, name: str) -> Handler:
         return self._handlers.get(name, self._echo)
 
-    def refusal(self, session: Session, name: str) -> ToolError | None:
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        return arguments, EVERYONE
+
+    def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         return None
 
-    def report_mismatch(self, name: str, more: int) -> None:
+    def report_mismatch(self, call: Call, more: int) -> None:
         return
 
     async def _echo(self, call: Call) -> Outcome:

@@ -18,11 +18,11 @@ from zorivest_rpc.app.policy import policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError, ToolError
-from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Scope
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.offer import TOOLS, Completion, Offer
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.serving.audience import Audience
 from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode
@@ -110,14 +110,19 @@ class Journal:
 
     # --- what the methods ask a toolbox
 
-    def view(self, session: Session) -> View:
+    def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
         return self.audience.view(session)
 
-    def refusal(self, session: Session, name: str) -> ToolError | None:
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        return arguments, EVERYONE
+
+    def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         return self.audience.refusal(session, name)
 
-    def report_mismatch(self, name: str, more: int) -> None:
-        self.pipeline().metrics.mark_failed(name, more)
+    def report_mismatch(self, call: Call, more: int) -> None:
+        self.pipeline().metrics.mark_failed(call.name, more)
 
     def handler(self, name: str) -> Handler:
         return (self._pipeline or self.pipeline()).handler(name)

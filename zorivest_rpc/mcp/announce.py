@@ -89,10 +89,11 @@ class _Wanted(msgspec.Struct, frozen=True):
 class _Listener:
     """One `subscriptions/listen` request."""
 
-    __slots__ = ("_exchange", "_suffix", "closed", "kinds", "tasks", "uris")
+    __slots__ = ("_exchange", "_suffix", "closed", "kinds", "session", "tasks", "uris")
 
     def __init__(self, exchange: Exchange, wanted: Filter, closed: asyncio.Future[None]) -> None:
         self._exchange = exchange
+        self.session = exchange.session
         self.closed = closed
         pairs = ((TOOLS, wanted.tools_list_changed), (PROMPTS, wanted.prompts_list_changed))
         self.kinds = {kind for kind, on in (*pairs, (RESOURCES, wanted.resources_list_changed)) if on}
@@ -148,14 +149,19 @@ class Announcer:
     def _notify_update(self, uri: str, session: Session | None) -> None:
         frame = _updated_frame(uri)
         for standing in list(self._standing.values()):
-            if session is None or standing.conversation.session is session:
+            following = standing.conversation.session
+            if (session is None or following is session) and self._may_follow(following, uri):
                 standing.add_update(uri, frame)
         if session is not None and not session.revision.modern:
             return
         head = frame[:-2] + b","
         for listener in list(self._listeners):
-            if uri in listener.uris:
+            if uri in listener.uris and self._may_follow(listener.session, uri):
                 listener.send(head)
+
+    def _may_follow(self, session: Session, uri: str) -> bool:
+        """Looked at again with every change: what a session may follow can end before the session does."""
+        return self._offer.resources is not None and self._offer.resources.may_follow(session, uri)
 
     def task_changed(self, task_id: str, described: Callable[[], dict[str, Json]]) -> None:
         """The status of a task of the extension, for those who listen for it."""
@@ -195,7 +201,7 @@ class Announcer:
             wanted.tools_list_changed and offer.tools is not None and TOOLS in changing,
             wanted.prompts_list_changed and offer.prompts is not None and PROMPTS in changing,
             wanted.resources_list_changed and offer.resources is not None and RESOURCES in changing,
-            list(wanted.resource_subscriptions) if offer.resources is not None else [],
+            [uri for uri in wanted.resource_subscriptions if self._may_follow(session, uri)],
             [id for id in wanted.task_ids if session.capabilities.tasks and self.may_follow(id, session.principal)],
         )
 

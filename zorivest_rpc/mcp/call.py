@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.mcp.catalog.view import View
 
 __all__ = [
+    "EVERYONE",
     "Ask",
     "BecomeTask",
     "Call",
@@ -31,6 +32,7 @@ __all__ = [
     "InputRequired",
     "Middleware",
     "Outcome",
+    "Scope",
     "Wire",
     "chain",
     "check_answers",
@@ -105,6 +107,20 @@ def roots() -> Ask:
     return Ask("roots/list", {})
 
 
+def preface(asks: dict[str, Ask], scope: Scope) -> dict[str, Ask]:
+    """The questions with the words of the scope before what a person reads."""
+    if not scope.preface:
+        return asks
+    return {key: _preface(ask, scope.preface) for key, ask in asks.items()}
+
+
+def _preface(ask: Ask, words: str) -> Ask:
+    message = ask.params.get("message")
+    if not isinstance(message, str) or message.startswith(words):
+        return ask
+    return Ask(ask.method, {**ask.params, "message": words + message})
+
+
 def check_answers(asks: Mapping[str, Ask], answers: Mapping[str, Json]) -> str | None:
     """What is wrong with the first answer that is not one, or None."""
     for key, ask in asks.items():
@@ -152,6 +168,21 @@ _CHECKS: Final = {
 }
 
 
+class Scope(msgspec.Struct, frozen=True):
+    """On whose behalf a call is done, where a server serves several. What it means is the offer's own matter.
+
+    `name` is part of every key under which something of the call is kept, `meta` stands in each of its results, and
+    `preface` begins every question that is put to a person. `own` is what the offer needs again."""
+
+    name: str = ""
+    meta: dict[str, Json] | None = None
+    preface: str = ""
+    own: Any = None
+
+
+EVERYONE: Final = Scope()  # of a server that serves one
+
+
 class InputRequired(Exception):
     """The handler cannot go on without these answers."""
 
@@ -186,13 +217,20 @@ class Call:
         "dispatched",
         "in_task",
         "name",
+        "scope",
         "session",
         "view",
         "wire",
     )
 
     def __init__(
-        self, name: str, arguments: dict[str, Json], session: Session, wire: Wire, view: View | None = None
+        self,
+        name: str,
+        arguments: dict[str, Json],
+        session: Session,
+        wire: Wire,
+        view: View | None = None,
+        scope: Scope = EVERYONE,
     ) -> None:
         """`view` is the one that the tool was found in; the call of a prompt or a resource has none."""
         self.name = name
@@ -200,6 +238,7 @@ class Call:
         self.session = session
         self.wire = wire
         self.view = view
+        self.scope = scope
         self.context: Any = None  # the offer's own: what it has found out about this call and needs again
         self.answers: Mapping[str, Json] = _NOTHING
         self.in_task = False
@@ -208,7 +247,7 @@ class Call:
 
     def dispatch(self, name: str, arguments: dict[str, Json]) -> Call:
         """This call as one of another tool: the same request, the same answers so far."""
-        inner = Call(name, arguments, self.session, self.wire, self.view)
+        inner = Call(name, arguments, self.session, self.wire, self.view, self.scope)
         inner.context = self.context
         inner.answers = self.answers
         inner.in_task = self.in_task
@@ -258,7 +297,7 @@ class Call:
             if not self.can_ask(ask):
                 raise self._cannot(ask)
         if missing:
-            raise InputRequired(missing)
+            raise InputRequired(preface(missing, self.scope))
         return {key: self.answers[key] for key in asks}
 
     def continue_as_task(self) -> None:

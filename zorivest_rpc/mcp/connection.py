@@ -19,7 +19,7 @@ from zorivest_rpc.mcp.dispatcher import Channel, Conversation
 from zorivest_rpc.mcp.protocol.inbound import Pipe, read_item
 from zorivest_rpc.mcp.protocol.jsonrpc import Batch, Json, Message, decode, error_frame
 from zorivest_rpc.mcp.protocol.revisions import Era
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.mcp.protocol.types import Cancelled, decode_params
 from zorivest_rpc.mcp.server import Server
 
@@ -102,6 +102,7 @@ class Connection:
         self.session = Session(principal=principal)
         self._pipe = Pipe(server.served, self.session, modern)
         self._admit = self._pipe.admit
+        self._headers: RequestHeaders | None = None
         self.conversation = Conversation(self.session)
         server.announcer.join(Standing(self.conversation, write_event or write))
         server.conversations.add(self.conversation)
@@ -124,8 +125,9 @@ class Connection:
         else:
             self.receive_message(message)
 
-    def receive_message(self, message: Message | Batch) -> None:
-        """The same for what was decoded already. Never raises."""
+    def receive_message(self, message: Message | Batch, headers: RequestHeaders | None = None) -> None:
+        """The same for what was decoded already, with the headers it came with. Never raises."""
+        self._headers = headers
         try:
             if type(message) is Message:
                 self._message(message, self._channel)
@@ -142,7 +144,7 @@ class Connection:
             self._notification(str(method), message.params)
         else:
             session, params = self._admit(method, message.params, id)
-            self._request(self.conversation, session, id, method, params, channel)
+            self._request(self.conversation, session, id, method, params, channel, self._headers)
 
     def _notification(self, method: str, raw: msgspec.Raw | UnsetType) -> None:
         """Never answered, whatever is wrong with it."""

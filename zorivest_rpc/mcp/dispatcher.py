@@ -29,7 +29,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
     request_frame,
 )
 from zorivest_rpc.mcp.protocol.results import Finisher, Result
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.mcp.protocol.types import Params
 
 __all__ = ["Channel", "Conversation", "Dispatcher", "Exchange", "Limits", "Method", "after_response"]
@@ -118,6 +118,7 @@ class Exchange:
     finished = False
     cancelled = False
     after: list[Callable[[], None]] | None = None
+    headers: RequestHeaders | None = None  # of this request alone, where its transport has some
     questions: dict[str, asyncio.Future[Json]] | None = None  # by our request ids, while their answers are awaited
 
     def __init__(
@@ -257,13 +258,22 @@ class Dispatcher:
         return f"zrv-{self._epoch}-{self._questions}"
 
     def request(
-        self, conversation: Conversation, session: Session, id: Id, method: str, params: Params, channel: Channel
+        self,
+        conversation: Conversation,
+        session: Session,
+        id: Id,
+        method: str,
+        params: Params,
+        channel: Channel,
+        headers: RequestHeaders | None = None,
     ) -> Exchange | None:
         """Start what `inbound` let through. None: it is answered already; else the exchange that will answer."""
         function = self._methods[method]
         meta = params.meta
         token = None if meta is UNSET or meta.progress_token is UNSET else meta.progress_token
         exchange = Exchange(self, conversation, session, id, method, channel, token)
+        if headers is not None:
+            exchange.headers = headers
         if conversation.active >= self._per_client or self._active >= self._per_server:
             refusal = self._busy(conversation, method, id)
             if refusal is not None:

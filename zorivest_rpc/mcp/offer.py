@@ -14,12 +14,12 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from zorivest_rpc.errors import CatalogError, ToolError
-from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.protocol.content import Block
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 
 __all__ = [
     "PROMPTS",
@@ -44,16 +44,21 @@ Messages: TypeAlias = list[dict[str, Json]]
 
 
 class Toolbox(Protocol):
-    """Tools as one session sees them, and the chain that runs each."""
+    """Tools as one session sees them, and the chain that runs each. `headers` are those of the request."""
 
-    def view(self, session: Session) -> View: ...
+    def view(self, session: Session, headers: RequestHeaders | None = None) -> View: ...
 
     def handler(self, name: str) -> Handler: ...
 
-    def refusal(self, session: Session, name: str) -> ToolError | None:
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        """The arguments that are the tool's own, and on whose behalf it is called; ToolError where that is unclear."""
+
+    def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         """Why this session may not call a tool that it can find, before its arguments are looked at."""
 
-    def report_mismatch(self, name: str, more: int) -> None:
+    def report_mismatch(self, call: Call, more: int) -> None:
         """The result of a call did not fit its schema: it became an error, this many bytes longer."""
 
 
@@ -79,16 +84,21 @@ class ToolShelf:
         del self._tools[name], self._handlers[name]
         self._view = View(self._tools.values())
 
-    def view(self, session: Session) -> View:
+    def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
         return self._view
+
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        return arguments, EVERYONE
 
     def handler(self, name: str) -> Handler:
         return self._handlers[name]
 
-    def refusal(self, session: Session, name: str) -> ToolError | None:
+    def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         return None
 
-    def report_mismatch(self, name: str, more: int) -> None:
+    def report_mismatch(self, call: Call, more: int) -> None:
         return
 
 
@@ -136,6 +146,12 @@ class PromptShelf:
 
     def find(self, session: Session, name: str) -> Prompt | None:
         return self._prompts.get(name)
+
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        """As of a toolbox, for one prompt."""
+        return arguments, EVERYONE
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -193,6 +209,14 @@ class ResourceShelf:
 
     def templates(self, session: Session) -> Sequence[Template]:
         return self._templates
+
+    def admit(self, session: Session, headers: RequestHeaders | None, uri: str) -> tuple[str, Scope]:
+        """The URI as the shelf has it, and on whose behalf it is read; ToolError where that is unclear."""
+        return uri, EVERYONE
+
+    def may_follow(self, session: Session, uri: str) -> bool:
+        """Whether this session may be told that the resource of this URI changed."""
+        return True
 
     def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
         found = self._resources.get(uri)

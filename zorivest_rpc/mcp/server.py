@@ -52,7 +52,7 @@ class Server:
     def _find_mirrored(self, session: Session, name: str) -> HeaderParams:
         """The arguments of this tool that a modern POST repeats in headers; none of a tool that the session has not."""
         tools = self.offer.tools
-        tool = tools.view(session).find(name) if tools is not None else None
+        tool = tools.view(session, session.headers).find(name) if tools is not None else None
         return {} if tool is None else tool.header_params
 
     async def stop(self, conversations: list[Conversation], grace: float) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ToolError
-from zorivest_rpc.mcp.call import Call, Handler, Middleware, Outcome, chain
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Middleware, Outcome, Scope, chain
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.offer import TOOLS, Offer
-from zorivest_rpc.mcp.protocol.jsonrpc import dumps
-from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.session import Phase, RequestHeaders, Session
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
 from zorivest_rpc.serving.audience import Audience, Policy
@@ -248,16 +248,21 @@ class Stage:
                 found[name] = handler
         return found
 
-    def view(self, session: Session) -> View:
+    def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
         return self.audience.view(session)
 
     def handler(self, name: str) -> Handler:
         return self._chains[name]
 
-    def refusal(self, session: Session, name: str) -> ToolError | None:
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        return arguments, EVERYONE
+
+    def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         return self.audience.refusal(session, name)
 
-    def report_mismatch(self, name: str, more: int) -> None:
+    def report_mismatch(self, call: Call, more: int) -> None:
         return
 
     async def connect(self, name: str = "claude-code") -> Client:

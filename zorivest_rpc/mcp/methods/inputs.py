@@ -47,7 +47,7 @@ def given_answers(core: Core, exchange: Exchange, method: str, call: Call, param
         if not isinstance(state, str):
             raise ProtocolError(INVALID_PARAMS, "requestState must be the string that was given")
         try:
-            bound_to = binding(exchange, method, call.name, call.arguments)
+            bound_to = binding(exchange, method, call)
             sealed, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
             earlier = msgspec.json.decode(sealed)
         except BadSeal as exc:
@@ -62,12 +62,12 @@ def given_answers(core: Core, exchange: Exchange, method: str, call: Call, param
     return {**earlier, **responses}
 
 
-def binding(exchange: Exchange, method: str, name: str, arguments: Json) -> list[Json]:
-    """What sealed state belongs to: this method, this name, these arguments, this principal."""
+def binding(exchange: Exchange, method: str, call: Call) -> list[Json]:
+    """What sealed state belongs to: this method, this name, these arguments, this principal, on this behalf."""
     from hashlib import blake2b
 
-    digest = blake2b(_encode_canonical(arguments), digest_size=16).digest()
-    return [method, name, digest, exchange.session.principal]
+    digest = blake2b(_encode_canonical(call.arguments), digest_size=16).digest()
+    return [method, call.name, digest, exchange.session.principal, call.scope.name]
 
 
 def _encode_canonical(value: Json) -> bytes:
@@ -127,7 +127,7 @@ async def resume(
 ) -> T:
     """Go on after the first question of a call, in the way of its era."""
     if exchange.session.revision.modern:
-        bound_to = binding(exchange, method, call.name, call.arguments)
+        bound_to = binding(exchange, method, call)
         raise MoreInput(input_required(core, asked.asks, call.answers, bound_to))
     return await run_again(core, call, run, asked, lambda asks: gather(exchange, asks))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
@@ -13,7 +13,7 @@ from zorivest_rpc.mcp.methods.inputs import MoreInput, drive
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
 from zorivest_rpc.mcp.offer import Prompt, PromptShelf
 from zorivest_rpc.mcp.protocol.content import shape_blocks
-from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, dumps
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.mcp.protocol.results import Result
 from zorivest_rpc.mcp.protocol.types import GetPrompt, ListItems
 
@@ -39,11 +39,16 @@ class Prompts:
         prompt = self._prompts.find(exchange.session, params.name)
         if prompt is None:
             raise ProtocolError(INVALID_PARAMS, f"unknown prompt {params.name!r}; prompts/list names them")
-        arguments = {name: value for name, value in (params.arguments or {}).items() if value is not None}
+        given: dict[str, Json] = dict(params.arguments or {})
+        try:
+            given, scope = self._prompts.admit(exchange.session, exchange.headers, prompt.name, given)
+        except ToolError as error:
+            raise ProtocolError(INVALID_PARAMS, error.text, {"code": error.code}) from None
+        arguments = {name: value for name, value in given.items() if value is not None}
         missing = [name for name, _, required in prompt.arguments if required and name not in arguments]
         if missing:
             raise ProtocolError(INVALID_PARAMS, f"prompt {prompt.name} needs the argument {', '.join(missing)}")
-        call = Call(prompt.name, arguments, exchange.session, exchange)
+        call = Call(prompt.name, arguments, exchange.session, exchange, scope=scope)
         return self._run(exchange, prompt, call, params)
 
     async def _run(self, exchange: Exchange, prompt: Prompt, call: Call, params: GetPrompt) -> Result:
@@ -54,4 +59,4 @@ class Prompts:
         revision = exchange.session.revision
         shaped = [{**message, "content": shape_blocks([message["content"]], revision)[0]} for message in messages]
         given = {"description": prompt.description, "messages": shaped}
-        return Result(dumps(given)[1:-1])
+        return Result(dumps(given)[1:-1], call.scope.meta)

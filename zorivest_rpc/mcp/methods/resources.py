@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from zorivest_rpc.errors import ProtocolError
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.announce import check_subscriptions
-from zorivest_rpc.mcp.call import Call
+from zorivest_rpc.mcp.call import Call, Scope
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
 from zorivest_rpc.mcp.methods.inputs import MoreInput, drive
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
 from zorivest_rpc.mcp.offer import Resource, ResourceShelf, Template
-from zorivest_rpc.mcp.protocol.jsonrpc import RESOURCE_NOT_FOUND, dumps
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, dumps
 from zorivest_rpc.mcp.protocol.results import EMPTY, Result
 from zorivest_rpc.mcp.protocol.types import ListItems, ReadResource
 
@@ -41,15 +41,19 @@ class Resources:
         return Result(members + next_cursor(core, method, start + size, len(listed), version), cache=core.offer.cache)
 
     def read(self, exchange: Exchange, params: ReadResource) -> Coroutine[Any, Any, Result]:
-        found, variables = self._find(exchange, params.uri)
-        call = Call(params.uri, dict(variables), exchange.session, exchange)
+        found, variables, scope = self._find(exchange, params.uri)
+        call = Call(params.uri, dict(variables), exchange.session, exchange, scope=scope)
         return self._run(exchange, found, call, params)
 
-    def _find(self, exchange: Exchange, uri: str) -> tuple[Resource | Template, dict[str, str]]:
-        found = self._resources.find(exchange.session, uri)
+    def _find(self, exchange: Exchange, uri: str) -> tuple[Resource | Template, dict[str, str], Scope]:
+        try:
+            asked, scope = self._resources.admit(exchange.session, exchange.headers, uri)
+        except ToolError as error:
+            raise ProtocolError(INVALID_PARAMS, error.text, {"code": error.code}) from None
+        found = self._resources.find(exchange.session, asked)
         if found is None:
             raise not_found(uri)
-        return found
+        return *found, scope
 
     async def _run(self, exchange: Exchange, found: Resource | Template, call: Call, params: ReadResource) -> Result:
         try:
@@ -58,11 +62,13 @@ class Resources:
             return more.result
         except KeyError:
             raise not_found(call.name) from None
-        return Result(b'"contents":' + dumps(contents), cache=self._core.offer.cache)
+        return Result(b'"contents":' + dumps(contents), call.scope.meta, cache=self._core.offer.cache)
 
     def subscribe(self, exchange: Exchange, params: ReadResource) -> Result:
         self._find(exchange, params.uri)
         session = exchange.session
+        if not self._resources.may_follow(session, params.uri):
+            raise not_found(params.uri)
         if params.uri in session.subscriptions:
             return EMPTY
         check_subscriptions([*session.subscriptions, params.uri])

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError, ToolError
-from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome, fail
+from zorivest_rpc.mcp.call import EVERYONE, BecomeTask, Call, Handler, InputRequired, Outcome, Scope, fail
 from zorivest_rpc.mcp.catalog.tool import FORBIDDEN, REQUIRED, Tool
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
@@ -39,7 +39,7 @@ class Tools:
 
     def list(self, exchange: Exchange, params: ListItems) -> Result:
         core, session = self._core, exchange.session
-        view = self._tools.view(session)
+        view = self._tools.view(session, exchange.headers)
         size, count = core.offer.page_size, len(view.listed)
         start = start_of(core, "tools/list", params, view.version)
         members = view.page(session.revision.shape, start, size)
@@ -50,28 +50,30 @@ class Tools:
     def call(self, exchange: Exchange, params: CallTool) -> Result | Coroutine[Any, Any, Result]:
         """Find and check without waiting; only a call that is sound becomes a coroutine."""
         session = exchange.session
-        view = self._tools.view(session)
+        view = self._tools.view(session, exchange.headers)
         tool = view.find(params.name)
         if tool is None:
             near = view.nearest(params.name)
             hint = "tools/list names them" if near is None else f"did you mean {near}?"
             raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; {hint}")
         arguments: dict[str, Json] = params.arguments or {}
+        scope = EVERYONE
         try:
-            refusal = self._tools.refusal(session, tool.name)
+            arguments, scope = self._tools.admit(session, exchange.headers, tool.name, arguments)
+            refusal = self._tools.refusal(session, tool.name, scope)
             if refusal is not None:
                 raise refusal
             arguments = tool.check(arguments)
         except ToolError as error:
-            return encode(fail(error), session.revision)
-        call = Call(tool.name, arguments, session, exchange, view)
+            return encode(fail(error), session.revision, scope)
+        call = Call(tool.name, arguments, session, exchange, view, scope)
         if params.input_responses is not UNSET or params.request_state is not UNSET:
             call.answers = given_answers(self._core, exchange, "tools/call", call, params)
         handler = self._tools.handler(tool.name)
         if tool.task != FORBIDDEN or params.task is not UNSET:
             started = self._as_task(exchange, params, tool, call, handler)
             if started is not None:
-                return started
+                return _in_scope(started, scope)
         return self._run(exchange, tool, call, handler)
 
     async def _run(self, exchange: Exchange, tool: Tool, call: Call, handler: Handler) -> Result:
@@ -83,19 +85,20 @@ class Tools:
         except ToolError as error:
             outcome = fail(error)
         except MoreInput as more:
-            return more.result
+            return _in_scope(more.result, call.scope)
         except BecomeTask:
             if self._core.offer.tasks:
-                return encode_extension_task(self._core, self._start(exchange, tool, call, handler))
+                started = encode_extension_task(self._core, self._start(exchange, tool, call, handler))
+                return _in_scope(started, call.scope)
             call.in_task = True  # nothing to become here: the work goes on within the request
             return await self._run(exchange, tool, call, handler)
         except SystemExit as exc:
             raise RuntimeError(f"the handler of {tool.name} tried to end the process") from exc
         if outcome.after is not None:
             exchange.after = outcome.after
-        return self._check_result(tool, outcome, exchange.session.revision)
+        return self._check_result(tool, outcome, call)
 
-    def _check_result(self, tool: Tool, outcome: Outcome, revision: Revision) -> Result:
+    def _check_result(self, tool: Tool, outcome: Outcome, call: Call) -> Result:
         """A result that its own schema refuses is shown as text and flagged: a program must not take it for what the
         schema promises, and who asked has a right to see what came."""
         if tool.output_schema is not None and not outcome.is_error:
@@ -105,8 +108,8 @@ class Tools:
             if problem:
                 log.error("result of %s does not fit its output schema: %s", tool.name, problem)
                 outcome = _unfit(tool, outcome, problem)
-                self._tools.report_mismatch(tool.name, len(outcome.content[0]["text"].encode("utf-8", "replace")))
-        return encode(outcome, revision)
+                self._tools.report_mismatch(call, len(outcome.content[0]["text"].encode("utf-8", "replace")))
+        return encode(outcome, call.session.revision, call.scope)
 
     def _as_task(self, exchange: Exchange, params: CallTool, tool: Tool, call: Call, handler: Handler) -> Result | None:
         """The two designs side by side: a client of 2025-11-25 asks for a task, in 2026-07-28 the server decides."""
@@ -140,10 +143,8 @@ class Tools:
     def _start(
         self, exchange: Exchange, tool: Tool, call: Call, handler: Handler, ttl_ms: int | None = None
     ) -> TaskRecord:
-        revision = exchange.session.revision
-
         async def work(record: TaskRecord) -> Result:
-            inside = Call(call.name, call.arguments, call.session, record, call.view)
+            inside = Call(call.name, call.arguments, call.session, record, call.view, call.scope)
             inside.answers = call.answers
             inside.in_task = True
             try:
@@ -151,9 +152,9 @@ class Tools:
                     outcome = await handler(inside)
                 except InputRequired as asked:
                     outcome = await run_again(self._core, inside, handler, asked, record.ask)
-                return self._check_result(tool, outcome, revision)
+                return self._check_result(tool, outcome, inside)
             except ToolError as error:
-                return encode(fail(error), revision)
+                return encode(fail(error), call.session.revision, call.scope)
 
         held = ExitStack()  # entered now: the request, and with it the caller's key, may be gone before the first step
         held.enter_context(self._core.offer.holding(exchange.session))
@@ -167,7 +168,7 @@ class Tools:
         return record
 
 
-def encode(outcome: Outcome, revision: Revision) -> Result:
+def encode(outcome: Outcome, revision: Revision, scope: Scope = EVERYONE) -> Result:
     """The members of a CallToolResult as this revision knows them."""
     parts = [b'"content":', dumps(shape_blocks(outcome.content, revision))]  # joined once: an answer may have 16 MB
     structured = outcome.structured
@@ -175,7 +176,14 @@ def encode(outcome: Outcome, revision: Revision) -> Result:
         parts += b',"structuredContent":', outcome.encoded or dumps(structured)
     if outcome.is_error:
         parts.append(b',"isError":true')
-    return Result(b"".join(parts), outcome.meta)
+    return Result(b"".join(parts), outcome.meta if scope.meta is None else {**(outcome.meta or {}), **scope.meta})
+
+
+def _in_scope(result: Result, scope: Scope) -> Result:
+    """An answer that is no outcome yet: more input is needed, or it became a task."""
+    if scope.meta is None:
+        return result
+    return Result(result.members, {**(result.meta or {}), **scope.meta}, result.kind, result.cache)
 
 
 def _unfit(tool: Tool, outcome: Outcome, problem: str) -> Outcome:

@@ -69,7 +69,7 @@ class SsePair:
         session = found[1].session
         if session.phase is Phase.NEW and any(name in request.headers for name in HEADERS):
             session.headers = request.headers  # those of `initialize` count; a client may send them with the GET alone
-        found[1].receive_message(message)
+        found[1].receive_message(message, request.headers)
         return self._writer.answer(request, 202, headers=with_cors(request, ()))
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
     notification_frame,
 )
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.mcp.protocol.types import LEVELS, Cancelled, decode_params
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.answers import EVENTS, JSON, EventStream, Headers, Writer
@@ -116,7 +116,7 @@ class Streamable:
         else:
             live = self._session(request, principal, version)
             channel = PostChannel(live, accept[1])
-            exchange = self._start_legacy(arrival, live, channel)
+            exchange = self._start_legacy(arrival, live, channel, headers)
         return await self._answer(request, channel, exchange, accept, live, message.id)
 
     def _start_modern(
@@ -129,9 +129,12 @@ class Streamable:
         assert session is not None
         if method == "subscriptions/listen" and not channel.carries_questions:
             raise Refused(406, ProtocolError(INVALID_REQUEST, "a subscription is a text/event-stream", id=id))
-        return self._request(self._modern_conversation(principal), session, id, method, arrival.params, channel)
+        conversation = self._modern_conversation(principal)
+        return self._request(conversation, session, id, method, arrival.params, channel, request.headers)
 
-    def _start_legacy(self, arrival: Arrival, live: LiveSession, channel: Channel) -> Exchange | None:
+    def _start_legacy(
+        self, arrival: Arrival, live: LiveSession, channel: Channel, headers: RequestHeaders
+    ) -> Exchange | None:
         """A request of a session, posted alone or in a batch."""
         arrival.session = session = live.session
         try:
@@ -142,7 +145,7 @@ class Streamable:
             channel.finish(error_frame(error), error.code)  # in the form that the client accepts
             return None
         assert arrival.id is not None
-        return self._request(live.conversation, session, arrival.id, arrival.method, arrival.params, channel)
+        return self._request(live.conversation, session, arrival.id, arrival.method, arrival.params, channel, headers)
 
     async def _answer(
         self,
@@ -243,7 +246,7 @@ class Streamable:
             raise Refused(400, ProtocolError(INVALID_REQUEST, words, id=id))
         session.check("initialize", id)
         channel = PostChannel(None, False)
-        self._request(Conversation(session), session, id, "initialize", arrival.params, channel)
+        self._request(Conversation(session), session, id, "initialize", arrival.params, channel, request.headers)
         headers = _json(request)
         if channel.code == 0:
             headers = (*headers, ("Mcp-Session-Id", self._sessions.mint(session)))
@@ -298,7 +301,7 @@ class Streamable:
             answered = answer is not None
             channel.finish(answer, 0)
 
-        receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way), done)
+        receive_batch(batch, channel, lambda message, way: self._batch_item(live, message, way, request.headers), done)
         exchange = next(iter(live.conversation.running.values()), None)
         if not channel.done:
             return await self._answer(request, channel, exchange, accept, live, None)
@@ -306,11 +309,11 @@ class Streamable:
             return self._writer.answer(request, 202, headers=with_cors(request, ()))
         return self._writer.answer(request, 200, channel.answer or b"", _json(request))
 
-    def _batch_item(self, live: LiveSession, message: Message, way: Channel) -> None:
+    def _batch_item(self, live: LiveSession, message: Message, way: Channel, headers: RequestHeaders) -> None:
         if message.method is UNSET or message.id is UNSET:
             self._accept_quietly(live, message)
         else:
-            self._start_legacy(read_post(self._served, message), live, way)
+            self._start_legacy(read_post(self._served, message), live, way, headers)
 
     # --- GET and DELETE, legacy alone
 

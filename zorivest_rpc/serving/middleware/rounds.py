@@ -19,7 +19,7 @@ AS_TASK: Final = ""  # stands where a question's name would: the same call, goin
 _LONGEST: Final = 3600.0  # seconds; nothing waits longer for an answer
 _MOST: Final = 10_000
 
-_Key: TypeAlias = tuple[str, str, str, str]
+_Key: TypeAlias = tuple[str, str, str, str, str]
 
 
 class _Round:
@@ -81,4 +81,4 @@ class CountedRounds:
 
 
 def _key(call: Call, question: str) -> _Key:
-    return (call.session.principal, call.session.key, call.name, question)
+    return (call.scope.name, call.session.principal, call.session.key, call.name, question)
