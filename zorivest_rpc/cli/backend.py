@@ -34,6 +34,7 @@ def run(argv: list[str]) -> int:
         use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off",
         detached=arguments.detached,
         demo=arguments.demo,
+        wakeable=arguments.wakeable,
     )
     try:
         return asyncio.run(serve(options, _say))
@@ -81,6 +82,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         default=environ.get("ZORIVEST_DEMO") in ("1", "true", "yes"),
         help="load the demo data first, if it is not there (ZORIVEST_DEMO=1)",
     )
+    parser.add_argument("--wakeable", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--generation", type=int, default=1, help=argparse.SUPPRESS)
     return parser

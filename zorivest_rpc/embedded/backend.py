@@ -41,6 +41,7 @@ from .vault.attempts import Attempts
 from .vault.crypto import FieldCipher, Kdf
 from .vault.sessions import Login, Logins
 from .vault.vault import PASSPHRASE, KeyEntry, Passphrase, Role, Vault
+from .wake import SOON
 
 __all__ = ["Embedded"]
 
@@ -119,6 +120,12 @@ class Embedded:
     @property
     def locked(self) -> bool:
         return self._db is None
+
+    @property
+    def is_due_soon(self) -> bool:
+        """Whether a run is under way, or due so soon that the process had better stay for it."""
+        due = self.scheduling.next_due()
+        return self.scheduling.is_active or (due is not None and due - self.scheduling.now() <= SOON)
 
     @property
     def encrypted(self) -> bool:

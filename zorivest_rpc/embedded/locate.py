@@ -33,7 +33,7 @@ from .link import BackendConnection, LocalAddress
 from .runtime import GENERATION, Runtime, is_newer, is_older, read_runtime
 from .vault.keystore import read_key
 
-__all__ = ["BackendStartError", "Located", "describe_holder", "find", "find_or_start", "stored_key"]
+__all__ = ["BackendStartError", "Located", "describe_holder", "find", "find_or_start", "is_held", "stored_key"]
 
 IDLE_EXIT_SECONDS = 900.0
 START_TIMEOUT = 60.0
@@ -93,11 +93,12 @@ def find_or_start(
     idle_exit: float | None = None,
     timeout: float = START_TIMEOUT,
     environ: Mapping[str, str] | None = None,
+    wakeable: bool = False,
 ) -> Located:
     """Find the backend or start it detached from this process; blocks, so call it on a thread.
 
     One that is started ends after `idle_exit` seconds without use (0: never); None takes it from `ZORIVEST_IDLE_EXIT`,
-    else 15 minutes."""
+    else 15 minutes. `wakeable`: another process starts it for what its schedule has due, so a schedule keeps it not."""
     environ = os.environ if environ is None else environ
     if idle_exit is None:
         idle_exit = _idle_exit(environ)
@@ -116,7 +117,7 @@ def find_or_start(
                 if found := _find_same_release(directory):
                     return found
                 _end_older(directory, deadline)
-                return _start(directory, port, idle_exit, deadline, environ)
+                return _start(directory, port, idle_exit, deadline, environ, wakeable)
             starter = f"process {pid}" if (pid := _pid_in(directory.start_lock)) else "another process"
             _pause(deadline, directory, f"is being started by {starter} and did not answer in time")
     except OSError as exc:  # a full disk has no room for the locks and the log of a start
@@ -137,6 +138,11 @@ def _find_same_release(directory: DataDir) -> Located | None:
             "release: restart it in the client that started it, or the client itself."
         )
     return None if runtime is not None and is_older(runtime) else found
+
+
+def is_held(data_dir: Path) -> bool:
+    """Whether a process has the directory as its backend, be it starting, running or ending."""
+    return _holder(DataDir(data_dir)) is not None
 
 
 def _holder(directory: DataDir) -> int | None:
@@ -208,13 +214,20 @@ def _may_be_ended(runtime: Runtime) -> bool:
 
 
 def _start(
-    directory: DataDir, port: int | None, idle_exit: float, deadline: float, environ: Mapping[str, str]
+    directory: DataDir,
+    port: int | None,
+    idle_exit: float,
+    deadline: float,
+    environ: Mapping[str, str],
+    wakeable: bool,
 ) -> Located:
     """Start a process and wait until a backend answers; the caller holds `start.lock`."""
     command = [sys.executable, "-P", "-m", "zorivest_rpc.cli.backend", "--detached", "--generation", str(GENERATION)]
     command += ["--data-dir", str(directory.root), "--idle-exit", str(idle_exit)]
     if port is not None:
         command += ["--port", str(port)]
+    if wakeable:
+        command.append("--wakeable")
     env = dict(environ)
     # This very package, wherever it is imported from; `-P` keeps the editor's current directory out of the path.
     package_root = str(Path(__file__).resolve().parents[2])

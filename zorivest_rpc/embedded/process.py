@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -37,6 +38,7 @@ from .runtime import GENERATION, Runtime, publish
 from .vault.crypto import is_api_key, new_api_key
 from .vault.keystore import read_key, store_key
 from .vault.vault import Vault
+from .wake import publish_due
 
 __all__ = ["DEFAULT_PORT", "Options", "run"]
 
@@ -58,6 +60,7 @@ class Options:
     use_keyring: bool = True
     detached: bool = False
     demo: bool = False
+    wakeable: bool = False  # a server starts it again for what its schedule has due
 
 
 async def run(options: Options, say: Callable[[str], None]) -> int:
@@ -85,6 +88,8 @@ async def run(options: Options, say: Callable[[str], None]) -> int:
 
 
 async def _run_backend(backend: Embedded, options: Options, say: Callable[[str], None]) -> int:
+    if options.wakeable:
+        backend.scheduling.when_moved = partial(publish_due, backend.directory, backend.scheduling.next_due)
     await _auto_unlock(backend, options)
     if options.demo and not backend.locked:
         loaded = await load_into(backend)
@@ -208,7 +213,7 @@ async def _serve(backend: Embedded, listener: socket.socket, options: Options, s
         log.info("listening on %s, pid %s", shown, os.getpid())
         backend.last_used = backend.clock()  # idle time begins once calls can arrive
         async with asyncio.TaskGroup() as tasks:
-            idle = tasks.create_task(_watch_idle(backend, options.idle_exit))
+            idle = tasks.create_task(_watch_idle(backend, options.idle_exit, wakeable=options.wakeable))
             await backend.stop_requested.wait()
             idle.cancel()
     finally:
@@ -228,14 +233,15 @@ def _publish(backend: Embedded, listener: socket.socket, options: Options) -> st
     return address.shown if address is not None else str(backend.directory.socket)
 
 
-async def _watch_idle(backend: Embedded, seconds: float) -> None:
+async def _watch_idle(backend: Embedded, seconds: float, *, wakeable: bool = False) -> None:
     """Ask for the end when no session was used for a while; a running request counts as use, and so does a schedule.
 
     A lock of the guard that could not be saved counts too: the end of the process would open it."""
     if seconds <= 0:
         return
     while True:
-        if backend.running_requests or backend.scheduling.busy or not backend.guard.is_saved:
+        scheduled = backend.is_due_soon if wakeable else backend.scheduling.busy
+        if backend.running_requests or scheduled or not backend.guard.is_saved:
             backend.last_used = backend.clock()
         rest = backend.last_used + seconds - backend.clock()
         if rest <= 0:

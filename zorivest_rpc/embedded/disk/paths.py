@@ -39,6 +39,11 @@ class DataDir:
         return self.root / "runtime.json"
 
     @property
+    def due(self) -> Path:
+        """When the schedule of a backend that may sleep has something to do next."""
+        return self.root / "due.json"
+
+    @property
     def socket(self) -> Path:
         return self.root / "backend.sock"
 

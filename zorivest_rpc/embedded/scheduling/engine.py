@@ -96,6 +96,7 @@ class Scheduling:
         self._starting = asyncio.Lock()
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
+        self.when_moved: Callable[[], None] | None = None  # called whenever `next_due` may be another
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -155,6 +156,23 @@ class Scheduling:
     def busy(self) -> bool:
         """Something is scheduled or running, so the process is needed."""
         return bool(self._jobs or self._active)
+
+    @property
+    def is_active(self) -> bool:
+        """A run is under way."""
+        return bool(self._active)
+
+    def next_due(self) -> datetime | None:
+        """The first firing that is not dealt with; it may be past already."""
+        now, moments = self.now(), []
+        for job in self._jobs.values():
+            trigger = job["policy_json"]["trigger"]
+            moments.append(next_firing(trigger["cron_expression"], trigger["timezone"], job["handled_until"] or now))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _tell_moved(self) -> None:
+        if self.when_moved is not None:
+            self.when_moved()
 
     def jobs(self) -> list[dict[str, Any]]:
         """What is scheduled, the next first."""
@@ -234,11 +252,13 @@ class Scheduling:
     def _move_mark(self, policy_id: str, until: datetime) -> None:
         if policy_id in self._jobs:
             self._jobs[policy_id] = {**self._jobs[policy_id], "handled_until": until}
+            self._tell_moved()
 
     async def _reload(self) -> None:
         """Bring the schedule in step with the policies."""
         found = await self._parts().db.read(lambda conn: policies.every(conn, enabled_only=True, approved_only=True))
         self._jobs = {row["id"]: row for row in found}
+        self._tell_moved()
         self._wake.set()
 
     # --- policies -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from ...database import audit
+from ...errors import Conflict
 from ..routing import ADMIN, READ, RestCall, Route, reply
 
 __all__ = ["ROUTES"]
@@ -33,6 +34,12 @@ async def status(ask: RestCall) -> web.StreamResponse:
 
 
 async def shut_down(ask: RestCall) -> web.StreamResponse:
+    """`?if_idle=1`: only where no other request runs, and nothing of the schedule does or is about to."""
+    backend = ask.backend
+    if "if_idle" in ask.request.query and (
+        backend.running_requests > 1 or backend.is_due_soon or not backend.guard.is_saved
+    ):
+        raise Conflict("in_use", "The backend is in use; nothing was ended.")
     actor = ask.session.actor
     await ask.db.write(lambda conn: audit.record(conn, actor, "service.shutdown", "process", str(os.getpid())))
     asyncio.get_running_loop().call_later(_PAUSE, ask.backend.stop_requested.set)
