@@ -12,7 +12,7 @@ from tests.interop.test_interop import DRIVERS
 
 # driven by `make agents`; their transcripts are replayed
 AGENTS = {"codex-0.169.0", "claude-code-2.1.326", "gemini-cli-0.61.0", "opencode-1.18.33"}
-UPSTREAMS = {"servers-2026.8.31"}  # servers that the gateway's client is tried on
+UPSTREAMS = {"servers-2026.8.31", "server-2.4.0"}  # servers that stand behind the gateway
 LOCKS = [
     *sorted((HERE / "npm").glob("*/package-lock.json")),
     HERE.parent / "conformance" / "package-lock.json",

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import sysconfig
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.node import node
 from tests.conformance.run import free_port
 from tests.gateway.fake import IDENTITY, Noted
-from tests.interop.environments import modules_with, python_with
+from tests.interop.servers import command
 from zorivest_rpc.gateway.child import choose_environment
 from zorivest_rpc.gateway.errors import ConnectFailed, StdioExited, ToolingError
 from zorivest_rpc.gateway.http_client import HttpUpstream
@@ -29,8 +27,6 @@ from zorivest_rpc.mcp.client.forms import Form
 from zorivest_rpc.mcp.protocol.revisions import Era
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="processes are ended by signals")]
-HERE = Path(__file__).parent
-SERVERS = "servers-2026.8.31"
 SECONDS = 90.0
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 Arguments = dict[str, Any]
@@ -52,28 +48,29 @@ class Server:
     prompts: bool = True
 
     def command(self, transport: str, port: int, directory: Path) -> list[str]:
-        if self.name.startswith("mcp-"):
-            script = str(HERE / "upstreams" / "python_sdk.py")
-            return [str(python_with(self.name)), script, *(["stdio"] if transport == "stdio" else ["http", str(port)])]
-        if self.name == "ourselves":
-            program = str(Path(sysconfig.get_path("scripts")) / "zorivest-rpc")
-            own = ["stdio"] if transport == "stdio" else ["serve", "--port", str(port), "--no-auth"]
-            return [program, *own, "--showcase", "--data-dir", str(directory / "data")]
-        script = str(modules_with(SERVERS) / "@modelcontextprotocol" / self.name / "dist" / "index.js")
-        arguments = {"server-everything": ["stdio" if transport == "stdio" else "streamableHttp"]}
-        return [str(node()), script, *arguments.get(self.name, [str(directory)])]
+        return command(self.name, transport, port, directory)
 
 
-PYTHON = {
+PYTHON: dict[str, Any] = {
     "echo": ("echo", {"text": "grüße 🌍"}, "grüße 🌍"),
     "progress": ("count", {"to": 3}, 3),
     "wait": ("wait", {}),
     "error": ("fail", {}, "Error executing tool fail"),
     "ask": ("ask", {}, "accept: Ada", (LEGACY,)),
 }
+TYPESCRIPT: dict[str, Any] = PYTHON | {"error": ("fail", {}, "out of paper"), "ask": None}
 EVERYTHING = [
-    Server("mcp-2.3.0", newest=MODERN, change=("grow", {}, (MODERN,)), **PYTHON),  # type: ignore[arg-type]
-    Server("mcp-1.30.0", change=("grow", {}, (LEGACY,)), **PYTHON),  # type: ignore[arg-type]
+    Server("mcp-2.3.0", newest=MODERN, change=("grow", {}, (MODERN,)), **PYTHON),
+    Server("mcp-1.30.0", change=("grow", {}, (LEGACY,)), **PYTHON),
+    Server(
+        "fastmcp-4.1.4",
+        newest=MODERN,
+        change=("grow", {}, (LEGACY, MODERN)),
+        prompts=False,
+        **(PYTHON | {"ask": None, "error": ("fail", {}, "out of paper")}),
+    ),
+    Server("sdk-1.32.2", change=("grow", {}, (LEGACY, MODERN)), prompts=False, **TYPESCRIPT),
+    Server("server-2.4.0", newest=MODERN, change=("grow", {}, (MODERN,)), prompts=False, **TYPESCRIPT),
     Server(
         "ourselves",
         ("echo", {"text": "grüße 🌍"}, "grüße 🌍"),

@@ -104,6 +104,27 @@ async function listChange(client, diary) {
   return { extra };
 }
 
+async function countSteps(client, name, args) {
+  const steps = [];
+  const answer = await client.call(name, args, { onprogress: ({ progress }) => steps.push(progress) });
+  return { steps, texts: texts(answer) };
+}
+
+// Cancel a call that is under way: the tool `running` counts those, or one quick call has been answered since.
+async function withdraw(client, name, args, running, quick) {
+  const count = async () => (running ? Number(texts(await client.call(running, {}))[0]) : 0);
+  const controller = new AbortController();
+  const ended = client.call(name, args, { signal: controller.signal, timeout: 60_000 }).then(
+    (result) => `answered: ${JSON.stringify(result)}`,
+    () => (controller.signal.aborted ? "cancelled" : "failed"),
+  );
+  await (running ? until(async () => (await count()) === 1, "the call to run") : client.call(...quick));
+  controller.abort("the tour goes on");
+  const how = await ended;
+  await until(async () => (await count()) === 0, "the cancelled call to stop running");
+  return how;
+}
+
 const print = (seen) => process.stdout.write(`${JSON.stringify(seen ?? null)}\n`);
 
 // Orders from stdin, one JSON array a line, until there are no more; each is answered with one line.
@@ -111,6 +132,8 @@ async function obey(client, diary) {
   print({ revision: client.revision });
   const orders = {
     call: (name, args) => client.call(name, args),
+    progress: (name, args) => countSteps(client, name, args),
+    withdraw: (...what) => withdraw(client, ...what),
     tools: () => client.tools(),
     answer: (answers) => void diary.answers.push(...answers),
     asked: () => diary.asked,

@@ -169,6 +169,10 @@ async def obey(client: Client, diary: Diary) -> None:
 async def follow(client: Client, diary: Diary, stack: contextlib.AsyncExitStack, order: str, given: list[Any]) -> Any:
     if order == "call":
         return (await client.call(given[0], given[1])).wire
+    if order == "progress":
+        return await count_steps(client, given[0], given[1])
+    if order == "withdraw":
+        return await withdraw(client, *given)
     if order == "tools":
         return await client.tools()
     if order == "answer":
@@ -183,6 +187,37 @@ async def follow(client: Client, diary: Diary, stack: contextlib.AsyncExitStack,
         await until_noted(lambda: diary.changes >= given[0], "the tool list to change")
         return diary.changes
     return await getattr(client, order)(*given)
+
+
+async def count_steps(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    steps: list[float] = []
+
+    async def progress(done: float, _total: float | None, _message: str | None) -> None:
+        steps.append(done)
+
+    answer = await client.call(name, arguments, progress)
+    return {"steps": steps, "texts": answer.texts}
+
+
+async def withdraw(client: Client, name: str, arguments: dict[str, Any], running: str | None, quick: list[Any]) -> str:
+    """Cancel a call that is under way: the tool `running` counts those, or one quick call has been answered since."""
+
+    async def count() -> int:
+        return int((await client.call(running, {})).texts[0]) if running else 0
+
+    async def started() -> None:
+        async def one() -> bool:
+            return await count() == 1
+
+        await (until(one, "the call to run") if running else client.call(*quick))
+
+    ended = await client.call_and_cancel(name, arguments, started)
+
+    async def none() -> bool:
+        return await count() == 0
+
+    await until(none, "the cancelled call to stop running")
+    return ended
 
 
 @contextlib.asynccontextmanager

@@ -33,13 +33,26 @@ def echo(text: str) -> str:
 async def count(to: int, ctx: Context) -> str:
     for number in range(1, to + 1):
         await ctx.report_progress(number, to, f"step {number}")
+        await anyio.sleep(0.02)  # some clients drop what comes with the answer
     return f"counted to {to}"
+
+
+waiting: list[bool] = []
 
 
 @server.tool()
 async def wait() -> str:
-    await anyio.sleep(600)
+    waiting.append(True)
+    try:
+        await anyio.sleep(600)
+    finally:
+        waiting.pop()
     return "waited"
+
+
+@server.tool()
+def running() -> str:
+    return str(len(waiting))
 
 
 @server.tool()

@@ -1,0 +1,48 @@
+// A server on the official TypeScript SDK 1.x: `ts_1.mjs stdio` or `ts_1.mjs http PORT`, with a session per client.
+
+import { randomUUID } from "node:crypto";
+import http from "node:http";
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import { z } from "zod";
+import { Tools } from "./tools.mjs";
+
+const [mode, port] = process.argv.slice(2);
+const tools = new Tools((shape) => shape);
+const servers = new Set();
+tools.onGrown = () => {
+  for (const server of servers) tools.addExtra(server);
+};
+
+function make() {
+  const server = new McpServer({ name: "ts-1", version: "1.0.0" });
+  tools.addTo(server, z, (extra) => ({
+    signal: extra.signal,
+    token: extra._meta?.progressToken,
+    notify: (note) => extra.sendNotification(note),
+  }));
+  servers.add(server);
+  return server;
+}
+
+async function serve(sessions, request, response) {
+  const id = request.headers["mcp-session-id"];
+  let transport = id && sessions.get(id);
+  if (!transport) {
+    if (id) return response.writeHead(404).end();
+    transport = new StreamableHTTPServerTransport({
+      sessionIdGenerator: () => randomUUID(),
+      onsessioninitialized: (fresh) => sessions.set(fresh, transport),
+    });
+    await make().connect(transport);
+  }
+  await transport.handleRequest(request, response);
+}
+
+if (mode === "stdio") {
+  await make().connect(new StdioServerTransport());
+} else {
+  const sessions = new Map();
+  http.createServer((request, response) => serve(sessions, request, response)).listen(Number(port), "127.0.0.1");
+}
