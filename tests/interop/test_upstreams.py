@@ -60,17 +60,17 @@ PYTHON: dict[str, Any] = {
 }
 TYPESCRIPT: dict[str, Any] = PYTHON | {"error": ("fail", {}, "out of paper"), "ask": None}
 EVERYTHING = [
-    Server("mcp-2.3.0", newest=MODERN, change=("grow", {}, (MODERN,)), **PYTHON),
-    Server("mcp-1.30.0", change=("grow", {}, (LEGACY,)), **PYTHON),
+    Server("mcp-2.3.0", newest=MODERN, change=("toggle_extra", {}, (MODERN,)), **PYTHON),
+    Server("mcp-1.30.0", change=("toggle_extra", {}, (LEGACY,)), **PYTHON),
     Server(
         "fastmcp-4.1.4",
         newest=MODERN,
-        change=("grow", {}, (LEGACY, MODERN)),
+        change=("toggle_extra", {}, (LEGACY, MODERN)),
         prompts=False,
         **(PYTHON | {"ask": None, "error": ("fail", {}, "out of paper")}),
     ),
-    Server("sdk-1.32.2", change=("grow", {}, (LEGACY, MODERN)), prompts=False, **TYPESCRIPT),
-    Server("server-2.4.0", newest=MODERN, change=("grow", {}, (MODERN,)), prompts=False, **TYPESCRIPT),
+    Server("sdk-1.32.2", change=("toggle_extra", {}, (LEGACY, MODERN)), prompts=False, **TYPESCRIPT),
+    Server("server-2.4.0", newest=MODERN, change=("toggle_extra", {}, (MODERN,)), prompts=False, **TYPESCRIPT),
     Server(
         "ourselves",
         ("echo", {"text": "grüße 🌍"}, "grüße 🌍"),

@@ -46,10 +46,13 @@ def fail() -> str:
 
 
 @server.tool
-async def grow(ctx: Context) -> str:
-    server.add_tool(extra)
+async def toggle_extra(ctx: Context) -> str:
+    if "extra" in [tool.name for tool in await server.list_tools()]:
+        server.local_provider.remove_tool("extra")
+    else:
+        server.add_tool(extra)
     await ctx.send_notification(ToolListChangedNotification())
-    return "grown"
+    return "the list has changed"
 
 
 def extra() -> str:

@@ -67,13 +67,16 @@ async def ask(ctx: Context) -> str:
 
 
 @server.tool()
-async def grow(ctx: Context) -> str:
-    server.add_tool(echo, name="extra")
+async def toggle_extra(ctx: Context) -> str:
+    if "extra" in [tool.name for tool in await server.list_tools()]:
+        server.remove_tool("extra")
+    else:
+        server.add_tool(echo, name="extra")
     if hasattr(ctx, "notify_tools_changed"):
         await ctx.notify_tools_changed()
     else:
         await ctx.session.send_tool_list_changed()
-    return "grown"
+    return "the list has changed"
 
 
 @server.resource("note://today")

@@ -1,12 +1,13 @@
-// What both generations of the TypeScript SDK serve: echo, progress, waiting, an error, and a list that grows.
+// What both generations of the TypeScript SDK serve: echo, progress, waiting, an error, and a list that changes.
 
 const say = (text) => ({ content: [{ type: "text", text }] });
 
 export class Tools {
-  onGrown = () => {};
+  onChanged = () => {};
   #shape;
   #waiting = 0;
-  #grown = false;
+  #hasExtra = false;
+  #extras = new Map();
 
   // `shape` makes the SDK's input schema from an object of zod types.
   constructor(shape) {
@@ -40,19 +41,23 @@ export class Tools {
     add("fail", {}, async () => {
       throw new Error("out of paper");
     });
-    add("grow", {}, async () => {
-      this.#grown = true;
-      this.onGrown();
-      return say("grown");
+    add("toggle_extra", {}, async () => {
+      this.#hasExtra = !this.#hasExtra;
+      this.onChanged();
+      return say("the list has changed");
     });
-    if (this.#grown) this.addExtra(server);
+    this.settle(server);
   }
 
-  addExtra(server) {
-    try {
-      server.registerTool("extra", { description: "A tool that came later." }, async () => say("extra"));
-    } catch {
-      // it is there already, or its connection is gone
+  // Give the server the tool that comes and goes, or take it away; one whose connection is gone tells nobody.
+  settle(server) {
+    const held = this.#extras.get(server);
+    if (this.#hasExtra && !held) {
+      const extra = server.registerTool("extra", { description: "A tool that came later." }, async () => say("extra"));
+      this.#extras.set(server, extra);
+    } else if (!this.#hasExtra && held) {
+      held.remove();
+      this.#extras.delete(server);
     }
   }
 }

@@ -11,8 +11,8 @@ import { Tools } from "./tools.mjs";
 const [mode, port] = process.argv.slice(2);
 const tools = new Tools((shape) => shape);
 const servers = new Set();
-tools.onGrown = () => {
-  for (const server of servers) tools.addExtra(server);
+tools.onChanged = () => {
+  for (const server of servers) tools.settle(server);
 };
 
 function make() {

@@ -23,8 +23,8 @@ function make() {
   return server;
 }
 
-tools.onGrown = () => {
-  for (const server of servers) tools.addExtra(server); // over stdio this tells the client by itself
+tools.onChanged = () => {
+  for (const server of servers) tools.settle(server); // over stdio this tells the client by itself
   handler?.notify.toolsChanged();
 };
 

@@ -1,0 +1,343 @@
+"""The installed gateway between official clients and servers that nobody here wrote: one process, each server once over
+stdio and once over HTTP, and what a client sees of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from tests.conformance.cache import REPOSITORY
+from tests.conformance.run import free_port, stop, wait_for_port
+from tests.interop.hands import Hands, hands
+from tests.interop.servers import PROGRAM, command
+from tests.interop.test_interop import LEGACY, MODERN, Case
+from tests.interop.test_journal import stop_backend
+from zorivest_rpc.gateway.child import choose_environment
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(os.name != "posix", reason="processes are ended by signals"),
+]
+SECONDS = 60.0
+PROFILE = """\
+[profiles.default]
+tool_confirmation_mode = "never"
+confirm_destructive = false
+max_upstream_tools = 500
+pin = "off"
+"""
+Arguments = dict[str, Any]
+Order = tuple[str, Arguments, str]  # tool, arguments, a text of the answer
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A server in the configuration, and which of its tools does what of the tour."""
+
+    name: str  # as the gateway has it
+    package: str
+    echo: Order
+    http: bool = False
+    error: Order = ("fail", {}, "out of paper")
+    progress: tuple[str, Arguments, list[int]] | None = None
+    wait: tuple[str, Arguments, str | None] | None = None  # and the tool that counts those that run
+    changes: bool = False
+
+    def tool(self, name: str) -> str:
+        return f"{self.name}__{name}"
+
+
+def both(name: str, package: str, echo: Order, **more: Any) -> list[Upstream]:
+    return [Upstream(name, package, echo, **more), Upstream(f"{name}-http", package, echo, http=True, **more)]
+
+
+SDK: dict[str, Any] = {
+    "echo": ("echo", {"text": "grüße 🌍"}, "grüße 🌍"),
+    "progress": ("count", {"to": 3}, [1, 2, 3]),
+    "wait": ("wait", {}, "running"),
+    "changes": True,
+}
+EVERYTHING: dict[str, Any] = {
+    "echo": ("echo", {"message": "grüße 🌍"}, "grüße 🌍"),
+    "error": ("get-resource-reference", {"resourceId": -1}, "Invalid resourceId"),
+    "progress": ("trigger-long-running-operation", {"duration": 0.3, "steps": 3}, [1, 2, 3]),
+    "wait": ("trigger-long-running-operation", {"duration": 600, "steps": 1}, None),
+}
+UPSTREAMS = [
+    *both("py2", "mcp-2.3.0", **(SDK | {"error": ("fail", {}, "Error executing tool fail")})),
+    Upstream("py1", "mcp-1.30.0", **SDK),
+    Upstream("py1-http", "mcp-1.30.0", http=True, **(SDK | {"changes": False})),  # it does not declare that it tells
+    *both("fast", "fastmcp-4.1.4", **SDK),
+    *both("ts1", "sdk-1.32.2", **SDK),
+    *both("ts2", "server-2.4.0", **SDK),
+    *both("every", "server-everything", **EVERYTHING),
+    Upstream(
+        "files",
+        "server-filesystem",
+        ("read_text_file", {"path": "hello.txt"}, "grüße 🌍"),
+        error=("read_text_file", {"path": "/etc/passwd"}, "denied"),
+    ),
+    Upstream(
+        "memory",
+        "server-memory",
+        ("read_graph", {}, "entities"),
+        error=(
+            "add_observations",
+            {"observations": [{"entityName": "Nobody", "contents": ["x"]}]},
+            "Entity with name Nobody not found",
+        ),
+    ),
+]
+FRONTS = [
+    Case("mcp-2.3.0", "http", MODERN),
+    Case("mcp-1.30.0", "http", LEGACY),
+    Case("client-2.4.0", "http", MODERN),
+    Case("sdk-1.32.2", "http", LEGACY),
+]
+
+
+class Process:
+    """An upstream over HTTP that can be killed and come back at its address."""
+
+    def __init__(self, upstream: Upstream, directory: Path) -> None:
+        self._upstream = upstream
+        self._directory = directory
+        self.port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            command(self._upstream.package, "http", self.port, self._directory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._directory,
+            env={**choose_environment(os.environ), "PORT": str(self.port), "HOME": str(self._directory)},
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class World:
+    """The upstreams over HTTP, and a gateway that has these and the others as its children."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "hello.txt").write_text("grüße 🌍", encoding="utf-8")
+        self.processes = {each.name: Process(each, directory) for each in UPSTREAMS if each.http}
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        self.gateway: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        for each in self.processes.values():
+            wait_for_port(each.port, each.process)
+        config = self.directory / "config.toml"
+        config.write_text(PROFILE + "".join(self._entry(each) for each in UPSTREAMS), encoding="utf-8")
+        options = ["--port", str(self._port), "--data-dir", str(self.directory / "journal"), "--config", str(config)]
+        with (self.directory / "gateway.log").open("wb") as log:
+            self.gateway = self._spawn(options, log)
+        wait_for_port(self._port, self.gateway)
+
+    def _spawn(self, options: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [PROGRAM, "serve", "--no-auth", "--client-mode", "dynamic", *options],
+            cwd=REPOSITORY,
+            env=os.environ | {"ZORIVEST_KEYRING": "off", "ZORIVEST_BACKEND_PORT": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+
+    def _entry(self, each: Upstream) -> str:
+        lines = ["\n[[profiles.default.mcp_servers]]", f'name = "{each.name}"', "timeout_secs = 60"]
+        if each.http:
+            lines.append(f'endpoint = "http://127.0.0.1:{self.processes[each.name].port}/mcp"')
+        else:
+            program, *arguments = command(each.package, "stdio", 0, self.directory)
+            lines += [f"command = {json.dumps(program)}", f"args = {json.dumps(arguments)}"]
+            lines.append(f"cwd = {json.dumps(str(self.directory))}")
+        return "\n".join(lines) + "\n"
+
+    def kill(self, upstream: Upstream) -> None:
+        if upstream.http:
+            self.processes[upstream.name].kill()
+            return
+        assert self.gateway is not None
+        wanted = command(upstream.package, "stdio", 0, self.directory)
+        children = psutil.Process(self.gateway.pid).children()
+        running = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+        (found,) = [each for each in running if each.cmdline() == wanted]
+        found.kill()
+
+    def restart(self, killed: list[Upstream]) -> None:
+        """Those over HTTP are started by us, the others by the gateway."""
+        back = [self.processes[each.name] for each in killed if each.http]
+        for each in back:
+            each.start()
+        for each in back:
+            wait_for_port(each.port, each.process)
+
+    def close(self) -> None:
+        if self.gateway is not None:
+            stop(self.gateway)
+        stop_backend(self.directory / "journal")
+        for each in self.processes.values():
+            each.kill()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    found = World(tmp_path_factory.mktemp("gateway"))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+@contextlib.asynccontextmanager
+async def in_front(case: Case, config: dict[str, Any], directory: Path) -> AsyncIterator[Hands]:
+    async with hands(case, config | {"name": "Cline", "asks": False}, directory) as client:
+        assert client.revision == case.revision
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=FRONTS, ids=str)
+async def front(
+    request: pytest.FixtureRequest, world: World, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Hands]:
+    """One client that is taken through all servers."""
+    case: Case = request.param
+    async with in_front(case, {"url": world.url}, tmp_path_factory.mktemp("client") / "home") as client:
+        await client.do("watch")
+        yield client
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Other processes are at work, and only asking tells when they are done."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            if await true():
+                return
+            await asyncio.sleep(0.05)
+
+
+async def listed(client: Hands, name: str) -> None:
+    async def is_listed() -> bool:
+        return name in await client.tools()
+
+    await until(is_listed)
+
+
+def said(result: dict[str, Any]) -> str:
+    return "\n".join(block.get("text", "") for block in result["content"])
+
+
+async def call_echo(client: Hands, upstream: Upstream) -> dict[str, Any]:
+    name, arguments, _ = upstream.echo
+    return await client.call(upstream.tool(name), **arguments)
+
+
+async def right(client: Hands, upstream: Upstream) -> bool:
+    result = await call_echo(client, upstream)
+    return upstream.echo[2] in said(result) and not result.get("isError")
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda each: each.name)
+async def test_a_client_lists_calls_follows_and_cancels_through_the_gateway(front: Hands, upstream: Upstream) -> None:
+    await listed(front, upstream.tool(upstream.echo[0]))
+    assert await right(front, upstream)
+    name, arguments, text = upstream.error
+    failed = await front.call(upstream.tool(name), **arguments)
+    assert failed["isError"] is True
+    assert text in said(failed)
+    if upstream.progress is not None:
+        name, arguments, steps = upstream.progress
+        assert (await front.do("progress", upstream.tool(name), arguments))["steps"] == steps
+    if upstream.wait is not None:
+        name, arguments, running = upstream.wait
+        quick = [upstream.tool(upstream.echo[0]), upstream.echo[1]]
+        counted = upstream.tool(running) if running else None
+        assert await front.do("withdraw", upstream.tool(name), arguments, counted, quick) == "cancelled"
+        assert await right(front, upstream)
+    if upstream.changes:
+        await toggle(front, upstream)
+
+
+async def toggle(client: Hands, upstream: Upstream) -> None:
+    """A tool that comes or goes is announced, and then listed or not."""
+    extra = upstream.tool("extra")
+    was_listed = extra in await client.tools()
+    seen = await client.do("changes", 0)
+    await client.works(upstream.tool("toggle_extra"))
+    async with asyncio.timeout(SECONDS):
+        while (extra in await client.tools()) is was_listed:
+            seen = await client.do("changes", seen + 1)
+
+
+async def test_killed_servers_come_back_and_the_others_notice_nothing(world: World, tmp_path: Path) -> None:
+    async with in_front(FRONTS[0], {"url": world.url}, tmp_path / "home") as client:
+        for is_http in (False, True):
+            killed = [each for each in UPSTREAMS if each.http is is_http]
+            for upstream in killed:
+                await until(partial(right, client, upstream))
+            for upstream in killed:
+                world.kill(upstream)
+            if is_http:  # a child is started again by itself, perhaps before this call
+                for upstream in killed:
+                    error = (await call_echo(client, upstream))["_meta"]["com.zorivest/error"]
+                    assert (error["class"], error["server"], error["retryable"]) == ("TOOLING", upstream.name, True)
+            for upstream in UPSTREAMS:
+                if upstream not in killed:
+                    assert await right(client, upstream), upstream.name
+            world.restart(killed)
+            for upstream in killed:
+                await until(partial(right, client, upstream))
+
+
+async def test_three_gateways_stand_behind_each_other(tmp_path: Path) -> None:
+    """Each names the next one `next`; the last has the showcase behind it."""
+    behind = [PROGRAM, "stdio", "--showcase", "--data-dir", str(tmp_path / "showcase")]
+    for depth in range(3):
+        config = tmp_path / f"config-{depth}.toml"
+        entry = f'\n[[profiles.default.mcp_servers]]\nname = "next"\ncommand = {json.dumps(behind[0])}\n'
+        entry += f'args = {json.dumps(behind[1:])}\ntimeout_secs = 60\nenv_pass = ["ZORIVEST_KEYRING"]\n'
+        config.write_text(PROFILE + entry)
+        behind = [PROGRAM, "stdio", "--client-mode", "dynamic", "--config", str(config)]
+        behind += ["--data-dir", str(tmp_path / "journal")]
+    name = "next__next__next__"
+    try:
+        config = {"command": behind, "env": {"ZORIVEST_KEYRING": "off", "ZORIVEST_BACKEND_PORT": "0"}}
+        async with in_front(Case("client-2.4.0", "stdio", MODERN), config, tmp_path / "home") as client:
+            await client.do("watch")
+            await listed(client, name + "echo")
+            assert said(await client.call(name + "echo", text="grüße 🌍")) == "grüße 🌍"
+            assert (await client.do("progress", name + "count", {"to": 3, "delay_ms": 20}))["steps"] == [1, 2, 3]
+            assert "text" in said(await client.call(name + "echo", text=7))
+            quick = [name + "echo", {"text": "x"}]
+            assert await client.do("withdraw", name + "wait", {"seconds": 600}, None, quick) == "cancelled"
+
+            async def none_waits() -> bool:
+                return (await client.works(name + "running"))["waiting"] == 0
+
+            await until(none_waits)
+            await client.call(name + "toggle_extra")
+            await listed(client, name + "extra")
+    finally:
+        stop_backend(tmp_path / "journal")
