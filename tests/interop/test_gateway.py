@@ -315,11 +315,11 @@ async def test_three_gateways_stand_behind_each_other(tmp_path: Path) -> None:
     """Each names the next one `next`; the last has the showcase behind it."""
     behind = [PROGRAM, "stdio", "--showcase", "--data-dir", str(tmp_path / "showcase")]
     for depth in range(3):
-        config = tmp_path / f"config-{depth}.toml"
+        file = tmp_path / f"config-{depth}.toml"
         entry = f'\n[[profiles.default.mcp_servers]]\nname = "next"\ncommand = {json.dumps(behind[0])}\n'
         entry += f'args = {json.dumps(behind[1:])}\ntimeout_secs = 60\nenv_pass = ["ZORIVEST_KEYRING"]\n'
-        config.write_text(PROFILE + entry)
-        behind = [PROGRAM, "stdio", "--client-mode", "dynamic", "--config", str(config)]
+        file.write_text(PROFILE + entry)
+        behind = [PROGRAM, "stdio", "--client-mode", "dynamic", "--config", str(file)]
         behind += ["--data-dir", str(tmp_path / "journal")]
     name = "next__next__next__"
     try:
@@ -334,7 +334,7 @@ async def test_three_gateways_stand_behind_each_other(tmp_path: Path) -> None:
             assert await client.do("withdraw", name + "wait", {"seconds": 600}, None, quick) == "cancelled"
 
             async def none_waits() -> bool:
-                return (await client.works(name + "running"))["waiting"] == 0
+                return bool((await client.works(name + "running"))["waiting"] == 0)
 
             await until(none_waits)
             await client.call(name + "toggle_extra")

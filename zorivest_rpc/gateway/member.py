@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random as system_random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -94,7 +95,7 @@ class Member:
         self._connecting = asyncio.Lock()
         self._breaker = Breaker(failures=5, pause=timing.circuit, longest=timing.longest_circuit)
         self._ttl: float | None = None
-        self._listed = 0.0
+        self._listed = -math.inf  # again: the first list is no reason to wait with the second
         self._task: asyncio.Task[None] | None = None
 
     # --- life
@@ -165,7 +166,9 @@ class Member:
             await self._fail(error)
             raise
         self.latency_ms = (loop.time() - began) * 1000
-        self._listed = self.last_ok = loop.time()
+        if self.last_ok is not None:
+            self._listed = loop.time()
+        self.last_ok = loop.time()
         self._ttl = None if listing.ttl_ms is None else listing.ttl_ms / 1000
         verdicts = await asyncio.to_thread(self._judge, self.server, listing)
         held = sum(1 for verdict in verdicts.values() if verdict.held)
