@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from tests.embedded.tax.fills import book_of, buy, dec, decs, deliver, sell
 from zorivest_rpc.embedded.tax import brackets
-from zorivest_rpc.embedded.tax.estimate import annual_estimate, estimate_gains, federal_total, niit, year_gains
+from zorivest_rpc.embedded.tax.estimate import annual_estimate, estimate_gains, federal_total, net_of, niit, year_gains
 from zorivest_rpc.embedded.tax.law import federal, federal_years, penalty_rates, replacements, statute
 from zorivest_rpc.embedded.tax.model import DISCLAIMER, AccountTraits, FilingStatus, Price, TaxProfile, parse
 from zorivest_rpc.embedded.tax.netting import Gains, gains_of, net
@@ -267,6 +267,15 @@ def test_old_capital_losses_lower_a_traders_ordinary_income_by_the_limit_only() 
     trader = profile(agi_estimate=dec(195000), capital_loss_carryforward=dec(5000))
     estimate = estimate_gains(trader, gains(ordinary=10000))
     assert (estimate.federal_estimate.niit, estimate.realized_gains.carryforward_st) == decs(76, 2000)
+
+
+def test_a_traders_ordinary_result_is_income_that_absorbs_old_losses() -> None:
+    # Taxable before the deduction of 3000: 10000 + 8000 − 16100 = 1900 uses 1900 of the 5000; a loss leaves no income.
+    trader = profile(agi_estimate=dec(10000), capital_loss_carryforward=dec(5000))
+    table = federal(2026).of(SINGLE)
+    assert table.standard_deduction == 16100
+    assert net_of(trader, gains(ordinary=8000)).carryforward_st == 3100
+    assert net_of(trader, gains(ordinary=-8000)).carryforward_st == 5000
 
 
 @pytest.mark.parametrize(("eligible", "short", "long"), [(True, 4000, 6000), (False, 10000, 0)])

@@ -47,7 +47,8 @@ def test_losses_are_grouped_by_symbol_and_sorted_by_size() -> None:
     assert (first.ticker, first.unrealized_loss, first.holding_period) == ("VTI", dec(2000), "short_term")
     assert (second.ticker, second.unrealized_loss, second.holding_period) == ("ACME", dec(1300), "mixed")
     assert (second.short_term_loss, second.long_term_loss) == decs(300, 1000)
-    assert [lot.lot_id for lot in second.lots] == ["lot-a1", "lot-a2"]
+    rows = [(lot.lot_id, lot.quantity, lot.total_basis, lot.current_value, lot.unrealized_loss) for lot in second.lots]
+    assert rows == [("lot-a1", *decs(100, 5000, 4000, 1000)), ("lot-a2", *decs(10, 700, 400, 300))]
     assert report.skipped_tickers == ("BLIND",)
     assert report.disclaimer == DISCLAIMER
 
@@ -140,6 +141,12 @@ def test_a_purchase_already_used_up_as_a_replacement_is_no_risk() -> None:
     )
     assert len(book.matches) == 1
     assert not scan(book).opportunities[0].wash_risk
+
+
+def test_a_lot_worth_what_it_cost_is_no_loss() -> None:
+    book = book_of(buy("ACME", 10, 40, "2026-01-05", exec_id="even"), buy("ACME", 10, 41, "2026-01-06", exec_id="less"))
+    (acme,) = scan(book, min_loss=dec(1)).opportunities
+    assert [lot.lot_id for lot in acme.lots] == ["lot-less"]
 
 
 def test_short_positions_are_not_scanned() -> None:

@@ -217,6 +217,13 @@ def test_a_payment_without_a_date_was_on_time() -> None:
     assert (estimate.penalty_estimate, estimate.status) == (dec(0), "PAID")
 
 
+def test_payments_count_in_the_order_of_their_days_whatever_their_amounts() -> None:
+    # 800 on 15 May (30 days: 4.6027) and 200 of 400 on 15 July (91 days: 3.4904).
+    first, second = paid(Q1, 800, date(2026, 5, 15)), paid(Q1, 400, date(2026, 7, 15))
+    for payments in ((first, second), (second, first)):
+        assert ask(Q1, date(2026, 9, 1), *payments).penalty_estimate == dec("8.09")
+
+
 def test_the_rate_changes_with_the_date_and_a_leap_year_has_366_days() -> None:
     # 10 days at 8 % of 2024, 10 days at 7 % of 2025: 1000 × (0.8 / 366 + 0.7 / 365) = 2.1858 + 1.9178.
     assert cents(interest(dec(1000), date(2024, 12, 22), date(2025, 1, 11))) == dec("4.10")

@@ -248,6 +248,18 @@ def test_a_reinvested_dividend_counts_when_the_profile_says_so(included: bool, w
 
 
 @pytest.mark.parametrize(
+    ("source", "washed"),
+    [
+        # §1091(a): "has acquired (by purchase or by an exchange …)"; a gift, an inheritance or a transfer is neither
+        *((AcquisitionSource.PURCHASE, 1000), (AcquisitionSource.EXERCISE, 1000), (AcquisitionSource.ASSIGNMENT, 1000)),
+        *((AcquisitionSource.GIFT, 0), (AcquisitionSource.INHERITANCE, 0), (AcquisitionSource.TRANSFER, 0)),
+    ],
+)
+def test_shares_replace_a_loss_by_how_they_were_acquired(source: AcquisitionSource, washed: int) -> None:
+    assert disallowed(book_of(*a_loss_of_1000(), buy("ACME", 100, 41, "2026-03-10", source=source))) == washed
+
+
+@pytest.mark.parametrize(
     ("method", "contracts", "washed"),
     [
         (WashSaleMethod.AGGRESSIVE, 1, 0),

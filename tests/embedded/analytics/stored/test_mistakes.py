@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import select
+
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.analytics.mistakes import CATEGORIES
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.journal import audit_log
 
 
 async def tag(journal: Journal, exec_id: str, category: str = "chasing", **more: Any) -> dict[str, Any]:
@@ -110,3 +114,11 @@ async def test_a_mistake_on_a_foreign_gain_or_an_open_trade_costs_nothing_and_wa
     found = await summary(journal)
     assert (found["total_mistakes"], found["total_cost"]) == (2, 0)
     assert {"converted", "unconverted", "missing_rates"}.isdisjoint(found)
+
+
+async def test_a_tag_is_in_the_audit_log(journal: Journal, backend: Embedded) -> None:
+    await journal.buy(3, 100, exec_id="in")
+    await tag(journal, "in", "chasing")
+    said = select(audit_log.c.action).where(audit_log.c.resource_id == "in").order_by(audit_log.c.id)
+    actions = await backend.database().read(lambda conn: conn.execute(said).scalars().all())
+    assert actions[-1] == "mistake.track"
