@@ -150,13 +150,11 @@ def test_a_tool_that_is_confirmed_takes_a_token_as_its_last_optional_argument(
     assert TEXT["properties"] == {"text": {"type": "string"}}, "the server's own schema is left alone"
 
 
-@pytest.mark.parametrize(("channel", "asks"), [("elicitation", True), ("none", False), ("console", False)])
-def test_without_the_token_channel_there_is_no_token_argument(channel: str, asks: bool) -> None:
+@pytest.mark.parametrize("channel", ["elicitation", "none", "console"])
+def test_without_the_token_channel_there_is_no_token_argument(channel: str) -> None:
     tool = catalogue(offered(server(), item("a")), confirmation_channel=channel).table["far__a"]
     assert tool.decision.verdict == "confirm"
-    assert tool.spec.confirm is asks, (
-        "without a channel no question goes out: the call is refused where it is forwarded"
-    )
+    assert tool.spec.confirm
     assert list(tool.spec.input_schema["properties"]) == ["text"]
 
 

@@ -386,19 +386,6 @@ async def test_a_server_that_repeats_our_token_does_not_get_it_to_a_client(tmp_p
             assert bool(found.tools) is not any("bad credentials" in each for each in told)
 
 
-@pytest.mark.parametrize("channel", ["none", "console"])
-async def test_without_a_channel_what_has_to_be_confirmed_is_refused(tmp_path: Path, channel: str) -> None:
-    fake = Fake()
-    fake.tools = [TOOL, {**TOOL, "name": "fine"}]
-    keys: dict[str, Any] = {"confirmation_channel": channel, "approve_tool": ("ops__fine",)}
-    async with house(tmp_path, ("ops", fake), **keys) as found:
-        with pytest.raises(ConfirmationRequired, match="needs approval and none was given"):
-            await found.call("ops__echo", text="x", confirmation_token="ctk_x")
-        assert found.events()[-1]["event"] == "tool.denied"
-        assert not (await found.call("ops__fine", text="x")).is_error
-    assert [seen.params["name"] for seen in fake.of("tools/call")] == ["fine"]
-
-
 async def test_pins_that_cannot_be_read_publish_nothing_and_say_why(tmp_path: Path) -> None:
     (tmp_path / "mcp-pins.json").write_text("{damaged")
     async with house(tmp_path, ("ops", Fake())) as found:

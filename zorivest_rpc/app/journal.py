@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from zorivest_rpc import __version__
 from zorivest_rpc.app.backends import LOCAL, Callers
+from zorivest_rpc.app.federation import Federation
 from zorivest_rpc.app.guards import SeenGuards
 from zorivest_rpc.app.policy import policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
@@ -30,7 +31,6 @@ from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
 
 if TYPE_CHECKING:
-    from zorivest_rpc.gateway.config import Profile
     from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.serving.pipeline import Pipeline
     from zorivest_rpc.serving.tools.completions import JournalCompletions
@@ -52,12 +52,9 @@ class Journal:
         if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
             raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")
         self.settings = settings
-        self._base = definitions
-        self._gateway: Gateway | None = None
-        self._profile = self._load_profile()
-        if self._profile is not None:
-            definitions = _with_servers(definitions, self._profile)
-        self.audience = Audience(definitions, policy_of(settings, definitions))
+        self._federation = Federation(settings, definitions)
+        definitions = self._federation.definitions
+        self.audience = Audience(definitions, policy_of(settings, definitions, self._federation.channel))
         self.started = time.perf_counter()
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
@@ -78,28 +75,14 @@ class Journal:
             complete=self._complete,
             tasks=True,
             # enable_toolset, in the legacy era alone; and servers that come, go and change their lists
-            changing={False: (TOOLS,), True: () if self._profile is None else (TOOLS,)},
+            changing={False: (TOOLS,), True: (TOOLS,) if self._federation.has_servers else ()},
             holding=self.callers.holding_for,
             watch=self._watch,
         )
 
-    def _load_profile(self) -> Profile | None:
-        """The profile of the configuration file, where it has a server that is enabled."""
-        file = self.settings.file
-        if self.settings.profile is None and (file is None or "profiles" not in file.document):
-            return None
-        from zorivest_rpc.gateway.config import load_profile
-
-        profile = load_profile(self.settings, [spec.name for spec in (*self._base.tools, *self._base.meta_tools)])
-        return profile if profile.enabled else None
-
     def gateway(self) -> Gateway | None:
         """The other MCP servers, none of them contacted before it is started."""
-        if self._gateway is None and self._profile is not None:
-            from zorivest_rpc.gateway.start import open_gateway
-
-            self._gateway = open_gateway(self.settings, self._profile, self._base, os.environ, self._adopt)
-        return self._gateway
+        return self._federation.gateway(self._adopt)
 
     def _adopt(self, definitions: Definitions) -> None:
         """Another catalogue, for everyone; what became of a server alone changes no list."""
@@ -288,16 +271,7 @@ class Journal:
         self._guards.record(call.session.principal, locked)
 
     async def close(self) -> None:
-        if self._gateway is not None:
-            await self._gateway.close()
+        await self._federation.close()
         if self._guard_watch is not None:
             await self._guard_watch.close()
         await self.callers.close()
-
-
-def _with_servers(definitions: Definitions, profile: Profile) -> Definitions:
-    from msgspec.structs import replace
-
-    from zorivest_rpc.gateway.toolsets import list_toolsets
-
-    return replace(definitions, toolsets=(*definitions.toolsets, *list_toolsets(profile)))

@@ -15,7 +15,7 @@ from zorivest_rpc.serving.modes.detect import parse_mode
 __all__ = ["policy_of"]
 
 
-def policy_of(settings: Settings, definitions: Definitions) -> Policy:
+def policy_of(settings: Settings, definitions: Definitions, channel: str = "auto") -> Policy:
     """What the operator said, checked against the catalogue; ConfigError names the nearest name."""
     mode, warning = parse_mode(settings.client_mode)
     if warning is not None:
@@ -38,6 +38,7 @@ def policy_of(settings: Settings, definitions: Definitions) -> Policy:
         allowed_callers=settings.allowed_callers,
         inside_claude_code=settings.inside_claude_code and settings.command == "stdio",
         confirm=settings.confirm,  # type: ignore[arg-type]
+        channel=channel,  # type: ignore[arg-type]
         trusts_names=settings.command != "serve" or settings.trust_client_names,
     )
 

@@ -15,7 +15,7 @@ Asker = Literal["client", "server", "nobody"]
 
 def asker(audience: Audience, session: Session, spec: ToolSpec, *, trusts_names: bool) -> Asker:
     """Who asks before a direct call of this tool; `trusts_names` is true over stdio, false over HTTP."""
-    if not spec.is_gated or audience.policy.confirm == "never":
+    if not spec.is_gated or (audience.policy.confirm == "never" and spec.ruling is None):
         return "nobody"
     return "server" if audience.asks(session, spec, trusts_names=trusts_names) else "client"
 
@@ -23,8 +23,14 @@ def asker(audience: Audience, session: Session, spec: ToolSpec, *, trusts_names:
 def describe_askers(audience: Audience, session: Session) -> str:
     """One sentence on every gated tool that the session may call."""
     limits = audience.limits(session)
-    gated = [spec for spec in audience.definitions.tools if spec.confirm and limits.refusal(spec) is None]
-    if audience.policy.confirm == "never":
+    gated = [
+        spec
+        for spec in audience.definitions.tools
+        if spec.confirm
+        and limits.refusal(spec) is None
+        and asker(audience, session, spec, trusts_names=True) != "nobody"
+    ]
+    if audience.policy.confirm == "never" and not gated:
         return "Before a gated tool nobody is asked (--confirm never)."
     by_server = {spec.name for spec in audience.gated_tools(session, trusts_names=True)}
     by_client = [spec.name for spec in gated if spec.name not in by_server]

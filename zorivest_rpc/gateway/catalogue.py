@@ -1,6 +1,6 @@
-"""The one function that builds a catalogue: our own tools and those of other servers, each with its policy.
+"""What the servers offer, made tools of ours: examined, named, judged, and handed to the function that assembles.
 
-Rule 1: no other code makes `Definitions` with a tool of another server in them, so no tool escapes its policy.
+Rule 1: `assembly.assemble` alone makes a catalogue, so no tool escapes its policy.
 Rule 2: nothing disappears in silence: what is not published stands among the examined with its reason.
 Rule 3: what is built depends on what the servers offer and on the configuration, never on the order of connecting."""
 
@@ -11,25 +11,20 @@ from typing import Any, Final
 
 import msgspec
 
+from zorivest_rpc.gateway.assembly import assemble, ruling_of, with_token
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.examine import Examined, examine_tools
 from zorivest_rpc.gateway.naming import annotations_for, describe
 from zorivest_rpc.gateway.pins import Identity, Kind, Verdict
 from zorivest_rpc.gateway.policy import Decision
 from zorivest_rpc.gateway.scan import clean
-from zorivest_rpc.gateway.toolsets import list_toolsets
 from zorivest_rpc.mcp.client.lists import Listing
+from zorivest_rpc.serving.catalog.approval import TOKEN, takes_tokens
 from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolSpec
 
-__all__ = ["FORWARD", "NO_CHANNEL", "TOKEN", "Catalogue", "Offered", "Published", "build"]
+__all__ = ["FORWARD", "TOKEN", "Catalogue", "Offered", "Published", "build"]
 
 FORWARD: Final = "forward"  # the handler of every tool of another server
-TOKEN: Final = "confirmation_token"
-_TOKEN_PROPERTY: Final = {
-    "type": "string",
-    "description": "From get_confirmation_token, where the client shows no form.",
-}
-NO_CHANNEL: Final = ("none", "console")  # there is no console yet, and what cannot be confirmed does not run
 _MINIMAL: Final = 100  # characters of a description where a client wants it short
 
 
@@ -110,14 +105,15 @@ def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
     received = definition.get("annotations")
     trusted: Mapping[str, Any] = received if server.trust_annotations and isinstance(received, Mapping) else {}
     confirms = decision.verdict == "confirm"
-    has_token = confirms and profile.confirmation_channel in ("auto", "token")
+    held = tool.reason if tool.state == "held" else None
+    schema = dict(tool.schema)
     title, told = definition.get("title"), definition.get("description")
     words = describe(server, clean(told) if isinstance(told, str) else tool.upstream)
     spec = ToolSpec(
         name=tool.published,
         title=clean(title) if isinstance(title, str) and title.strip() else tool.upstream,
         description=Description(words if len(words) <= _MINIMAL else words[: _MINIMAL - 1] + "…", words),
-        input_schema=_with_token(tool.schema) if has_token else dict(tool.schema),
+        input_schema=with_token(schema) if confirms and takes_tokens(profile.confirmation_channel) else schema,
         output_schema=definition.get("outputSchema"),
         annotations=Annotations(
             trusted.get("readOnlyHint") is True,
@@ -126,20 +122,17 @@ def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
             trusted.get("openWorldHint") is not False,
         ),
         hints=annotations_for(server, received),
-        confirm=confirms and profile.confirmation_channel not in NO_CHANNEL,  # refused where it is forwarded
+        confirm=confirms and held is None,  # a held one is refused where it is forwarded, before anything is asked
         network_bound=True,
         python=FORWARD,
         toolset=server.toolset,
         upstream=server.name,
+        upstream_name=tool.upstream,
+        is_pinned=verdict.held is None and not verdict.changed and profile.pin != "off",
+        ruling=ruling_of(decision, mints=True),
     )
     repeatable = trusted.get("readOnlyHint") is True or trusted.get("idempotentHint") is True
-    held = tool.reason if tool.state == "held" else None
     return Published(server, tool.upstream, spec, definition["inputSchema"], verdict.hash, decision, repeatable, held)
-
-
-def _with_token(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The token is the last property and optional (publish pipeline, step 3)."""
-    return {**schema, "properties": {**schema.get("properties", {}), TOKEN: _TOKEN_PROPERTY}}
 
 
 def _join(
@@ -152,11 +145,12 @@ def _join(
         count = sum(1 for tool in table.values() if tool.server.name == server.name and _is_offered(tool))
         return count, each.status, each.error
 
-    return msgspec.structs.replace(
+    return assemble(
         base,
-        toolsets=(*base.toolsets, *list_toolsets(profile, look)),
-        tools=(*base.tools, *(tool.spec for tool in table.values() if _is_offered(tool))),
-        withheld=tuple(tool.spec for tool in table.values() if not _is_offered(tool)),
+        profile,
+        [tool.spec for tool in table.values() if _is_offered(tool)],
+        [tool.spec for tool in table.values() if not _is_offered(tool)],
+        look,
     )
 
 

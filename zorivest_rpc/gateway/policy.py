@@ -5,31 +5,23 @@ server is not trusted, never lower it; what stands in the arguments of a call ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from zorivest_rpc.errors import ConfirmationRequired
 from zorivest_rpc.gateway.config import Profile
 from zorivest_rpc.gateway.patterns import is_literal, matches, matches_any
 
 __all__ = [
     "EXEMPT",
-    "Channel",
     "Decision",
     "Subject",
-    "blocked",
-    "choose_channel",
     "classify",
-    "confirmation_required",
     "decide",
-    "declined",
-    "not_approved",
-    "unmatched_entries",
+    "depends_on_client",
 ]
 
 Provenance = Literal["built-in", "upstream"]
 Class = Literal["R", "W", "D"]  # reads only, writes, destructive
-Channel = Literal["token", "elicitation", "console", "explain", "refuse"]
 
 # They find, describe and confirm; `call_tool` runs another tool, which is judged itself.
 EXEMPT: Final = frozenset(
@@ -92,18 +84,13 @@ def decide(profile: Profile, subject: Subject, *, confirm: str = "auto", client_
     """What becomes of a call. `confirm` is the server-wide `--confirm`; `client_asks` says that this client, over
     stdio, is known to ask its user for a tool with these hints. Its name is its own word, so any channel but `auto`
     takes no notice of it."""
-    name = subject.name
-    if matches_any(profile.deny_tool, name):
+    if matches_any(profile.deny_tool, subject.name):
         return Decision("deny", list="deny_tool")
-    if name in EXEMPT and subject.provenance == "built-in":
+    if _is_exempt(subject):
         return Decision("allow")
-    destructive = subject.kind == "D"
-    required = matches_any(profile.require_confirm_tool, name)
-    approved = not subject.changed and any(
-        matches(entry, name) for entry in profile.approve_tool if is_literal(entry) or not destructive
-    )
+    required, approved = _listed(profile, subject)
     mode = profile.tool_confirmation_mode
-    cell = _TABLE[subject.provenance, destructive, mode][required + 2 * approved]
+    cell = _TABLE[subject.provenance, subject.kind == "D", mode][required + 2 * approved]
     if cell == ASKED_BY_CLIENT:
         cell = _built_in_cell(confirm, client_asks and profile.confirmation_channel == "auto")
     elif cell == UNLESS_SWITCHED_OFF:
@@ -111,6 +98,27 @@ def decide(profile: Profile, subject: Subject, *, confirm: str = "auto", client_
     if cell == C:
         return Decision("confirm", _reason(subject, mode, required))
     return Decision("allow", auto=cell == AUTO, list="approve_tool" if approved else None)
+
+
+def depends_on_client(profile: Profile, subject: Subject) -> bool:
+    """Whether `--confirm` and the calling client decide: no list names the tool, and the mode leaves it to them."""
+    if _is_exempt(subject) or matches_any(profile.deny_tool, subject.name):
+        return False
+    required, approved = _listed(profile, subject)
+    row = _TABLE[subject.provenance, subject.kind == "D", profile.tool_confirmation_mode]
+    return row[required + 2 * approved] == ASKED_BY_CLIENT
+
+
+def _is_exempt(subject: Subject) -> bool:
+    return subject.name in EXEMPT and subject.provenance == "built-in"
+
+
+def _listed(profile: Profile, subject: Subject) -> tuple[bool, bool]:
+    """Whether a list requires a confirmation, and whether one spares it: what destroys only by its own name."""
+    approved = not subject.changed and any(
+        matches(entry, subject.name) for entry in profile.approve_tool if is_literal(entry) or subject.kind != "D"
+    )
+    return matches_any(profile.require_confirm_tool, subject.name), approved
 
 
 def _built_in_cell(confirm: str, delegated: bool) -> str:
@@ -126,51 +134,3 @@ def _reason(subject: Subject, mode: str, required: bool) -> str:
     if subject.kind == "D":
         return "destructive"
     return "mode always" if mode == "always" else "upstream tool"
-
-
-def choose_channel(setting: str, *, has_token: bool, can_ask: bool, has_console: bool = False) -> Channel:
-    """How a call that has to be confirmed is confirmed: by its token, by a form, at the console; or what it is refused
-    with: how a token is fetched (`explain`), or plainly (`refuse`)."""
-    if setting == "auto":
-        return "token" if has_token else "elicitation" if can_ask else "explain"
-    if setting == "token":
-        return "token" if has_token else "explain"
-    if setting == "elicitation":
-        return "elicitation" if can_ask else "refuse"
-    return "console" if setting == "console" and has_console else "refuse"
-
-
-def confirmation_required(tool: str, reason: str) -> ConfirmationRequired:
-    step = f'Call get_confirmation_token with action "{tool}", then repeat this call with confirmation_token.'
-    text = f'Confirmation required for "{tool}" ({reason}). {step}'
-    return ConfirmationRequired(text, code="confirmation_missing", next=step)
-
-
-def not_approved(tool: str) -> ConfirmationRequired:
-    step = "An operator can add it to approve_tool."
-    return ConfirmationRequired(f'"{tool}" needs approval and none was given. {step}', code="not_approved", next=step)
-
-
-def blocked(tool: str) -> ConfirmationRequired:
-    step = "Use another tool, or ask the operator."
-    return ConfirmationRequired(f'"{tool}" is blocked by deny_tool.', code="denied", next=step)
-
-
-def declined(tool: str) -> ConfirmationRequired:
-    step = "Ask the user what to do instead."
-    return ConfirmationRequired(f'The user declined "{tool}".', code="confirmation_declined", next=step)
-
-
-def unmatched_entries(profile: Profile, names: Collection[str]) -> list[str]:
-    """One warning for each entry of a list that matches no tool; `names` are all that exist, held ones included."""
-    lists: tuple[tuple[str, Iterable[str]], ...] = (
-        ("require_confirm_tool", profile.require_confirm_tool),
-        ("approve_tool", profile.approve_tool),
-        ("deny_tool", profile.deny_tool),
-    )
-    return [
-        f'{name}: "{entry}" matches no tool'
-        for name, entries in lists
-        for entry in entries
-        if not any(matches(entry, tool) for tool in names)
-    ]

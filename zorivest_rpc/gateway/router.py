@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from zorivest_rpc.gateway.catalogue import NO_CHANNEL, TOKEN, Catalogue, Offered, Published, build
+from zorivest_rpc.gateway.assembly import names_no_tool
+from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import (
     OutputInvalid,
@@ -23,7 +24,6 @@ from zorivest_rpc.gateway.errors import (
 from zorivest_rpc.gateway.examine import judge_tools
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
-from zorivest_rpc.gateway.policy import blocked, not_approved
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
@@ -33,6 +33,7 @@ from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.replies import Progress, Told
+from zorivest_rpc.serving.catalog.approval import block
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 __all__ = ["Gateway"]
@@ -76,6 +77,7 @@ class Gateway:
         self._telemetry = telemetry
         self._adopt = adopt
         self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._warned: set[str] = set()
         self._checks: dict[str, Callable[[Json], bool]] = {}
         self.members = {
             server.name: Member(
@@ -118,6 +120,7 @@ class Gateway:
         offers = [_with_status(member) for member in self.members.values()]
         self.catalogue = build(self._base, self._profile, offers)
         self._tell_difference(before, self.catalogue)
+        self._warn_of_unmatched()
         if self.catalogue.definitions != before.definitions:
             self._checks.clear()
             self._adopt(self.catalogue.definitions)
@@ -141,6 +144,15 @@ class Gateway:
                         hash_old=hash_old,
                         hash_new=tool.hash,
                     )
+
+    def _warn_of_unmatched(self) -> None:
+        """Each entry of a list that names no tool is told once, when no server is left that might have it."""
+        unknown = [each.server for each in self.members.values() if not each.offered.listing.items]
+        names = {spec.name for spec in (*self._base.tools, *self._base.meta_tools)} | self.catalogue.table.keys()
+        for words in names_no_tool(self._profile, names, unknown):
+            if words not in self._warned:
+                self._warned.add(words)
+                _log.warning("%s", words)
 
     # --- calls
 
@@ -179,12 +191,9 @@ class Gateway:
     def _admit(self, call: Call, found: Published | None, record: CallRecord) -> Member:
         if found is None:
             raise Withdrawn(call.name.partition("__")[0], call.name)
-        if found.decision.verdict == "deny":
+        if found.decision.verdict == "deny":  # what a list denies is refused before it comes here; a change may be new
             record.denied("deny_tool")
-            raise blocked(call.name)
-        if found.decision.verdict == "confirm" and self._profile.confirmation_channel in NO_CHANNEL:
-            record.denied("not_approved")
-            raise not_approved(call.name)
+            raise block(call.name)
         if found.held is not None:
             raise Quarantined(found.server.name, call.name)
         member = self.members[found.server.name]

@@ -16,6 +16,7 @@ from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.catalog.approval import BLOCKED, Channel, block
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec, spellings
 from zorivest_rpc.serving.catalog.toolsets import (
     Selection,
@@ -50,6 +51,7 @@ class Policy(msgspec.Struct, frozen=True):
     allowed_callers: tuple[str, ...] = ("code_execution",)
     inside_claude_code: bool = False
     confirm: Literal["auto", "always", "never"] = "auto"
+    channel: Channel = "auto"
     trusts_names: bool = True
     """Whether a client is what it calls itself: over stdio it started us, over HTTP any caller can send any name."""
 
@@ -66,6 +68,8 @@ class ListLimits(msgspec.Struct, frozen=True):
 
     def refusal(self, spec: ToolSpec) -> tuple[str, str] | None:
         """(code, reason) why the tool may not be called, or None."""
+        if spec.is_denied:
+            return "denied", BLOCKED
         if spec.name in self.excluded:
             return "excluded", "it is excluded on this server (--exclude-tools or X-MCP-Exclude-Tools)"
         if self.read_only and not survives_read_only(spec):
@@ -108,7 +112,7 @@ class Audience:
         self.specs = {spec.name: spec for spec in everything}
         self._base = {
             name: self._base[name]
-            if before.get(name) is spec
+            if before.get(name) == spec
             else Tool.from_checked_file(name, spec.input_schema, task=spec.task, spellings=spellings(spec))
             for name, spec in self.specs.items()
         }
@@ -170,10 +174,13 @@ class Audience:
     def _asks(self, profile: Profile, revision: str, name: str, trusts_names: bool) -> bool:
         """A client is trusted to ask if its name can be trusted and it has seen this tool's hints; of a call through
         the dispatcher it saw the dispatcher's."""
-        if self.specs[name].upstream:  # confirmed by its own policy, whatever the client shows of its hints
-            return True
+        ruling = self.specs[name].ruling
+        if ruling is not None:  # the operator's policy decides, whatever the client shows of the tool's hints
+            return ruling.verdict == "confirm"
         if self.policy.confirm != "auto":
             return self.policy.confirm == "always"
+        if self.policy.channel != "auto":  # the client's own question is none of the ways that the operator chose
+            return True
         return not trusts_names or name not in self._names_asked_by_client(profile, revision)
 
     def _names_asked_by_client(self, profile: Profile, revision: str) -> frozenset[str]:
@@ -290,6 +297,8 @@ class Audience:
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
         limits = self.limits(session)
+        if self.specs[name].is_denied:
+            return block(name)
         if not limits.excluded and not limits.read_only and not session.asked:
             return None
         reason = limits.refusal(self.specs[name])

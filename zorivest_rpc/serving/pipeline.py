@@ -46,7 +46,7 @@ class Pipeline:
         self._chains: dict[str, tuple[ToolSpec, Handler]] = {}
         self.metrics = metrics
         self.guard = GuardLayer(backend_for, seen, desktop=desktop)
-        self.confirmation = Confirmation(audience.gated, audience.asks_before)
+        self.confirmation = Confirmation(audience.gated, audience.asks_before, channel=audience.policy.channel)
         self._own = own(self)
 
     def handler(self, name: str) -> Handler:

@@ -24,6 +24,7 @@ __all__ = [
     "ModeSpec",
     "RestSpec",
     "RouteFile",
+    "Ruling",
     "ToolRoute",
     "ToolSpec",
     "ToolsetSpec",
@@ -106,6 +107,18 @@ class Missing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next: str
 
 
+class Ruling(msgspec.Struct, frozen=True):
+    """What the operator's policy says of a tool, where that is more than what the tool's own file says."""
+
+    verdict: Literal["allow", "confirm", "deny"]
+    reason: str | None = None
+    """Why each call is confirmed, whichever client makes it."""
+    is_spared: bool = False
+    """A list spares a confirmation."""
+    mints: bool = False
+    """This server issues the tokens for it, since the backend does not know it as one that is confirmed."""
+
+
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One tool file, or a tool of another MCP server in the same form.
 
@@ -147,6 +160,11 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The MCP server that it comes from; empty for a tool of our own."""
     hints: dict[str, Json] | None = msgspec.field(name="$hints", default=None)
     """The annotations that are published where they are not the four of a tool file."""
+    upstream_name: str = msgspec.field(name="$upstream_name", default="")
+    """What the server calls the tool."""
+    is_pinned: bool = msgspec.field(name="$is_pinned", default=False)
+    ruling: Ruling | None = msgspec.field(name="$ruling", default=None)
+    """None where the tool's own file decides."""
 
     @property
     def toolsets(self) -> tuple[str, ...]:
@@ -157,6 +175,15 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def is_gated(self) -> bool:
         """Whether a call can need a confirmation."""
         return self.confirm or self.confirm_above is not None
+
+    @property
+    def is_denied(self) -> bool:
+        return self.ruling is not None and self.ruling.verdict == "deny"
+
+    @property
+    def verdict(self) -> Literal["allow", "confirm", "deny"]:
+        """What becomes of a call whose client is not known to ask its user by itself."""
+        return self.ruling.verdict if self.ruling is not None else "confirm" if self.is_gated else "allow"
 
     @property
     def reads_only(self) -> bool:
@@ -322,7 +349,7 @@ def pick(choices: Sequence[ToolRoute], arguments: Mapping[str, Json]) -> ToolRou
 def defaults(spec: ToolSpec) -> dict[str, Json]:
     """The constant defaults of the inputs; those that depend on the date are in `dynamic_defaults`."""
     properties: dict[str, Json] = spec.input_schema.get("properties", {})
-    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    return {name: each["default"] for name, each in properties.items() if isinstance(each, dict) and "default" in each}
 
 
 def spellings(spec: ToolSpec) -> dict[str, dict[str, str]]:

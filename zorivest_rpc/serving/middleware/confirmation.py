@@ -1,11 +1,14 @@
 """Confirmation: a call that moves money or data runs only if the user or a token confirmed exactly this call, once.
 
-A client whose user can be asked is asked with a form. Any other has to fetch a token and repeat the call with it. A
-token is good for one minute and one call of one tool, in one session and for one tenant, and, where it was fetched with
-the arguments, for those arguments alone. A call that sends a file is confirmed for the bytes of the file. Whether a
-client is asked at all is decided elsewhere and passed in.
+A client whose user can be asked is asked with a form. Any other has to fetch a token and repeat the call with it. Where
+the operator's policy has a call confirmed, or names the channel, the order is the policy's: a valid token comes first.
+A token is good for one minute and one call of one tool, in one session and for one tenant, and, where it was fetched
+with the arguments, for those arguments alone. A call that sends a file is confirmed for the bytes of the file. Whether
+a client is asked at all is decided elsewhere and passed in.
 
-Checking and spending a token happens without waiting, so no two calls can spend the same one."""
+Checking and spending a token happens without waiting, so no two calls can spend the same one. A confirmed call whose
+handler then asks the user something itself runs again from the top; that round, with an answer to that question and the
+same arguments, needs no second confirmation."""
 
 from __future__ import annotations
 
@@ -18,19 +21,28 @@ from typing import Final
 import msgspec
 
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
-from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form
+from zorivest_rpc.mcp.call import Ask, BecomeTask, Call, Handler, InputRequired, Outcome, form
 from zorivest_rpc.mcp.catalog.intended import read_intended
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.serving.backend.interface import Backend, Request
+from zorivest_rpc.serving.catalog.approval import TOKEN as ARGUMENT
+from zorivest_rpc.serving.catalog.approval import (
+    choose_way,
+    confirmation_required,
+    declined,
+    not_approved,
+    takes_tokens,
+)
 from zorivest_rpc.serving.catalog.spec import ToolSpec, defaults, routes, spellings
+from zorivest_rpc.serving.middleware.rounds import AS_TASK, CountedRounds
 
 __all__ = ["ARGUMENT", "CONTENT", "TOKEN_SECONDS", "Confirmation", "digest"]
 
-ARGUMENT: Final = "confirmation_token"
 CONTENT: Final = "file_sha256"  # stands for a file's path in what a confirmation is bound to
 TOKEN_SECONDS: Final = 60
 _REMEMBERED: Final = 600.0  # how long "expired" and "used" can be told from "unknown"
 _MOST: Final = 10_000
+_MOST_MINTED: Final = 100  # of one principal, issued here and still good
 _SHOWN: Final = 200
 _QUESTION: Final = "confirm-"
 
@@ -43,6 +55,7 @@ class _Token(msgspec.Struct):
     session: str
     arguments: str | None
     issued: float
+    principal: str = ""
     asked: bool = False  # a question that was put to the user, and no token
     spent: bool = False
 
@@ -81,12 +94,16 @@ class Confirmation:
         gated: Mapping[str, ToolSpec],
         asks: Callable[[Call], bool],
         *,
+        channel: str = "auto",
         tenant: Callable[[Call], str] = lambda call: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`gated` are the tools that can be confirmed; `asks` says whether this call's client is asked by us."""
+        """`gated` are the tools that can be confirmed; `asks` says whether this call's client is asked by us, and
+        `channel` by which way an operator wants that."""
         self._gated = gated
         self.asks = asks
+        self._channel = channel
+        self._rounds = CountedRounds(clock)
         self._tenant = tenant
         self._clock = clock
         self._tokens: dict[str, _Token] = {}
@@ -94,21 +111,42 @@ class Confirmation:
     # --- the layer
 
     async def __call__(self, call: Call, inner: Handler) -> Outcome:
+        about = None
         if self.asks(call):
             spec = self._gated[call.name]
-            question = _question(spec, call.arguments)
-            if call.can_ask(question):
-                self._ask(call, spec, question, call.arguments)
-            else:
-                self._spend(call, spec, call.arguments)
+            about = digest(spec, call.arguments)
+            if not self._rounds.take(call, about):
+                self._confirm(call, spec, _question(spec, call.arguments), call.arguments)
         if ARGUMENT in call.arguments:
             call.arguments = {name: value for name, value in call.arguments.items() if name != ARGUMENT}
-        return await inner(call)
+        if about is None:
+            return await inner(call)
+        try:
+            return await inner(call)
+        except InputRequired as asked:
+            self._rounds.remember(call, asked.asks, about)
+            raise
+        except BecomeTask:
+            self._rounds.remember(call, (AS_TASK,), about)
+            raise
 
     def require(self, call: Call, spec: ToolSpec, bound: Mapping[str, Json], words: str) -> None:
         """Have a call confirmed that turned out to need it, with `words` for the user and bound to exactly `bound`."""
-        question = _yes_or_no(spec, words)
-        if call.can_ask(question):
+        self._confirm(call, spec, _yes_or_no(spec, words), bound)
+
+    def _confirm(self, call: Call, spec: ToolSpec, question: Ask, bound: Mapping[str, Json]) -> None:
+        """By the way that the channel leaves; a token that is no good gives way to the form."""
+        can_ask = call.can_ask(question)
+        if spec.ruling is None and self._channel == "auto":  # the gate of our own tools: a form goes before a token
+            way = "elicitation" if can_ask else "token"
+        else:
+            has_token = bool(call.arguments.get(ARGUMENT))
+            way = choose_way(self._channel, has_token=has_token, can_ask=can_ask)
+            if way == "token" and can_ask and self._channel == "auto" and self._find_fault(call, spec, bound):
+                way = "elicitation"
+        if way == "refuse":
+            raise not_approved(spec.name)
+        if way == "elicitation":
             self._ask(call, spec, question, bound)
         else:
             self._spend(call, spec, bound)
@@ -121,6 +159,8 @@ class Confirmation:
             if _agrees(spec, bound, content):
                 return
             typed = spec.confirm_typed
+        if spec.ruling is not None and not typed:
+            raise declined(call.name)
         why = f"typed another {' or '.join(typed)} than the call has" if typed else f"did not confirm {call.name}"
         raise ConfirmationRequired(
             f"The user {why}; nothing was done. Repeat it only if the user asks for it.",
@@ -132,7 +172,7 @@ class Confirmation:
         """The user's answer to a question about exactly this, or the question goes out.
 
         Every question has a name of its own, bound like a token: an answer serves one call, the one it was given to."""
-        asked = _Token(call.name, self._tenant(call), _session(call), about, self._clock(), True)
+        asked = _Token(call.name, self._tenant(call), _session(call), about, self._clock(), asked=True)
         for key, answer in call.answers.items():
             held = self._tokens.get(_name(key)) if key.startswith(_QUESTION) else None
             if held is None or not held.same_as(asked):
@@ -149,13 +189,22 @@ class Confirmation:
         return call.need(key, question)
 
     def _spend(self, call: Call, spec: ToolSpec, bound: Mapping[str, Json]) -> None:
+        fault = self._find_fault(call, spec, bound)
+        if fault is not None:
+            raise fault
+        self._tokens[_name(str(call.arguments[ARGUMENT]))].spent = True
+
+    def _find_fault(self, call: Call, spec: ToolSpec, bound: Mapping[str, Json]) -> ConfirmationRequired | None:
+        """Why the token of this call does not confirm it, or None."""
         name, given = call.name, call.arguments.get(ARGUMENT)
         action = f'get_confirmation_token with action "{name}"'
         if CONTENT in bound:
             action += f" and arguments {dumps(bound).decode()}"
         fetch = f"Call {action} and repeat the call with its token"
         if not given:
-            raise ConfirmationRequired(
+            if spec.ruling is not None and spec.ruling.reason and CONTENT not in bound:
+                return confirmation_required(name, spec.ruling.reason)
+            return ConfirmationRequired(
                 f"{name} needs a confirmation. Show the user what will be done; if they agree, call {action} and "
                 f"repeat the call with its token as {ARGUMENT} within {TOKEN_SECONDS} seconds.",
                 code="confirmation_missing",
@@ -163,18 +212,18 @@ class Confirmation:
             )
         token = self._tokens.get(_name(str(given)))
         if token is None or token.asked:
-            raise _refusal("unknown", "This confirmation token is not one of this server's.", fetch)
+            return _refusal("unknown", "This confirmation token is not one of this server's.", fetch)
         if token.session != _session(call) or token.tenant != self._tenant(call):
-            raise _refusal("other_session", "This confirmation token was issued to another session.", fetch)
+            return _refusal("other_session", "This confirmation token was issued to another session.", fetch)
         if token.spent:
-            raise _refusal("used", "This confirmation token has been used; a token is good for one call.", fetch)
+            return _refusal("used", "This confirmation token has been used; a token is good for one call.", fetch)
         if self._clock() - token.issued >= TOKEN_SECONDS:
-            raise _refusal("expired", f"This confirmation token is older than {TOKEN_SECONDS} seconds.", fetch)
+            return _refusal("expired", f"This confirmation token is older than {TOKEN_SECONDS} seconds.", fetch)
         if token.action != name:
-            raise _refusal("other_arguments", f"This confirmation token is for {token.action}, not for {name}.", fetch)
+            return _refusal("other_arguments", f"This confirmation token is for {token.action}, not for {name}.", fetch)
         if token.arguments is not None and token.arguments != digest(spec, bound):
-            raise _refusal("other_arguments", "This confirmation token was issued for other arguments.", fetch)
-        token.spent = True
+            return _refusal("other_arguments", "This confirmation token was issued for other arguments.", fetch)
+        return None
 
     # --- what get_confirmation_token does
 
@@ -190,14 +239,36 @@ class Confirmation:
                 code="unknown_destructive_action",
                 next="Call the tool directly.",
             )
+        if not takes_tokens(self._channel):
+            raise ToolError(
+                f"This server takes no tokens: for {action} its confirmation_channel is {self._channel}.",
+                code="no_tokens",
+                next="Call the tool directly; the user is asked where that is possible.",
+            )
         arguments = call.arguments.get("arguments")
         if spec.confirm_above is not None:
             arguments = _without_path(spec, arguments)
         bound = None if arguments is None else digest(spec, arguments)
+        asked = self._clock()  # the minute begins when the backend's does, not when its answer arrives
+        if spec.ruling is not None and spec.ruling.mints:
+            token = self._mint(call)
+        else:
+            token = await self._fetch(backend, action, summary, bound)
+        principal = call.session.principal
+        self._remember(token, _Token(action, self._tenant(call), _session(call), bound, asked, principal))
+        return {
+            "token": token,
+            "action": action,
+            "params_summary": summary,
+            "expires_in_seconds": TOKEN_SECONDS,
+            "instruction": f"Pass this token as the {ARGUMENT} parameter when calling {action}.",
+        }
+
+    async def _fetch(self, backend: Backend, action: str, summary: Json, bound: str | None) -> str:
+        """A token of the backend's; a backend without that route leaves it to us."""
         body = {"action": action, "params_summary": summary}
         if bound is not None:
             body["params_hash"] = bound
-        asked = self._clock()  # the minute begins when the backend's does, not when its answer arrives
         try:
             # a token more than needed does no harm
             answer = (await backend.ask(Request("POST", "/confirmation-tokens", body=body, repeatable=True))).value
@@ -209,14 +280,21 @@ class Confirmation:
         if not isinstance(token, str) or not token:
             words = "The backend issued no confirmation token. Try again."
             raise BackendError(200, words, code="bad_answer", next="Try again.")
-        self._remember(token, _Token(action, self._tenant(call), _session(call), bound, asked))
-        return {
-            "token": token,
-            "action": action,
-            "params_summary": summary,
-            "expires_in_seconds": TOKEN_SECONDS,
-            "instruction": f"Pass this token as the {ARGUMENT} parameter when calling {action}.",
-        }
+        return token
+
+    def _mint(self, call: Call) -> str:
+        """A token of our own, for a tool that the backend knows nothing of."""
+        now, principal = self._clock(), call.session.principal
+        outstanding = sum(
+            1
+            for each in self._tokens.values()
+            if each.principal == principal and not (each.asked or each.spent) and now - each.issued < TOKEN_SECONDS
+        )
+        if outstanding >= _MOST_MINTED:
+            next = f"Use one of them, or wait {TOKEN_SECONDS} seconds."
+            words = f"{_MOST_MINTED} confirmation tokens are outstanding and unused. {next}"
+            raise ConfirmationRequired(words, code="confirmation_busy", next=next)
+        return "ctk_" + token_urlsafe(32)
 
     def _remember(self, token: str, bound: _Token) -> None:
         """Tokens are kept in the order of their issue, so the old ones are in front."""

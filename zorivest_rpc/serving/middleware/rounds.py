@@ -19,7 +19,7 @@ AS_TASK: Final = ""  # stands where a question's name would: the same call, goin
 _LONGEST: Final = 3600.0  # seconds; nothing waits longer for an answer
 _MOST: Final = 10_000
 
-_Key: TypeAlias = tuple[str, str, str, str, str]
+_Key: TypeAlias = tuple[str, str, str, str, str, str]
 
 
 class _Round:
@@ -41,24 +41,24 @@ class CountedRounds:
     def __len__(self) -> int:
         return len(self._rounds)
 
-    def remember(self, call: Call, questions: Iterable[str]) -> None:
-        """The call was counted, and these questions go out together."""
+    def remember(self, call: Call, questions: Iterable[str], about: str = "") -> None:
+        """The call was counted, and these questions go out together; `about` is what the next round has to repeat."""
         now = self._clock()
         self._forget(now)
-        keys = [_key(call, question) for question in questions]
+        keys = [_key(call, question, about) for question in questions]
         entry = _Round(now)
         self._rounds.append((entry, keys))
         for key in keys:
             self._by_key.setdefault(key, deque()).append(entry)
 
-    def take(self, call: Call) -> bool:
+    def take(self, call: Call, about: str = "") -> bool:
         """Whether this round is the next one of a call that was counted; true once for each."""
         if not self._rounds or not (call.answers or call.in_task):  # nearly every call
             return False
         self._forget(self._clock())
         questions = (*call.answers, AS_TASK) if call.in_task else tuple(call.answers)
         for question in questions:
-            waiting = self._by_key.get(_key(call, question), ())
+            waiting = self._by_key.get(_key(call, question, about), ())
             entry = next((entry for entry in waiting if entry.open), None)
             if entry is not None:
                 entry.open = False  # and is dropped by the next call that comes here
@@ -80,5 +80,5 @@ class CountedRounds:
                     del self._by_key[key]
 
 
-def _key(call: Call, question: str) -> _Key:
-    return (call.scope.name, call.session.principal, call.session.key, call.name, question)
+def _key(call: Call, question: str, about: str) -> _Key:
+    return (call.scope.name, call.session.principal, call.session.key, call.name, question, about)

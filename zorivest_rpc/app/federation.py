@@ -1,0 +1,73 @@
+"""The operator's profile: the policy it lays over our own tools, and the other MCP servers behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zorivest_rpc.config import Settings
+from zorivest_rpc.serving.catalog.spec import Definitions
+
+if TYPE_CHECKING:
+    from zorivest_rpc.gateway.config import Profile
+    from zorivest_rpc.gateway.router import Gateway
+
+__all__ = ["Federation"]
+
+
+class Federation:
+    """Nothing of `gateway/` is imported where no file and no option says anything of servers or policy."""
+
+    def __init__(self, settings: Settings, base: Definitions) -> None:
+        """`definitions` is the catalogue as it is before any server has answered."""
+        self._settings = settings
+        self._base = base
+        self._gateway: Gateway | None = None
+        self.profile = self._load_profile()
+        self.definitions = base
+        if self.profile is not None:
+            from zorivest_rpc.gateway.assembly import assemble
+
+            self.definitions = assemble(base, self.profile)
+            self._warn_of_unmatched(self.profile)
+
+    @property
+    def has_servers(self) -> bool:
+        return self.profile is not None and bool(self.profile.enabled)
+
+    @property
+    def channel(self) -> str:
+        return "auto" if self.profile is None else self.profile.confirmation_channel
+
+    def gateway(self, adopt: Callable[[Definitions], None]) -> Gateway | None:
+        """The other servers, none of them contacted before it is started; `adopt` is given each new catalogue."""
+        if self._gateway is None and self.profile is not None and self.profile.enabled:
+            from zorivest_rpc.gateway.start import open_gateway
+
+            self._gateway = open_gateway(self._settings, self.profile, self._base, os.environ, adopt)
+        return self._gateway
+
+    async def close(self) -> None:
+        if self._gateway is not None:
+            await self._gateway.close()
+
+    def _load_profile(self) -> Profile | None:
+        settings, file = self._settings, self._settings.file
+        lists = settings.require_confirm_tool or settings.approve_tool or settings.tool_confirmation_mode is not None
+        if settings.profile is None and (file is None or "profiles" not in file.document) and not lists:
+            return None
+        from zorivest_rpc.gateway.config import load_profile
+
+        return load_profile(settings, [spec.name for spec in (*self._base.tools, *self._base.meta_tools)])
+
+    def _warn_of_unmatched(self, profile: Profile) -> None:
+        """Where there are servers, their gateway does it once it knows their tools."""
+        if profile.enabled:
+            return
+        from zorivest_rpc.gateway.assembly import names_no_tool
+
+        for words in names_no_tool(profile, {spec.name for spec in (*self._base.tools, *self._base.meta_tools)}):
+            import logging
+
+            logging.getLogger("zorivest_rpc").warning("%s", words)
