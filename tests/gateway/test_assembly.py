@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -57,9 +58,10 @@ def test_an_import_that_is_confirmed_is_confirmed_for_the_bytes_of_its_file() ->
 
 def test_a_tool_that_no_policy_was_applied_to_is_not_taken() -> None:
     stray = msgspec.structs.replace(OURS.tools[0], name="ops__stray", upstream="ops")
-    for where in ("theirs", "withheld"):
-        with pytest.raises(ValueError, match="no policy was applied to ops__stray"):
-            assemble(OURS, Profile(), **{where: [stray]})
+    with pytest.raises(ValueError, match="no policy was applied to ops__stray"):
+        assemble(OURS, Profile(), theirs=[stray])
+    with pytest.raises(ValueError, match="no policy was applied to ops__stray"):
+        assemble(OURS, Profile(), withheld=[stray])
 
 
 def test_no_other_code_makes_a_catalogue() -> None:
@@ -108,7 +110,7 @@ def test_an_entry_that_names_no_tool_is_told_when_none_can_come(
 
 
 async def test_the_log_names_each_such_entry_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lists = {"approve_tool": ("ops__echo", "ops__gone"), "deny_tool": ("nothing*",)}
+    lists: dict[str, Any] = {"approve_tool": ("ops__echo", "ops__gone"), "deny_tool": ("nothing*",)}
     with caplog.at_level(logging.WARNING):
         async with house(tmp_path, ("ops", Fake()), **lists) as found:
             found.gateway._rebuild()
