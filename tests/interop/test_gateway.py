@@ -24,6 +24,7 @@ from tests.interop.hands import Hands, hands
 from tests.interop.servers import PROGRAM, command
 from tests.interop.test_interop import LEGACY, MODERN, Case
 from tests.interop.test_journal import stop_backend
+from zorivest_rpc.embedded.locate import stored_key
 from zorivest_rpc.gateway.child import choose_environment
 
 pytestmark = [
@@ -141,7 +142,7 @@ class World:
         (directory / "hello.txt").write_text("grüße 🌍", encoding="utf-8")
         self.processes = {each.name: Process(each, directory) for each in UPSTREAMS if each.http}
         self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        self.way: dict[str, Any] = {}
         self.gateway: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -153,10 +154,12 @@ class World:
         with (self.directory / "gateway.log").open("wb") as log:
             self.gateway = self._spawn(options, log)
         wait_for_port(self._port, self.gateway)
+        key = stored_key(self.directory / "journal", os.environ | {"ZORIVEST_KEYRING": "off"})
+        self.way = {"url": f"http://127.0.0.1:{self._port}/mcp", "headers": {"Authorization": f"Bearer {key}"}}
 
     def _spawn(self, options: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [PROGRAM, "serve", "--no-auth", "--client-mode", "dynamic", *options],
+            [PROGRAM, "serve", "--client-mode", "dynamic", *options],
             cwd=REPOSITORY,
             env=os.environ | {"ZORIVEST_KEYRING": "off", "ZORIVEST_BACKEND_PORT": "0"},
             stdin=subprocess.DEVNULL,
@@ -224,7 +227,7 @@ async def front(
 ) -> AsyncIterator[Hands]:
     """One client that is taken through all servers."""
     case: Case = request.param
-    async with in_front(case, {"url": world.url}, tmp_path_factory.mktemp("client") / "home") as client:
+    async with in_front(case, world.way, tmp_path_factory.mktemp("client") / "home") as client:
         await client.do("watch")
         yield client
 
@@ -292,7 +295,7 @@ async def toggle(client: Hands, upstream: Upstream) -> None:
 
 
 async def test_killed_servers_come_back_and_the_others_notice_nothing(world: World, tmp_path: Path) -> None:
-    async with in_front(FRONTS[0], {"url": world.url}, tmp_path / "home") as client:
+    async with in_front(FRONTS[0], world.way, tmp_path / "home") as client:
         for is_http in (False, True):
             killed = [each for each in UPSTREAMS if each.http is is_http]
             for upstream in killed:

@@ -240,10 +240,14 @@ class Journal:
 
     # --- the backend
 
-    async def warm_up(self) -> None:
-        """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
+    def start_upstreams(self) -> None:
+        """Begin to discover the other MCP servers, where there are any."""
         if (gateway := self.gateway()) is not None:
             gateway.start()
+
+    async def warm_up(self) -> None:
+        """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
+        self.start_upstreams()
         await self.callers.warm_up()
 
     # --- what is known of the guard

@@ -178,6 +178,7 @@ async def _create_journal(journal: Journal, settings: Settings) -> bool:
 
 async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
     """Work that is done before the first call."""
+    journal.start_upstreams()
     if settings.demo:
         from zorivest_rpc.cli.welcome import welcome
 
