@@ -76,6 +76,23 @@ OPTIONS: Final = (
         "what may call the analytics tools from code, as Anthropic clients are told",
         _ALL,
     ),
+    Option(
+        "exposure",
+        str,
+        "auto",
+        "what becomes of modes without data and of tools without a mode: left out, told in _meta alone, or nothing",
+        _ALL,
+        ("auto", "filter", "advisory", "off"),
+    ),
+    Option("exposure_trading", str, "off", "whether the trading tools follow the journal too", _ALL, ("on", "off")),
+    Option("exposure_strict", bool, False, "refuse calls of what is left out, instead of answering with a hint", _ALL),
+    Option(
+        "exposure_meta_skip",
+        list,
+        ("cursor", "cursor-vscode"),
+        "clients that are told no modes and no counts in _meta",
+        _ALL,
+    ),
     Option("import_root", list, (), "directory that import tools may read files from", _ALL),
     Option("api_url", str, None, "a backend that is there already; without it the embedded one is used", _ALL),
     Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
@@ -217,6 +234,10 @@ class Settings(NamedTuple):
     client_mode: str
     confirm: str
     allowed_callers: tuple[str, ...]
+    exposure: str
+    exposure_trading: str
+    exposure_strict: bool
+    exposure_meta_skip: tuple[str, ...]
     import_root: tuple[str, ...]
     api_url: str | None
     toolset_config: str | None

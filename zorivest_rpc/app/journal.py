@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from zorivest_rpc import __version__
 from zorivest_rpc.app.backends import LOCAL, Callers
+from zorivest_rpc.app.exposing import open_engine, watch_tools
 from zorivest_rpc.app.federation import Federation
 from zorivest_rpc.app.guards import SeenGuards
 from zorivest_rpc.app.policy import policy_of
@@ -54,7 +55,9 @@ class Journal:
         self.settings = settings
         self._federation = Federation(settings, definitions)
         definitions = self._federation.definitions
-        self.audience = Audience(definitions, policy_of(settings, definitions, self._federation.channel))
+        self.exposure = open_engine(settings, definitions)
+        policy = policy_of(settings, definitions, self._federation.channel)
+        self.audience = Audience(definitions, policy, self.exposure)
         self.started = time.perf_counter()
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
@@ -64,6 +67,7 @@ class Journal:
         self._completions: JournalCompletions | None = None
         self._changing: set[Session] = set()
         self._guard_watch: GuardWatch | None = None
+        self._tool_watch = watch_tools(self.audience, has_servers=self._federation.has_servers)
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -74,10 +78,11 @@ class Journal:
             resources=Resources(self.resources),
             complete=self._complete,
             tasks=True,
-            # enable_toolset, in the legacy era alone; and servers that come, go and change their lists
-            changing={False: (TOOLS,), True: (TOOLS,) if self._federation.has_servers else ()},
+            # enable_toolset, in the legacy era alone; servers that come, go and change; and data
+            changing={False: (TOOLS,), True: () if self._tool_watch is None else (TOOLS,)},
             holding=self.callers.holding_for,
             watch=self._watch,
+            tool_watch=self._tool_watch,
         )
 
     def gateway(self) -> Gateway | None:
@@ -135,6 +140,7 @@ class Journal:
             roots=ImportRoots(roots, private=settings.data_dir),
             seen=self._record_guard_state,
             desktop=bool(settings.api_url),
+            **({} if self.exposure is None else {"wrap": self.exposure.wrap}),
         )
 
     def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:
@@ -275,6 +281,8 @@ class Journal:
         self._guards.record(call.session.principal, locked)
 
     async def close(self) -> None:
+        if self._tool_watch is not None:
+            self._tool_watch.close()
         await self._federation.close()
         if self._guard_watch is not None:
             await self._guard_watch.close()

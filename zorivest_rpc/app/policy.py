@@ -40,6 +40,8 @@ def policy_of(settings: Settings, definitions: Definitions, channel: str = "auto
         confirm=settings.confirm,  # type: ignore[arg-type]
         channel=channel,  # type: ignore[arg-type]
         trusts_names=settings.command != "serve" or settings.trust_client_names,
+        exposure=settings.exposure,
+        meta_skip=settings.exposure_meta_skip,
     )
 
 

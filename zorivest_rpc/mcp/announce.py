@@ -14,7 +14,7 @@ import msgspec
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.dispatcher import Conversation, Exchange
-from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, TOOLS, Offer
+from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, TOOLS, Offer, ToolWatch
 from zorivest_rpc.mcp.protocol.extent import MOST_SUBSCRIBED, MOST_SUBSCRIPTIONS
 from zorivest_rpc.mcp.protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -32,6 +32,9 @@ __all__ = ["Announcer", "Standing", "check_subscriptions"]
 
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 LIST_CHANGED: Final = {kind: f"notifications/{kind}/list_changed" for kind in (TOOLS, PROMPTS, RESOURCES)}
+_MODERN_HEADS: Final = {
+    kind: b'{"jsonrpc":"2.0","method":"%b","params":{' % method.encode() for kind, method in LIST_CHANGED.items()
+}
 _LEGACY_FRAMES: Final = {kind: notification_frame(method) for kind, method in LIST_CHANGED.items()}
 
 
@@ -39,12 +42,25 @@ class Standing:
     """The standing stream of a legacy session. `write` is None while the client has none open; then a change is
     remembered, once per list and once per subscribed resource, and told when the stream opens."""
 
-    __slots__ = ("conversation", "missed", "write")
+    __slots__ = ("conversation", "missed", "watch", "write")
 
     def __init__(self, conversation: Conversation, write: Callable[[bytes], None] | None = None) -> None:
         self.conversation = conversation
         self.write = write
         self.missed: set[str] | None = None
+        self.watch: ToolWatch | None = None
+
+    @property
+    def session(self) -> Session:
+        return self.conversation.session
+
+    @property
+    def is_open(self) -> bool:
+        return self.write is not None
+
+    def tell(self) -> None:
+        if self.write is not None:
+            self.write(_LEGACY_FRAMES[TOOLS])
 
     def add_change(self, kind: str) -> None:
         if self.conversation.session.phase is not Phase.READY:
@@ -70,6 +86,8 @@ class Standing:
                 write(_LEGACY_FRAMES[each])
             elif each in self.conversation.session.subscriptions:
                 write(_updated_frame(each))
+        if self.watch is not None:
+            self.watch.opened(self)
 
 
 def _updated_frame(uri: str) -> bytes:
@@ -90,6 +108,7 @@ class _Listener:
     """One `subscriptions/listen` request."""
 
     __slots__ = ("_exchange", "_suffix", "closed", "kinds", "session", "tasks", "uris")
+    is_open = True
 
     def __init__(self, exchange: Exchange, wanted: Filter, closed: asyncio.Future[None]) -> None:
         self._exchange = exchange
@@ -100,6 +119,9 @@ class _Listener:
         self.uris = frozenset(wanted.resource_subscriptions)
         self.tasks = frozenset(wanted.task_ids)
         self._suffix = b'"_meta":{"%b":%b}}}' % (SUBSCRIPTION_ID.encode(), encode_id(exchange.id))
+
+    def tell(self) -> None:
+        self.send(_MODERN_HEADS[TOOLS])
 
     def send(self, head: bytes) -> None:
         """`head` is a frame up to the members of its params; ours is the end."""
@@ -118,6 +140,9 @@ class Announcer:
 
     def join(self, standing: Standing) -> None:
         self._standing[standing.conversation] = standing
+        if (watch := self._offer.tool_watch) is not None:
+            standing.watch = watch
+            watch.join(standing)
         for uri in standing.conversation.session.subscriptions:  # of a session that outlived a server
             self.watch(uri)
 
@@ -131,20 +156,29 @@ class Announcer:
         )
 
     def leave(self, conversation: Conversation) -> None:
-        self._standing.pop(conversation, None)
+        standing = self._standing.pop(conversation, None)
+        if standing is not None and standing.watch is not None:
+            standing.watch.leave(standing)
+
+    def note_list(self, conversation: Conversation) -> None:
+        """A client of the legacy era was given its tools: what it is told next is told against this list."""
+        if (watch := self._offer.tool_watch) is not None and (standing := self._standing.get(conversation)) is not None:
+            watch.listed(standing)
 
     def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
         if uri is not None:
             self._notify_update(uri, session)
             return
+        if kind == TOOLS and (watch := self._offer.tool_watch) is not None:
+            watch.changed(session)
+            return
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:
                 standing.add_change(kind)
         if session is None or session.revision.modern:
-            head = b'{"jsonrpc":"2.0","method":"%b","params":{' % LIST_CHANGED[kind].encode()
             for listener in list(self._listeners):
                 if kind in listener.kinds:
-                    listener.send(head)
+                    listener.send(_MODERN_HEADS[kind])
 
     def _notify_update(self, uri: str, session: Session | None) -> None:
         frame = _updated_frame(uri)
@@ -182,6 +216,9 @@ class Announcer:
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(exchange, wanted, closed)
         self._listeners[listener] = None  # before the acknowledgement, so that nothing falls between the two
+        watch = self._offer.tool_watch if TOOLS in listener.kinds else None
+        if watch is not None:
+            watch.join(listener)
         try:
             shown = dumps(_filter_wire(wanted))
             listener.send(
@@ -193,6 +230,8 @@ class Announcer:
             await closed
         finally:
             del self._listeners[listener]
+            if watch is not None:
+                watch.leave(listener)
         return Result(meta={SUBSCRIPTION_ID: exchange.id})
 
     def _accept_filter(self, wanted: Filter, session: Session) -> Filter:

@@ -31,8 +31,10 @@ __all__ = [
     "PromptShelf",
     "Resource",
     "ResourceShelf",
+    "Stream",
     "Template",
     "ToolShelf",
+    "ToolWatch",
     "Toolbox",
     "message",
     "run_in_thread",
@@ -239,6 +241,36 @@ Completer: TypeAlias = Callable[[Session, str, str, str, str, dict[str, str]], A
 """(session, "prompt" or "resource", name or URI template, argument, value, other arguments); None: unknown."""
 
 
+class Stream(Protocol):
+    """Where a client can be told of another tool list."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def tell(self) -> None:
+        """The tools are others; said without looking any further."""
+
+
+class ToolWatch(Protocol):
+    """Decides when a stream is told of other tools, where lists change by themselves. Without one each is told at
+    once."""
+
+    def join(self, stream: Stream) -> None: ...
+
+    def leave(self, stream: Stream) -> None: ...
+
+    def opened(self, stream: Stream) -> None:
+        """The stream can be written to again."""
+
+    def listed(self, stream: Stream) -> None:
+        """Its client was given a list just now."""
+
+    def changed(self, session: Session | None = None) -> None: ...
+
+
 _ALL_CHANGE: Final[Mapping[bool, Collection[str]]] = dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))
 
 
@@ -247,6 +279,7 @@ class Offer:
 
     `changing` says by era (True: modern) which lists ever change; no client is told to wait for a change of the others.
     `watch` is called with a resource that got its first subscriber, and a function that says whether it still has one.
+    `tool_watch` decides when a change of the tools is told; without one it is told at once.
     `holding` keeps what a session's calls need, such as its key, for work that outlives its request."""
 
     def __init__(
@@ -266,6 +299,7 @@ class Offer:
         changing: Mapping[bool, Collection[str]] = _ALL_CHANGE,
         holding: Callable[[Session], AbstractContextManager[object]] = lambda session: nullcontext(),
         watch: Callable[[str, Callable[[], bool]], None] = lambda uri, wanted: None,
+        tool_watch: ToolWatch | None = None,
         page_size: int = 1_000,
         ttl_ms: int = 0,
         shared: bool = False,
@@ -281,6 +315,7 @@ class Offer:
         self.changing = changing
         self.holding = holding
         self.watch = watch
+        self.tool_watch = tool_watch
         self.page_size = page_size
         self.cache = (ttl_ms, "public" if shared else "private")
         self._listeners: list[Callable[[str, Session | None, str | None], None]] = []

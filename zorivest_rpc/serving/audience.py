@@ -7,14 +7,14 @@ Two sessions that look alike share one View, so a list is encoded once per kind 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.catalog.tool import Tool
-from zorivest_rpc.mcp.catalog.view import View
+from zorivest_rpc.mcp.catalog.view import SOON, STEADY, View
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.catalog.approval import BLOCKED, Channel, block
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec, spellings
@@ -32,6 +32,10 @@ from zorivest_rpc.serving.catalog.toolsets import (
 from zorivest_rpc.serving.modes.detect import Profile, client_entry, detect
 from zorivest_rpc.serving.modes.gate import asked_by_client
 from zorivest_rpc.serving.modes.present import Presentation, definition, presentation
+
+if TYPE_CHECKING:
+    from zorivest_rpc.exposure.engine import Engine
+    from zorivest_rpc.exposure.view import ExposedView
 
 __all__ = ["Audience", "ListLimits", "Policy"]
 
@@ -54,6 +58,9 @@ class Policy(msgspec.Struct, frozen=True):
     channel: Channel = "auto"
     trusts_names: bool = True
     """Whether a client is what it calls itself: over stdio it started us, over HTTP any caller can send any name."""
+    exposure: str = "auto"
+    meta_skip: tuple[str, ...] = ()
+    """Names of clients whose lists tell no modes and no counts."""
 
 
 class ListLimits(msgspec.Struct, frozen=True):
@@ -95,8 +102,10 @@ class AudienceView(View):
 class Audience:
     """The catalogue as sessions see it."""
 
-    def __init__(self, definitions: Definitions, policy: Policy) -> None:
+    def __init__(self, definitions: Definitions, policy: Policy, exposure: Engine | None = None) -> None:
+        """`exposure` has the rules that are in play; without one a list never follows the state."""
         self.policy = policy
+        self.exposure = exposure
         self.gated: dict[str, ToolSpec] = {}  # one object for good: the confirmation looks tools up in it
         self._profiles: dict[tuple[object, ...], Profile] = {}
         self._base: dict[str, Tool] = {}
@@ -120,6 +129,9 @@ class Audience:
         self.gated.update({spec.name: spec for spec in definitions.tools if spec.is_gated})
         self._presented: dict[Presentation, dict[str, Tool]] = {}
         self._views: dict[tuple[object, ...], AudienceView] = {}
+        self._ttl = SOON if any(toolset.upstream for toolset in definitions.toolsets) else STEADY
+        if self.exposure is not None:
+            self.exposure.forget_views()
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
         self._limits: dict[tuple[str, ...], ListLimits] = {(): ListLimits(policy.excluded, policy.read_only)}
 
@@ -157,8 +169,8 @@ class Audience:
 
     def profile_of(self, call: Call) -> Profile:
         """The profile that the call's view carries; a call of a resource has no view."""
-        view = call.view
-        return view.profile if isinstance(view, AudienceView) else self.profile(call.session)
+        profile = getattr(call.view, "profile", None)
+        return profile if profile is not None else self.profile(call.session)
 
     def asks_before(self, call: Call) -> bool:
         """Whether the server itself asks before this call of a gated tool runs."""
@@ -239,7 +251,15 @@ class Audience:
         )
 
     def visible_tools(self, session: Session) -> tuple[ToolSpec, ...]:
-        """What the session lists, in list order, the two meta-tools last."""
+        """What the session lists now, in list order, the two meta-tools last."""
+        loaded = self.loaded_tools(session)
+        if self.exposure is None:
+            return loaded
+        view = self._exposed_view(self.exposure, session)
+        return tuple(spec for spec in loaded if not view.is_hidden(spec.name))
+
+    def loaded_tools(self, session: Session) -> tuple[ToolSpec, ...]:
+        """What the session lists while nothing is hidden for want of data."""
         profile, limits = self.profile(session), self.limits(session)
         begins_with = {
             spec.name
@@ -253,21 +273,44 @@ class Audience:
         ]
         return (*chosen, *(spec for spec in self.definitions.meta_tools if limits.refusal(spec) is None))
 
-    def view(self, session: Session) -> AudienceView:
-        client, profile = session.client, self.profile(session)
-        key = (
+    def view(self, session: Session) -> View:
+        if self.exposure is not None:
+            return self._exposed_view(self.exposure, session)
+        key = self._view_key(session)
+        found = self._views.get(key)
+        if found is None:
+            profile = self.profile(session)
+            tools = self._tools(presentation(profile, session.revision.name, self.policy.allowed_callers))
+            found = AudienceView([tools[spec.name] for spec in self.loaded_tools(session)], tools.values(), profile)
+            found.ttl_ms = self._ttl
+            _remember(self._views, key, found)
+        return found
+
+    def _view_key(self, session: Session) -> tuple[object, ...]:
+        client = session.client
+        return (
             session.revision.name,
-            profile,
+            self.profile(session),
             client and client.name if self.policy.config.client_overrides else None,
             session.toolsets,
             session.asked,
         )
-        found = self._views.get(key)
-        if found is None:
-            tools = self._tools(presentation(profile, session.revision.name, self.policy.allowed_callers))
-            found = AudienceView([tools[spec.name] for spec in self.visible_tools(session)], tools.values(), profile)
-            _remember(self._views, key, found)
-        return found
+
+    def _exposed_view(self, engine: Engine, session: Session) -> ExposedView:
+        """The one seam between sessions and the state that their lists follow."""
+        key = self._view_key(session)
+        found = engine.recall(session, key)
+        if found is not None:
+            return found
+        from zorivest_rpc.serving.modes.exposure import manner
+
+        profile, revision, policy = self.profile(session), session.revision, self.policy
+        tools = self._tools(presentation(profile, revision.name, policy.allowed_callers))
+        how = manner(policy.exposure, profile, revision.name, modern=revision.modern, meta_skip=policy.meta_skip)
+        listed = [tools[spec.name] for spec in self.loaded_tools(session)]
+        made = engine.view(session, key, listed, tools.values(), how, profile)
+        made.ttl_ms = min(made.ttl_ms or self._ttl, self._ttl)
+        return made
 
     def definition(self, session: Session, spec: ToolSpec) -> dict[str, object]:
         """The wire definition as this session's list shows it, or would."""
@@ -290,9 +333,9 @@ class Audience:
         return tuple(spec for spec in members(self.definitions, toolset) if limits.refusal(spec) is None)
 
     def is_loaded(self, session: Session, toolset: str) -> bool:
-        """Whether every tool of the toolset that may be called is in the session's list; one without any is not."""
+        """Whether the session has loaded every tool of the toolset that may be called; one without any is not."""
         allowed = self.callable_tools(session, toolset)
-        listed = {spec.name for spec in self.visible_tools(session)}
+        listed = {spec.name for spec in self.loaded_tools(session)}
         return bool(allowed) and all(spec.name in listed for spec in allowed)
 
     def refusal(self, session: Session, name: str) -> ToolError | None:

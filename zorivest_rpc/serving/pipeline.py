@@ -25,7 +25,8 @@ __all__ = ["Pipeline"]
 
 class Pipeline:
     """`own` makes the handlers of the tools that have logic of their own, by the name their file gives, from a pipeline
-    that can be asked for every other; `seen` is told what the guard's answers say about its lock."""
+    that can be asked for every other; `seen` is told what the guard's answers say about its lock; `wrap` adds to a
+    whole chain what its outcomes mean elsewhere."""
 
     def __init__(
         self,
@@ -37,7 +38,9 @@ class Pipeline:
         roots: ImportRoots,
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
         desktop: bool = True,
+        wrap: Callable[[str, Handler], Handler] = lambda name, handler: handler,
     ) -> None:
+        self._wrap = wrap
         self._audience = audience
         self._backend_for = backend_for
         self._roots = roots
@@ -53,7 +56,7 @@ class Pipeline:
         spec = self._audience.specs[name]
         found = self._chains.get(name)
         if found is None or found[0] is not spec:  # the catalogue was replaced, and this tool is another now
-            found = self._chains[name] = (spec, self._build(spec))
+            found = self._chains[name] = (spec, self._wrap(name, self._build(spec)))
         return found[1]
 
     def _build(self, spec: ToolSpec) -> Handler:

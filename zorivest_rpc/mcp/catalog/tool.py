@@ -88,10 +88,11 @@ class Tool:
         """The definition as this shape lists it: compact, so that it can be spliced into any frame."""
         found = self._fragments.get(shape)
         if found is None:
-            found = self._fragments[shape] = dumps(self._shape(shape))
+            found = self._fragments[shape] = dumps(self.shape_definition(shape))
         return found
 
-    def _shape(self, shape: Shape) -> dict[str, Json]:
+    def shape_definition(self, shape: Shape) -> dict[str, Json]:
+        """The members that this shape lists, in a dict of their own."""
         shown = dict(self.definition)
         schema = self.output_schema
         if schema is not None and (

@@ -5,23 +5,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 from zlib import crc32
 
 from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import Shape
 
-__all__ = ["View"]
+__all__ = ["SOON", "STEADY", "View"]
+
+SOON: Final = 5_000  # ms for which a list is good that data, or another server, can change
+STEADY: Final = 300_000
 
 
 class View:
-    __slots__ = ("_found", "_pages", "listed", "version")
+    __slots__ = ("_digest", "_found", "_pages", "listed", "ttl_ms", "version")
 
     def __init__(self, listed: Iterable[Tool], also_found: Iterable[Tool] = ()) -> None:
         self.listed = tuple(listed)
         self._found: Mapping[str, Tool] = {tool.name: tool for tool in (*also_found, *self.listed)}
         self._pages: dict[tuple[Shape, int, int], bytes] = {}
-        self.version = crc32("\n".join(tool.name for tool in self.listed).encode())
+        self._digest: tuple[Shape, bytes] | None = None
+        self.ttl_ms: int | None = None
+        """For how long a client may keep the list, where that is not what the server says of all its lists."""
+        self.version = self._number_of(self.listed)
+
+    @staticmethod
+    def _number_of(listed: Sequence[Tool]) -> int:
+        return crc32("\n".join(tool.name for tool in listed).encode())
 
     def find(self, name: str) -> Tool | None:
         return self._found.get(name)
@@ -31,6 +43,19 @@ class View:
         from zorivest_rpc.mcp.catalog.names import nearest
 
         return nearest(name, self._found)
+
+    def check(self, tool: Tool, arguments: dict[str, Json]) -> dict[str, Json]:
+        """The arguments of a call as the handler is given them, or a ToolError that says what is wrong with them."""
+        return tool.check(arguments)
+
+    def digest(self, shape: Shape) -> bytes:
+        """Equal for equal lists, by which a stream knows whether there is anything to tell."""
+        if self._digest is None or self._digest[0] is not shape:
+            from hashlib import blake2b
+
+            whole = self.page(shape, 0, len(self.listed))
+            self._digest = (shape, blake2b(whole, digest_size=16).digest())
+        return self._digest[1]
 
     def page(self, shape: Shape, start: int, size: int) -> bytes:
         """`"tools":[…]` of one page, encoded once for all who see it."""

@@ -45,7 +45,10 @@ class Tools:
         members = view.page(session.revision.shape, start, size)
         if start + size < count:
             members += next_cursor(core, "tools/list", start + size, count, view.version)
-        return Result(members, cache=core.offer.cache)
+        if core.offer.tool_watch is not None and start == 0:
+            core.announcer.note_list(exchange.conversation)
+        cache = core.offer.cache
+        return Result(members, cache=cache if view.ttl_ms is None else (view.ttl_ms, cache[1]))
 
     def call(self, exchange: Exchange, params: CallTool) -> Result | Coroutine[Any, Any, Result]:
         """Find and check without waiting; only a call that is sound becomes a coroutine."""
@@ -63,7 +66,7 @@ class Tools:
             refusal = self._tools.refusal(session, tool.name, scope)
             if refusal is not None:
                 raise refusal
-            arguments = tool.check(arguments)
+            arguments = view.check(tool, arguments)
         except ToolError as error:
             return encode(fail(error), session.revision, scope)
         call = Call(tool.name, arguments, session, exchange, view, scope)

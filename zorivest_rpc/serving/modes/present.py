@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from zorivest_rpc.serving.catalog.spec import Json, Mode, ToolSpec, required_fie
 from zorivest_rpc.serving.modes.detect import Profile
 
 __all__ = [
+    "OBSERVERS",
     "REVISION_FIELDS",
     "Presentation",
     "RevisionFields",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 Definition = dict[str, Json]
+OBSERVERS: Final = "devtools"  # the toolset whose `_meta` tells what was observed, and nothing else
 
 
 class RevisionFields(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ def definition(tool: ToolSpec, how: Presentation, *, eager: bool) -> Definition:
 
 
 def _meta(tool: ToolSpec, how: Presentation, *, eager: bool) -> dict[str, Json]:
-    meta: dict[str, Json] = {"com.zorivest/toolset": tool.toolset} if tool.toolset else {}
+    meta: dict[str, Json] = {"com.zorivest/toolset": tool.toolset} if tool.toolset not in ("", OBSERVERS) else {}
     if not how.anthropic_marks:
         return meta
     meta["anthropic/alwaysLoad" if eager else "defer_loading"] = True

@@ -223,9 +223,10 @@ class Discovery:
         refusal = self._audience.refusal(call.session, name)
         if refusal is not None:
             raise refusal
-        tool = (call.view or self._audience.view(call.session)).find(name)
+        view = call.view or self._audience.view(call.session)
+        tool = view.find(name)
         assert tool is not None
-        arguments = tool.check(arguments)
+        arguments = view.check(tool, arguments)
         if tool.task != FORBIDDEN:
             call.continue_as_task()
         return await self._run(name)(call.dispatch(name, arguments))

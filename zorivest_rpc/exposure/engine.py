@@ -1,0 +1,115 @@
+"""The rules of a catalogue, compiled once, and the state of each tenant that they are read against.
+
+Made where some rule is in play; a journal without one never imports it. What one session is shown is `view.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zorivest_rpc.exposure.rules import Rule, compile_rule
+from zorivest_rpc.exposure.state import Atoms, ExposureState, StateNames
+from zorivest_rpc.exposure.view import ExposedView, Manner
+from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.catalog.tool import Tool
+from zorivest_rpc.mcp.protocol.content import text
+from zorivest_rpc.mcp.protocol.session import Session
+
+__all__ = ["ALONE", "Engine"]
+
+ALONE: Final = "default"  # the tenant of a server without tenancy
+UNLOCKED: Final = "com.zorivest/unlocked"
+_MOST_VIEWS: Final = 64
+
+
+class Engine:
+    """`tenants_of` says whose data a session may see. `on_change` is called after each write that changed some list."""
+
+    def __init__(
+        self, names: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], *, strict: bool = False
+    ) -> None:
+        self.names = msgspec.convert(names, StateNames)
+        self.atoms = Atoms()
+        self.rules: dict[str, Rule] = {name: compile_rule(given, self.atoms) for name, given in rules.items()}
+        self.strict = strict
+        self.tenants_of: Callable[[Session], tuple[str, ...]] = lambda session: (ALONE,)
+        self.on_change: Callable[[], None] = lambda: None
+        self.after_step: Callable[[], None] = lambda: None
+        """What follows the answer of a call that opened a gate."""
+        self._states: dict[str, ExposureState] = {}
+        self._views: dict[tuple[object, ...], ExposedView] = {}
+
+    def state(self, tenant: str = ALONE) -> ExposureState:
+        """The state of a tenant, made with its first use; it lives as long as the process."""
+        found = self._states.get(tenant)
+        if found is None:
+            found = self._states[tenant] = ExposureState(self.names, self.atoms, self._changed)
+        return found
+
+    def _changed(self) -> None:
+        self.on_change()
+
+    def forget_views(self) -> None:
+        """The catalogue is another one."""
+        self._views.clear()
+
+    def recall(self, session: Session, key: tuple[object, ...]) -> ExposedView | None:
+        """The view of this key as the state is now, if it is still there; the least recently used go first."""
+        full = (*key, self.tenants_of(session))
+        found = self._views.pop(full, None)
+        if found is not None:
+            self._views[full] = found
+            found.refresh()
+        return found
+
+    def view(
+        self,
+        session: Session,
+        key: tuple[object, ...],
+        listed: Iterable[Tool],
+        also_found: Iterable[Tool],
+        manner: Manner,
+        profile: object,
+    ) -> ExposedView:
+        tenants = self.tenants_of(session)
+        made = ExposedView(
+            listed,
+            also_found,
+            self.rules,
+            [self.state(tenant) for tenant in tenants],
+            manner,
+            session.revision.shape,
+            profile=profile,
+            strict=self.strict,
+        )
+        while len(self._views) >= _MOST_VIEWS:
+            del self._views[next(iter(self._views))]
+        self._views[(*key, tenants)] = made
+        return made
+
+    # --- first steps
+
+    def wrap(self, name: str, handler: Handler) -> Handler:
+        """The handler, and what its first success means for lists."""
+        rule = self.rules.get(name)
+        if rule is None or not rule.raises:
+            return handler
+        flag = rule.raises
+
+        async def step(call: Call) -> Outcome:
+            outcome = await handler(call)
+            if not outcome.is_error and self.state(call.scope.name or ALONE).raise_flag(flag):
+                self._tell_unlocked(call, flag, outcome)
+            return outcome
+
+        return step
+
+    def _tell_unlocked(self, call: Call, flag: str, outcome: Outcome) -> None:
+        """Once, to the client whose call it was; the others see it in their lists."""
+        outcome.after = [*(outcome.after or ()), self.after_step]
+        names = call.view.waiting_for(flag) if isinstance(call.view, ExposedView) else ()
+        if names:
+            outcome.meta = {**(outcome.meta or {}), UNLOCKED: list(names)}
+            outcome.content = [*outcome.content, text(f"Now also listed: {', '.join(names)}.")]
