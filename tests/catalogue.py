@@ -17,9 +17,11 @@ SCHEMAS: Final = ROOT / "schemas"
 
 
 def toolsets(flag: str = "name") -> list[str]:
-    """The toolsets for which a flag of `toolsets.json` is set, in their order; all of them without one."""
+    """The toolsets for which a flag of `toolsets.json` is set, in their order; without one all of them.
+
+    Those that exist only where they are named are never among them."""
     entries = json.loads((SCHEMAS / "toolsets.json").read_text())["toolsets"]
-    return [entry["name"] for entry in entries if entry[flag]]
+    return [entry["name"] for entry in entries if entry[flag] and not entry.get("opt_in")]
 
 
 def names_of(*wanted: str, schemas: Path = SCHEMAS) -> set[str]:

@@ -51,9 +51,14 @@ class Option(NamedTuple):
         return "ZORIVEST_" + self.name.upper()
 
     @property
+    def table(self) -> str:
+        """The table of the file that it belongs to, where that is not `[server]`."""
+        return "tenancy" if self.of_tenancy else "devtools" if self.name.startswith("devtools_") else ""
+
+    @property
     def key(self) -> str:
-        """Its name in the table of the file that it belongs to."""
-        return self.name.removeprefix("tenancy_") if self.of_tenancy else self.name
+        """Its name in that table."""
+        return self.name.removeprefix(f"{self.table}_") if self.table else self.name
 
 
 _BOTH: Final = ("stdio", "serve")
@@ -137,6 +142,10 @@ OPTIONS: Final = (
         bounds=(0, 60_000),
         of_profile=True,
     ),
+    Option("devtools_enabled", bool, False, "have the tools that observe a web page, listed on request", _ALL),
+    Option("devtools_port", int, 8767, "loopback port where pages find a stdio server; 0 picks a free one", _BOTH),
+    Option("devtools_origins", list, (), "one more origin whose pages may be observed, with its scheme", _BOTH),
+    Option("devtools_export_dir", str, None, "directory that generate may write files into", _BOTH),
     Option("showcase", bool, False, "serve a few tools that show the protocol instead of the journal", _BOTH),
     Option("tenants_file", str, None, "serve the clients of this file (.json, .json.gz or .toml), not one", _TENANTS),
     Option(
@@ -250,6 +259,10 @@ class Settings(NamedTuple):
     tool_timeout_secs: int | None
     tool_retry_attempts: int | None
     tool_retry_delay_ms: int | None
+    devtools_enabled: bool
+    devtools_port: int
+    devtools_origins: tuple[str, ...]
+    devtools_export_dir: str | None
     showcase: bool
     tenants_file: str | None
     strict_permissions: bool
@@ -279,6 +292,7 @@ class Settings(NamedTuple):
     api_key: str | None
     toolsets_by_variable: bool  # the choice came from the environment, which says so where the choice is explained
     inside_claude_code: bool
+    devtools_key: str | None = None  # what pages show, instead of one that is made at each start
     telemetry: str | None = None  # a file for the events of calls and upstreams
     telemetry_content: bool = False  # what was sent and answered goes there too
     tenant_sources: tuple[str, ...] = ()  # what names clients; without any there is one, called `default`
@@ -345,7 +359,6 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
     given["data_dir"] = os.path.abspath(os.path.expanduser(given["data_dir"] or default_data_dir(environ)))
     return Settings(
         command=command,
-        api_key=environ.get("ZORIVEST_API_KEY") or None,
         toolsets_by_variable="toolsets" not in by_flag and bool(environ.get("ZORIVEST_TOOLSETS")),
         inside_claude_code=environ.get("CLAUDECODE") == "1",
         telemetry=environ.get("ZORIVEST_TELEMETRY") or None,
@@ -354,8 +367,16 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         file=found.file,
         untrusted=found.untrusted,
         trust_dir=found.trust_dir,
+        **_read_secrets(environ),
         **given,
     )
+
+
+def _read_secrets(environ: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "api_key": environ.get("ZORIVEST_API_KEY") or None,
+        "devtools_key": environ.get("ZORIVEST_DEVTOOLS_KEY") or None,
+    }
 
 
 def _tenant_sources(by_flag: set[str], environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -374,7 +395,8 @@ def _option(flag: str) -> Option | None:
     return _BY_NAME.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
 
 
-TABLES: Final = ("profiles", "server", "tenancy")
+_OPTION_TABLES: Final = ("server", "tenancy", "devtools")
+TABLES: Final = ("profiles", *_OPTION_TABLES)
 # They choose the file, and what of it counts; and tenancy is switched on by the operator, never by a file found here.
 _NOT_IN_A_FILE: Final = ("config", "profile", "tenants_file")
 
@@ -386,7 +408,7 @@ def _options_in(file: ConfigFile) -> dict[str, Any]:
     problems: list[Problem] = []
     known: dict[str, Any] = {}
     top = {key: value for key, value in file.document.items() if key not in TABLES}
-    for name, table in (("", top), *((name, file.document.get(name, {})) for name in ("server", "tenancy"))):
+    for name, table in (("", top), *((name, file.document.get(name, {})) for name in _OPTION_TABLES)):
         prefix = name and f"{name}."
         if not isinstance(table, dict):
             problems.append(Problem(name, f"expected table, found {type_name(table)}"))
@@ -416,7 +438,7 @@ def _stands_in(option: Option, table: str) -> bool:
     """Whether the file may have the option in this table; the options of earlier releases stand at its top, too."""
     if option.name in _NOT_IN_A_FILE or option.of_profile:
         return False
-    return option.of_tenancy == (table == "tenancy")
+    return option.table == table.removeprefix("server")
 
 
 def _problem_with(option: Option, value: Any) -> str | None:

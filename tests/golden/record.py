@@ -23,7 +23,7 @@ from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
-from zorivest_rpc.serving.catalog.load import CHECKED, check, fingerprint, schemas_dir
+from zorivest_rpc.serving.catalog.load import CHECKED, check, make_stamp, schemas_dir
 
 HERE = Path(__file__).parent
 CLIENTS = {"anthropic": "claude-code", "dynamic": "cline", "static": "cursor"}
@@ -78,7 +78,7 @@ def _names_listed(data: str, toolsets: str) -> list[str]:
 async def record(data: str) -> dict[Path, Any]:
     """Every golden file and what belongs into it."""
     shelf = journal(data)
-    files: dict[Path, Any] = {STAMP: {"sum": fingerprint()}}
+    files: dict[Path, Any] = {STAMP: make_stamp()}
     names = list(shelf.audience.specs)
     shown: dict[str, dict[str, Any]] = {name: {} for name in names}
     for mode, client_name in CLIENTS.items():
@@ -164,7 +164,7 @@ def main() -> int:
 
 def _write_stamp() -> bool:
     """Write the sum of the checked files first: without it each of the forty starts that follow checks them again."""
-    sum_of_files = text({"sum": fingerprint()})
+    sum_of_files = text(make_stamp())
     if STAMP.exists() and STAMP.read_text() == sum_of_files:
         return False
     STAMP.write_text(sum_of_files)

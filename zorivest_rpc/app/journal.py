@@ -16,7 +16,7 @@ from zorivest_rpc.app.backends import LOCAL, Callers
 from zorivest_rpc.app.exposing import open_engine, watch_tools
 from zorivest_rpc.app.federation import Federation
 from zorivest_rpc.app.guards import SeenGuards
-from zorivest_rpc.app.policy import policy_of
+from zorivest_rpc.app.policy import opted_in, policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError, ToolError
@@ -45,7 +45,7 @@ class Journal:
     """The 68 tools as one server offers them."""
 
     def __init__(self, settings: Settings, schemas: str | None = None) -> None:
-        definitions = load(schemas)
+        definitions = load(schemas, opted_in(settings))
         if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
             from zorivest_rpc.serving.backend.http import normalise
 

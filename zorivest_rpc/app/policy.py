@@ -9,10 +9,10 @@ from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.catalog.names import nearest
 from zorivest_rpc.serving.audience import Policy
 from zorivest_rpc.serving.catalog.spec import Definitions
-from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig, decode_config
+from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig, decode_config, opt_in_names
 from zorivest_rpc.serving.modes.detect import parse_mode
 
-__all__ = ["policy_of"]
+__all__ = ["opted_in", "policy_of"]
 
 
 def policy_of(settings: Settings, definitions: Definitions, channel: str = "auto") -> Policy:
@@ -45,16 +45,26 @@ def policy_of(settings: Settings, definitions: Definitions, channel: str = "auto
     )
 
 
+def opted_in(settings: Settings) -> tuple[str, ...]:
+    """The toolsets that exist because the operator named them."""
+    enabled = ("devtools",) if settings.devtools_enabled else ()
+    return opt_in_names((settings.toolsets,), _read_toolset_file(settings)[1], enabled)
+
+
 def _toolset_config(settings: Settings, definitions: Definitions) -> ToolsetConfig:
+    path, data = _read_toolset_file(settings)
+    return ToolsetConfig() if data is None else decode_config(data, path, definitions)
+
+
+def _read_toolset_file(settings: Settings) -> tuple[str, bytes | None]:
     """The named file, which must exist, or the one in the data directory, which may."""
     path = settings.toolset_config or os.path.join(settings.data_dir, "toolset-config.json")
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return path, file.read()
     except FileNotFoundError:
         if settings.toolset_config:
             raise ConfigError("ZORIVEST_TOOLSET_CONFIG", f"{path} does not exist") from None
-        return ToolsetConfig()
+        return path, None
     except OSError as exc:
         raise ConfigError(path, exc.strerror or "cannot be read") from None
-    return decode_config(data, path, definitions)

@@ -17,7 +17,7 @@ from .line import Line, fail, ok, warn
 __all__ = ["api_key_form", "backend_port", "installation", "proxies", "transport", "variables"]
 
 _OTHERS = (
-    *("ZORIVEST_API_KEY", "ZORIVEST_BACKEND_PORT", "ZORIVEST_GUI_PATH", "ZORIVEST_KEYRING"),
+    *("ZORIVEST_API_KEY", "ZORIVEST_BACKEND_PORT", "ZORIVEST_DEVTOOLS_KEY", "ZORIVEST_GUI_PATH", "ZORIVEST_KEYRING"),
     *("ZORIVEST_TELEMETRY", "ZORIVEST_TELEMETRY_CAPTURE_CONTENT", "ZORIVEST_CLIENT_ID", "CLIENTS_CONFIG"),
 )
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")

@@ -7,7 +7,7 @@ were found sound, and checks files with another sum before it serves them. Nothi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from zlib import crc32
 
 import msgspec
@@ -15,9 +15,10 @@ import msgspec
 from zorivest_rpc.errors import CatalogError
 from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, ToolsetSpec, ToolSpec
 
-__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "schemas_dir"]
+__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "make_stamp", "schemas_dir"]
 
 CHECKED = "checked.json"
+_ALWAYS = "sum"
 STATE = ("exposure", "state.json")
 
 
@@ -32,34 +33,46 @@ def schemas_dir() -> str:
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "schemas")
 
 
-def load(root: str | None = None) -> Definitions:
-    """Every definition below `root`; raises an `ExceptionGroup` of all `CatalogError`s if there is a problem."""
+def load(root: str | None = None, opt_in: Collection[str] = ()) -> Definitions:
+    """The definitions below `root`; raises an `ExceptionGroup` of all `CatalogError`s if there is a problem.
+
+    A toolset that is `opt_in` exists only where it is named: its files are not read otherwise."""
     root = root or schemas_dir()
     files = _Files(root)
+    chosen = {name: _Files(root) for name in opt_in}
     try:
-        definitions = _read(files)
+        definitions = _read(files, chosen)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CatalogError) as exc:
         problems = check(root)
         if not problems:  # only the fast path saw it: say what it saw
             problems = [exc if isinstance(exc, CatalogError) else CatalogError(root, "", str(exc))]
         raise ExceptionGroup("the tool catalogue cannot be served", problems) from None
-    if files.sum != _read_stamp(root) and (problems := check(root)):
+    sums = {_ALWAYS: files.sum} | {name: own.sum for name, own in chosen.items()}
+    if not sums.items() <= _read_stamp(root).items() and (problems := check(root)):
         raise ExceptionGroup("the tool catalogue cannot be served", problems)
     return definitions
 
 
 def fingerprint(root: str | None = None) -> str:
-    """The sum over all files, by which `load` knows that they have been checked."""
-    files = _Files(root or schemas_dir())
-    _read(files)
-    return files.sum
+    """The sum over the files that are always read, by which `load` knows that they have been checked."""
+    return make_stamp(root)[_ALWAYS]
 
 
-def _read_stamp(root: str) -> str | None:
+def make_stamp(root: str | None = None) -> dict[str, str]:
+    """What `checked.json` holds once the files are sound: that sum, and one for each toolset that is `opt_in`."""
+    root = root or schemas_dir()
+    files = _Files(root)
+    rows = msgspec.json.decode(_bytes(os.path.join(root, "toolsets.json")), type=_Toolsets).toolsets
+    chosen = {row.name: _Files(root) for row in rows if row.opt_in}
+    _read(files, chosen)
+    return {_ALWAYS: files.sum} | {name: own.sum for name, own in chosen.items()}
+
+
+def _read_stamp(root: str) -> dict[str, str]:
     try:
-        return msgspec.json.decode(_bytes(os.path.join(root, CHECKED)), type=dict[str, str]).get("sum")
+        return msgspec.json.decode(_bytes(os.path.join(root, CHECKED)), type=dict[str, str])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+        return {}
 
 
 def load_clients(root: str | None = None) -> ClientTable:
@@ -114,15 +127,20 @@ class _Files:
         return data
 
 
-def _read(files: _Files) -> Definitions:
-    toolsets = msgspec.json.decode(files.read("toolsets.json"), type=_Toolsets).toolsets
-    known = [toolset.name for toolset in toolsets]
+def _read(files: _Files, chosen: Mapping[str, _Files]) -> Definitions:
+    rows = msgspec.json.decode(files.read("toolsets.json"), type=_Toolsets).toolsets
+    known = [toolset.name for toolset in rows]
+    toolsets = tuple(toolset for toolset in rows if not toolset.opt_in or toolset.name in chosen)
     for directory in _names(os.path.join(files.root, "tools"), directories=True):
         if directory not in known:
             raise CatalogError(f"tools/{directory}", "", f"no toolset {directory!r}")
     decoder = msgspec.json.Decoder(ToolSpec)
     seen: set[str] = set()
-    tools = [tool for name in known for tool in _tools(files, ("tools", name), name, decoder, seen)]
+    tools = [
+        tool
+        for toolset in toolsets
+        for tool in _tools(chosen.get(toolset.name, files), ("tools", toolset.name), toolset.name, decoder, seen)
+    ]
     for tool in tools:
         for other in tool.also_in:
             if other not in known or other == tool.toolset:

@@ -37,6 +37,7 @@ _NESTING = frozenset(
     ("items", "prefixItems", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "contains", "if", "then", "else")
 )
 _HTTP_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_LONGEST_OF_OPT_IN = 200  # characters of the short description; of other toolsets tool.schema.json allows 100
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*\Z")
 _CLIENT_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
@@ -68,12 +69,14 @@ def problems(
         report.extend(CatalogError(file, pointer, problem) for pointer, problem in found)
 
     known: list[str] = []
+    opt_in: set[str | None] = set()
     if toolsets is not None:
         value, found = _convert(toolsets, _Toolsets)
         add("toolsets.json", iter(found))
         if isinstance(value, _Toolsets):
             add("toolsets.json", _toolset_problems(value.toolsets, tools))
             known = [toolset.name for toolset in value.toolsets]
+            opt_in = {toolset.name for toolset in value.toolsets if toolset.opt_in}
     if clients is not None:
         table, found = _convert(clients, ClientTable)
         add("clients.json", iter(found))
@@ -92,7 +95,7 @@ def problems(
         add("exposure/state.json", iter(found))
     homes: dict[str, str] = {}
     for file in tools:
-        add(file.path, _tool_problems(file, judge, known, homes))
+        add(file.path, _tool_problems(file, judge, known, homes, may_say_more=file.toolset in opt_in))
         if names is not None:
             add(f"schemas/{file.path}", _exposure_problems(file, names))
     for file in tools:
@@ -139,6 +142,8 @@ def _toolset_problems(toolsets: tuple[ToolsetSpec, ...], tools: list[ToolFile]) 
             yield f"{here}/name", f"a second toolset {toolset.name!r}"
         if toolset.name in ("all", "default") or not _CLIENT_NAME.match(toolset.name):
             yield f"{here}/name", f"{toolset.name!r} cannot name a toolset"
+        if toolset.opt_in and (toolset.default or toolset.always_loaded):
+            yield f"{here}/opt_in", "a toolset that exists only where it is named is not loaded by default"
         if toolset.always_loaded and not toolset.default:
             yield f"{here}/default", "a toolset that is always loaded is loaded by default"
         if toolset.name not in inhabited:
@@ -169,8 +174,14 @@ def _client_problems(table: ClientTable) -> Found:
 
 
 def _tool_problems(
-    file: ToolFile, judge: Draft202012Validator | None, known: list[str], homes: dict[str, str]
+    file: ToolFile,
+    judge: Draft202012Validator | None,
+    known: list[str],
+    homes: dict[str, str],
+    *,
+    may_say_more: bool = False,
 ) -> Found:
+    """`may_say_more`: the short text of a tool that has to be named may be longer, as no client loads it unasked."""
     value, found = _parse(file.data)
     yield from found
     if value is None:
@@ -180,6 +191,8 @@ def _tool_problems(
     broken = False
     if judge is not None:
         for error in judge.iter_errors(value):
+            if may_say_more and _is_long_text(error):
+                continue
             broken = True
             yield _pointer(error.absolute_path), _readable(error)
     if isinstance(value, dict):
@@ -193,6 +206,14 @@ def _tool_problems(
             yield from _consistency_problems(msgspec.json.decode(file.data, type=ToolSpec), file.toolset, known)
         except msgspec.MsgspecError as exc:
             yield "", str(exc)
+
+
+def _is_long_text(error: Any) -> bool:
+    return (
+        list(error.absolute_path) == ["description", "minimal"]
+        and error.validator == "maxLength"
+        and len(error.instance) <= _LONGEST_OF_OPT_IN
+    )
 
 
 def _exposure_problems(file: ToolFile, names: StateNames) -> Found:

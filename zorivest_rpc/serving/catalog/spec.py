@@ -197,6 +197,8 @@ class ToolsetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     always_loaded: bool = False
     default: bool = False
+    opt_in: bool = False
+    """It exists only where it is named, and `all` does not name it."""
     upstream: str = msgspec.field(name="$upstream", default="")
     """The MCP server whose tools these are; empty for a toolset of our own."""
     status: str = msgspec.field(name="$status", default="")

@@ -6,7 +6,9 @@ Choosing is not limiting: a toolset that was not chosen can still be found and c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -15,6 +17,7 @@ from zorivest_rpc.mcp.catalog.names import nearest
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec
 
 __all__ = [
+    "OPT_IN",
     "Selection",
     "ToolsetConfig",
     "always_loaded",
@@ -23,10 +26,12 @@ __all__ = [
     "first_list",
     "is_eager",
     "members",
+    "opt_in_names",
     "survives_read_only",
     "toolset_names",
 ]
 
+OPT_IN: Final = ("devtools",)  # as toolsets.json has it, which is not read before it is known whether they are wanted
 # Harmless in a session that may not write: loading a list, the dispatcher (it refuses what writes), the brake.
 _READ_ONLY_EXCEPTIONS = frozenset(("enable_toolset", "call_tool", "zorivest_emergency_stop"))
 
@@ -69,6 +74,17 @@ def members(definitions: Definitions, toolset: str) -> tuple[ToolSpec, ...]:
 def is_eager(definitions: Definitions, tool: ToolSpec) -> bool:
     """Whether a client with a search of its own should load the tool at once: meta-tools and what is always loaded."""
     return not tool.toolset or tool.toolset in always_loaded(definitions)
+
+
+def opt_in_names(texts: Iterable[str | None], data: bytes | None, enabled: Iterable[str] = ()) -> tuple[str, ...]:
+    """The toolsets that exist only where they are named and are named: in `--toolsets` or its variable, in the bytes of
+    the toolset file, or because the operator enabled them. What is wrong with the file is told when it is read."""
+    named = {name for text in texts for name in _split(text) or ()}
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        config = msgspec.json.decode(data or b"{}", type=ToolsetConfig)
+        named.update(config.default_toolsets or (), *config.client_overrides.values())
+    named.update(enabled)
+    return tuple(name for name in OPT_IN if name in named)
 
 
 def survives_read_only(tool: ToolSpec) -> bool:
@@ -164,7 +180,7 @@ def _expand(definitions: Definitions, names: Sequence[str], source: str) -> tupl
     chosen = set(always_loaded(definitions))
     for name in names:
         if name == "all":
-            chosen.update(known)
+            chosen.update(toolset.name for toolset in definitions.toolsets if not toolset.opt_in)
         elif name == "default":
             chosen.update(toolset.name for toolset in definitions.toolsets if toolset.default)
         elif name in known:
