@@ -17,6 +17,7 @@ COMMANDS = {
     "toolsets": "list | show NAME: the groups, with counts and sizes",
     "budget": "what the tool list costs a client",
     "mcp": "list | discover | add | remove | adopt | pin: the MCP servers behind this one",
+    "tenants": "check | pack | add | grant | revoke: the clients of a shared server, and their keys",
     "install": "CLIENT: write our entry into a client's configuration file",
     "uninstall": "CLIENT: take it out again",
     "doctor": "what is wrong with this set-up, and what to do about it",

@@ -103,7 +103,7 @@ OPTIONS: Final = (
     Option("toolset_config", str, None, "JSON file with defaultToolsets, clientOverrides and clientModes", _ALL),
     Option("gui_page", str, None, "page that is opened where the desktop application is not installed", _ALL),
     Option("config", str, None, "TOML file with any of these options, and the profiles", (*_GATEWAY, "tenants")),
-    Option("profile", str, None, "profile of the file, with the MCP servers behind this one", _GATEWAY),
+    Option("profile", str, None, "profile of the file, with the MCP servers behind this one", (*_GATEWAY, "tenants")),
     Option(
         "tool_confirmation_mode",
         str,

@@ -32,6 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *SCRUBBED,
         "CLINE_DATA_DIR",
         "CLAUDECODE",
+        "CLIENTS_CONFIG",
         *(name for name in os.environ if name.startswith("ZORIVEST_")),
     ]:
         monkeypatch.delenv(name, raising=False)

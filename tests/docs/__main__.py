@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.docs.examples import Example, stored
+from tests.docs.tenants import render as render_clients
 from tests.places import ROOT
 from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.__main__ import main as run_command
@@ -251,7 +252,17 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-REFERENCES = {"gateway.md": gateway, "tools.md": tools, "cli.md": cli, "configuration.md": configuration}
+def clients() -> str:
+    return NOTE + render_clients()
+
+
+REFERENCES = {
+    "tenants.md": clients,
+    "gateway.md": gateway,
+    "tools.md": tools,
+    "cli.md": cli,
+    "configuration.md": configuration,
+}
 
 
 def stale() -> list[tuple[Path, str]]:

@@ -21,6 +21,7 @@ __all__ = [
     "Repeated",
     "TenantsRefused",
     "compress",
+    "decompress",
     "parse_document",
     "permission_problem",
     "read_bytes",
@@ -82,7 +83,7 @@ def read_bytes(path: str) -> bytes:
         raise _refused(path, f"cannot be read: {exc.strerror}") from None
     if len(data) > LARGEST_INPUT:
         raise _refused(path, "larger than 256 KiB")
-    return _decompress(path, data) if path.endswith(".gz") else data
+    return decompress(path, data) if path.endswith(".gz") else data
 
 
 def permission_problem(path: str) -> str | None:
@@ -179,10 +180,10 @@ def _expand(source: str, text: str) -> bytes:
         packed = b64decode("".join(bare.split()), validate=True)
     except (Error, ValueError) as exc:
         raise _refused(source, f"looks compressed but cannot be decompressed: {exc}") from None
-    return _decompress(source, packed)
+    return decompress(source, packed)
 
 
-def _decompress(source: str, packed: bytes) -> bytes:
+def decompress(source: str, packed: bytes) -> bytes:
     """Every member of a gzip, and never more than the limit of them."""
     out = b""
     for _ in range(_MEMBERS):
