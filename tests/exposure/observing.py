@@ -18,7 +18,7 @@ from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.call import Call, Handler, Outcome, give
 from zorivest_rpc.mcp.offer import Offer
-from zorivest_rpc.serving.catalog.load import CHECKED, fingerprint, schemas_dir
+from zorivest_rpc.serving.catalog.load import CHECKED, make_stamp, schemas_dir
 from zorivest_rpc.serving.pipeline import Pipeline
 
 __all__ = ["TOOLS", "ObservingJournal", "make_journal", "offer", "schemas"]
@@ -166,7 +166,7 @@ def schemas() -> str:
         }
         toolsets["toolsets"].append(about)
         (base / "toolsets.json").write_text(json.dumps(toolsets))
-    (base / CHECKED).write_text(json.dumps({"sum": fingerprint(str(base))}))
+    (base / CHECKED).write_text(json.dumps(make_stamp(str(base))))
     return str(base)
 
 
