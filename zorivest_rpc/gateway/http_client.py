@@ -23,7 +23,7 @@ from zorivest_rpc.gateway.errors import (
     ToolingError,
 )
 from zorivest_rpc.gateway.following import Follower
-from zorivest_rpc.gateway.net import Lookup, look_up, open_session
+from zorivest_rpc.gateway.net import CONNECTIONS, Lookup, look_up, open_session
 from zorivest_rpc.gateway.upstream import ENVELOPE, FRAME_LIMIT, Happening, Talk, Upstream
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
 from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
@@ -97,6 +97,7 @@ class HttpUpstream(Upstream):
         self._origin: aiohttp.ClientRequest | None = None  # how the pool knows the server
         self._path = self._lines = ""
         self._renewing = asyncio.Lock()
+        self._slots = asyncio.Semaphore(CONNECTIONS)
         self._follower = Follower(self._follow_changes, self._tell_reopened, pause)
         self._kept: set[Response] = set()  # whose end is waited for elsewhere
         self._away: Mapping[str, str] = {}  # the headers of the answer that turned us away
@@ -220,6 +221,8 @@ class HttpUpstream(Upstream):
 
     async def _exchange(self, request: Request, talk: Talk) -> Answer:
         try:
+            await self._slots.acquire()
+            talk.slot = self._slots
             for is_last in (False, True):
                 session = self._session
                 async with self._send("POST", request.frame, dict(request.headers)) as response:
@@ -237,6 +240,7 @@ class HttpUpstream(Upstream):
             self._withdraw(request)
             raise
         finally:
+            talk.leave_slot()
             self.caller.forget(request)
 
     async def _finish(self, response: Response, request: Request, talk: Talk) -> Answer:

@@ -237,6 +237,12 @@ class Member:
 
     # --- calls
 
+    @property
+    def is_modern(self) -> bool | None:
+        """Of the server as it is connected; None where it is not."""
+        welcome = self._upstream.welcome if self._upstream is not None else None
+        return None if welcome is None else welcome.revision.modern
+
     async def call(self, call: Call, *, repeatable: bool) -> tuple[Result, int]:
         """Forward a call, again where that cannot deliver it twice; the result and the number of attempts."""
         loop = asyncio.get_running_loop()

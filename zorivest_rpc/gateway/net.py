@@ -19,9 +19,10 @@ from zorivest_rpc.serving.backend.wire import connector_class
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["CONNECTIONS", "Lookup", "judge_address", "open_session", "read_credentials", "read_literal"]
+__all__ = ["CONNECTIONS", "SPARE", "Lookup", "judge_address", "open_session", "read_credentials", "read_literal"]
 
-CONNECTIONS: Final = 8
+CONNECTIONS: Final = 8  # for requests
+SPARE: Final = 64  # for what is said beside them, and for calls that wait for a person
 Address: TypeAlias = IPv4Address | IPv6Address
 Lookup: TypeAlias = Callable[[str, int], Awaitable[list[str]]]  # a name and a port to addresses
 
@@ -147,7 +148,7 @@ def open_session(
     if literal is not None:
         check_address(server, literal, allow_private)
     connector = connector_class()(
-        limit=CONNECTIONS,
+        limit=CONNECTIONS + SPARE,
         resolver=_resolver_class()(server, allow_private, lookup),
         use_dns_cache=False,  # each connection goes to an address that was judged for it
         keepalive_timeout=30,

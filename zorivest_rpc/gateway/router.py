@@ -7,10 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from secrets import token_hex
 from typing import Final
 
 import msgspec
 
+from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.gateway.assembly import names_no_tool
 from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
@@ -18,17 +20,17 @@ from zorivest_rpc.gateway.errors import (
     OutputInvalid,
     ProtocolBroken,
     Quarantined,
-    ToolingError,
     Withdrawn,
 )
 from zorivest_rpc.gateway.examine import judge_tools
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
+from zorivest_rpc.gateway.questions import Questions
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
 from zorivest_rpc.gateway.upstream import Happening, Upstream
-from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
@@ -38,6 +40,7 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 
 __all__ = ["Gateway"]
 
+_INTERNAL: Final = "internal_error"
 _CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
 _AT_ONCE: Final = 8  # servers that are discovered at the same time
 _KNOWN_BLOCKS: Final = frozenset(("text", "image", "audio", "resource", "resource_link"))
@@ -57,6 +60,34 @@ class _Answer(msgspec.Struct, rename="camel"):
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
 
 
+class _Errand:
+    """One call in the telemetry, over all rounds of its questions."""
+
+    def __init__(self, record: CallRecord) -> None:
+        self.record = record
+        self.attempts = 0
+        self._began = time.perf_counter()
+
+    def succeed(self, outcome: Outcome, size: int) -> None:
+        self.record.succeeded(
+            duration_ms=self._milliseconds,
+            bytes=size,
+            attempts=self.attempts,
+            is_error=outcome.is_error,
+            result=outcome.structured if outcome.structured is not msgspec.UNSET else None,
+        )
+
+    def fail(self, error: ToolError) -> None:
+        self.record.failed(kind=error.kind, code=error.code, duration_ms=self._milliseconds, attempts=self.attempts)
+
+    def end_unheard(self, code: str) -> None:
+        self.record.failed(kind="TOOLING", code=code, duration_ms=self._milliseconds, attempts=self.attempts)
+
+    @property
+    def _milliseconds(self) -> float:
+        return round((time.perf_counter() - self._began) * 1000, 3)
+
+
 class Gateway:
     """`adopt` is given every new catalogue; the first one, before any server has answered, is there at once."""
 
@@ -70,6 +101,7 @@ class Gateway:
         make: Make,
         adopt: Callable[[Definitions], None] = lambda definitions: None,
         timing: Timing = USUAL,
+        input_seconds: float = 600.0,
     ) -> None:
         self._base = base
         self._profile = profile
@@ -79,6 +111,8 @@ class Gateway:
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._warned: set[str] = set()
         self._checks: dict[str, Callable[[Json], bool]] = {}
+        self.id = token_hex(8)  # names this process among gateways
+        self.questions = Questions(self.id, input_seconds)
         self.members = {
             server.name: Member(
                 profile,
@@ -109,6 +143,7 @@ class Gateway:
                 each.cancel()
 
     async def close(self) -> None:
+        self.questions.close()
         await asyncio.gather(*(member.close() for member in self.members.values()), return_exceptions=True)
 
     def _judge(self, server: Server, listing: Listing) -> Mapping[str, Verdict]:
@@ -159,34 +194,39 @@ class Gateway:
     async def forward(self, call: Call) -> Outcome:
         """The handler of every upstream tool: it runs behind validation, metrics, guard and confirmation."""
         found = self.catalogue.table.get(call.name)
-        record = self._telemetry.call(
+        errand = self.questions.errand_of(call)  # a call that asked something is one call, in however many rounds
+        if not isinstance(errand, _Errand):
+            errand = _Errand(self._record(call, found))
+        try:
+            member = self._admit(call, found, errand.record)
+            assert found is not None
+            send = partial(member.call, repeatable=found.repeatable)
+            request = self._request(call, found)
+            result, attempts = await self.questions.put_through(call, request, send, errand, modern=member.is_modern)
+            errand.attempts += attempts
+            outcome = self._read(found, result.raw)
+        except ToolError as error:
+            errand.fail(error)
+            raise
+        except asyncio.CancelledError:
+            errand.end_unheard(_CANCELLED)
+            raise
+        except (InputRequired, ProtocolError):
+            raise  # it goes on: the next round, or the same once more with an answer that can be read
+        except Exception:
+            errand.end_unheard(_INTERNAL)
+            raise
+        errand.succeed(outcome, len(memoryview(result.raw)))
+        return outcome
+
+    def _record(self, call: Call, found: Published | None) -> CallRecord:
+        return self._telemetry.call(
             tool=call.name,
             provenance="upstream",
             server=found.server.name if found else None,
             principal=call.session.principal or None,
             arguments=call.arguments,
         )
-        began = time.perf_counter()
-        attempts = 0
-        try:
-            member = self._admit(call, found, record)
-            assert found is not None
-            result, attempts = await member.call(self._request(call, found), repeatable=found.repeatable)
-            outcome = self._read(found, result.raw)
-        except ToolingError as error:
-            record.failed(kind=error.kind, code=error.code, duration_ms=_since(began), attempts=attempts)
-            raise
-        except asyncio.CancelledError:
-            record.failed(kind="TOOLING", code=_CANCELLED, duration_ms=_since(began), attempts=attempts)
-            raise
-        record.succeeded(
-            duration_ms=_since(began),
-            bytes=len(memoryview(result.raw)),
-            attempts=attempts,
-            is_error=outcome.is_error,
-            result=outcome.structured if outcome.structured is not msgspec.UNSET else None,
-        )
-        return outcome
 
     def _admit(self, call: Call, found: Published | None, record: CallRecord) -> Member:
         if found is None:
@@ -218,6 +258,7 @@ class Gateway:
             log_level=call.session.log_level,
             on_progress=partial(_pass_progress, call) if call.wire.progress_token is not None else None,
             on_log=partial(_pass_log, call, server.name),
+            server=server.name,
         )
 
     def _read(self, found: Published, raw: msgspec.Raw) -> Outcome:
@@ -267,7 +308,3 @@ def _pass_log(call: Call, server: str, told: Told) -> None:
         call.log(told.level, msgspec.json.decode(told.data), f"{server}/{told.logger}" if told.logger else server)
     except (KeyError, msgspec.DecodeError):
         _log.info("%s sent a log message of an unknown level", server)
-
-
-def _since(began: float) -> float:
-    return round((time.perf_counter() - began) * 1000, 3)

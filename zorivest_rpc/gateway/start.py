@@ -35,4 +35,5 @@ def open_gateway(
         telemetry=telemetry,
         make=lambda server, note: make_upstream(server, environ, on_happening=note),
         adopt=adopt,
+        input_seconds=settings.input_seconds,
     )

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from zorivest_rpc.gateway.scan import clean
 from zorivest_rpc.mcp.client.caller import Answer, Changed, Logged, Touched
 from zorivest_rpc.mcp.client.forms import CANCELLED, Form, fill_in
 from zorivest_rpc.mcp.client.rounds import Round, repeat_params
@@ -40,8 +41,9 @@ class Call(msgspec.Struct):
     """One request to forward. `params` is the encoded object without `_meta`; `meta` are encoded members for that.
 
     `deadline` is a time of the loop's clock, shared by all attempts; `seconds` is what a message says of it. `can_ask`
-    declares forms. A modern server's forms go to `ask`; without `ask` they come back as `Result.round`, to be answered
-    with `repeat`. A legacy server waits while it asks, so its forms always go to `ask`, or are cancelled without."""
+    declares forms. A modern server's forms go to `ask`; without it, and where `hands_on` is set, they come back as
+    `Result.round`, to be answered with `repeat`. A legacy server waits while it asks, so its forms always go to `ask`,
+    or are cancelled without."""
 
     method: str
     params: bytes
@@ -54,8 +56,10 @@ class Call(msgspec.Struct):
     log_level: str | None = None
     can_ask: bool = False
     ask: Ask | None = None
+    hands_on: bool = False
     on_progress: Callable[[Progress], None] | None = None
     on_log: Callable[[Told], None] | None = None
+    server: str = ""
 
     def repeat(self, round: Round, given: Mapping[str, Mapping[str, Json]]) -> Call:
         """The call that answers a round."""
@@ -81,12 +85,13 @@ Happening: TypeAlias = Changed | Touched | Logged | Ended
 class Talk:
     """What belongs to one open request: who is told of its progress, who is asked, and until when."""
 
-    __slots__ = ("_asking", "_left", "_server", "call", "future", "questions", "scope")
+    __slots__ = ("_asking", "_left", "_server", "call", "future", "questions", "scope", "slot")
 
     def __init__(self, call: Call | None = None, server: str = "") -> None:
         self.call = call
         self._server = server
         self.scope: asyncio.Timeout | None = None
+        self.slot: asyncio.Semaphore | None = None  # the place of an HTTP request among those that may run at once
         self.future: asyncio.Future[Answer] | None = None
         self.questions: list[asyncio.Task[None]] = []  # of a legacy server, while they are asked
         self._asking = 0
@@ -101,10 +106,17 @@ class Talk:
         if self.call is None or self.call.ask is None:
             return dict(CANCELLED)
         self._stop_clock()
+        self.leave_slot()
         try:
             return fill_in(form, await self.call.ask(name_server(self._server, form)))
         finally:
             self._start_clock()
+
+    def leave_slot(self) -> None:
+        """Another request may take the place: this one is over, or waits for a person, and keeps its connection."""
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            slot.release()
 
     def _stop_clock(self) -> None:
         self._asking += 1
@@ -121,8 +133,17 @@ class Talk:
 
 
 def name_server(server: str, form: Form) -> Form:
-    """A person is told whose question it is."""
-    return Form(f"[{server}] {form.message}", form.schema) if server else form
+    """A person is told whose question it is, in plain characters."""
+    if not server:
+        return form
+    fields = {name: _clean_field(field) for name, field in form.schema.get("properties", {}).items()}
+    schema = {**form.schema, "properties": fields} if fields else form.schema
+    return Form(f"[{server}] {clean(form.message)}", schema)
+
+
+def _clean_field(field: dict[str, Json]) -> dict[str, Json]:
+    words = {key: clean(field[key]) for key in ("title", "description") if isinstance(field.get(key), str)}
+    return {**field, **words}
 
 
 def is_call(listener: Any) -> bool:

@@ -239,12 +239,12 @@ class Upstream:
             round = read_round(raw, call.method, call.can_ask)
             if round is None:
                 return Result(raw)
-            if call.ask is None:
+            if round.open_forms and (call.ask is None or call.hands_on):
                 forms = {key: name_server(self.name, form) for key, form in round.forms.items()}
                 return Result(raw, Round(forms, round.state))
             if not round.forms:
                 await asyncio.sleep(_LATER)
-            given = {key: await talk.ask(form) for key, form in round.forms.items()}
+            given = {key: await talk.ask(form) for key, form in round.open_forms.items()}
             params = repeat_params(call.params, round, round.answer(given))
         raise ProtocolBroken(self.name, f"it asked for input {MOST_ROUNDS} times without an end")
 

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.protocol.capabilities import required_by
 from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
-from zorivest_rpc.mcp.protocol.types import LEVELS
+from zorivest_rpc.mcp.protocol.types import LEVELS, Meta
 
 if TYPE_CHECKING:
     from zorivest_rpc.mcp.catalog.view import View
@@ -145,12 +145,19 @@ def _check_elicitation(ask: Ask, answer: dict[str, Json]) -> str | None:
         return "was accepted without content"
     import jsonschema_rs
 
+    schema = ask.params["requestedSchema"]
     try:
-        for error in jsonschema_rs.validator_for(ask.params["requestedSchema"]).iter_errors(content):
+        for error in jsonschema_rs.validator_for(schema).iter_errors({**_defaults(schema), **content}):
             return f"does not fit the form: {error.message}"
     except ValueError:  # the validator goes 255 levels down and no further
         return "is nested too deeply"
     return None
+
+
+def _defaults(schema: dict[str, Json]) -> dict[str, Json]:
+    """What a field that an accepted form leaves out counts as."""
+    fields = schema.get("properties", {}).items()
+    return {name: field["default"] for name, field in fields if isinstance(field, dict) and "default" in field}
 
 
 def _check_sampling(ask: Ask, answer: dict[str, Json]) -> str | None:
@@ -184,11 +191,18 @@ EVERYONE: Final = Scope()  # of a server that serves one
 
 
 class InputRequired(Exception):
-    """The handler cannot go on without these answers."""
+    """The handler cannot go on without these answers.
 
-    def __init__(self, asks: dict[str, Ask]) -> None:
+    `kept` comes back to its next round as `Call.kept`, out of the client's reach. `abandon` is called where it turns
+    out that no answer will come; of a client that just stays away nothing is heard."""
+
+    def __init__(
+        self, asks: dict[str, Ask], kept: Mapping[str, Json] | None = None, abandon: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(", ".join(asks))
         self.asks = asks
+        self.kept = kept or {}
+        self.abandon = abandon
 
 
 class BecomeTask(Exception):
@@ -200,6 +214,7 @@ class Wire(Protocol):
 
     progress_token: Id | None
     cancelled: bool
+    meta: Meta | UnsetType
 
     def notify(self, method: str, params: bytes) -> None: ...
 
@@ -216,6 +231,7 @@ class Call:
         "context",
         "dispatched",
         "in_task",
+        "kept",
         "name",
         "scope",
         "session",
@@ -241,6 +257,7 @@ class Call:
         self.scope = scope
         self.context: Any = None  # the offer's own: what it has found out about this call and needs again
         self.answers: Mapping[str, Json] = _NOTHING
+        self.kept: Mapping[str, Json] = _NOTHING  # what the round before left with its questions
         self.in_task = False
         self.dispatched = False  # reached through another tool, so the client saw that one's hints
         self._progress = float("-inf")
@@ -250,6 +267,7 @@ class Call:
         inner = Call(name, arguments, self.session, self.wire, self.view, self.scope)
         inner.context = self.context
         inner.answers = self.answers
+        inner.kept = self.kept
         inner.in_task = self.in_task
         inner.dispatched = True
         return inner
@@ -287,8 +305,15 @@ class Call:
         """The answer under `key`, or the question goes out."""
         return self.need_all({key: ask})[key]
 
-    def need_all(self, asks: dict[str, Ask]) -> dict[str, dict[str, Json]]:
-        """Several answers, asked for in one round. What a client brings along unasked is checked like any answer."""
+    def need_all(
+        self,
+        asks: dict[str, Ask],
+        kept: Mapping[str, Json] | None = None,
+        abandon: Callable[[], None] | None = None,
+    ) -> dict[str, dict[str, Json]]:
+        """Several answers, asked for in one round. What a client brings along unasked is checked like any answer.
+
+        `kept` and `abandon` are of the InputRequired that goes out where one is missing."""
         problem = check_answers(asks, self.answers)
         if problem is not None:
             raise ProtocolError(INVALID_PARAMS, f"inputResponses: {problem}")
@@ -297,7 +322,7 @@ class Call:
             if not self.can_ask(ask):
                 raise self._cannot(ask)
         if missing:
-            raise InputRequired(preface(missing, self.scope))
+            raise InputRequired(preface(missing, self.scope), kept, abandon)
         return {key: self.answers[key] for key in asks}
 
     def continue_as_task(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.call import Ask
@@ -30,7 +30,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
 )
 from zorivest_rpc.mcp.protocol.results import Finisher, Result
 from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
-from zorivest_rpc.mcp.protocol.types import Params
+from zorivest_rpc.mcp.protocol.types import Meta, Params
 
 __all__ = ["Channel", "Conversation", "Dispatcher", "Exchange", "Limits", "Method", "after_response"]
 
@@ -117,6 +117,7 @@ class Exchange:
     key: Id | int = 0
     finished = False
     cancelled = False
+    meta: Meta | UnsetType = UNSET
     after: list[Callable[[], None]] | None = None
     headers: RequestHeaders | None = None  # of this request alone, where its transport has some
     questions: dict[str, asyncio.Future[Json]] | None = None  # by our request ids, while their answers are awaited
@@ -274,6 +275,7 @@ class Dispatcher:
         exchange = Exchange(self, conversation, session, id, method, channel, token)
         if headers is not None:
             exchange.headers = headers
+        exchange.meta = meta
         if conversation.active >= self._per_client or self._active >= self._per_server:
             refusal = self._busy(conversation, method, id)
             if refusal is not None:

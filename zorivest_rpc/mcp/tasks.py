@@ -11,11 +11,14 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from msgspec import UNSET, UnsetType
+
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.call import Ask
 from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Id, Json
 from zorivest_rpc.mcp.protocol.results import Result
 from zorivest_rpc.mcp.protocol.seal import BadSeal, Seal
+from zorivest_rpc.mcp.protocol.types import Meta
 
 __all__ = ["TERMINAL", "TaskRecord", "TaskStore"]
 
@@ -37,6 +40,7 @@ class TaskRecord:
         "error",
         "id",
         "message",
+        "meta",
         "principal",
         "progress_token",
         "result",
@@ -61,6 +65,7 @@ class TaskRecord:
         self.error: ProtocolError | None = None
         self.runner: asyncio.Task[None] | None = None
         self.progress_token: Id | None = id
+        self.meta: Meta | UnsetType = UNSET  # of the request, which is over
         self.cancelled = False
 
     @property

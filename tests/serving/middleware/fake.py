@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
+from msgspec import UNSET, UnsetType
 
 from zorivest_rpc.mcp.call import Call, Outcome, say
 from zorivest_rpc.mcp.protocol.capabilities import Capabilities
 from zorivest_rpc.mcp.protocol.jsonrpc import Id, dumps
 from zorivest_rpc.mcp.protocol.session import Phase, Session
+from zorivest_rpc.mcp.protocol.types import Meta
 from zorivest_rpc.serving.backend.interface import NotInline, Reply, Request
 
 
@@ -42,6 +44,7 @@ class FakeBackend:
 class NoWire:
     progress_token: Id | None = None
     cancelled = False
+    meta: Meta | UnsetType = UNSET
 
     def notify(self, method: str, params: bytes) -> None:
         raise AssertionError(method)

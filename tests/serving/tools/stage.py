@@ -7,12 +7,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ToolError
 from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Middleware, Outcome, Scope, chain
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.offer import TOOLS, Offer
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.session import Phase, RequestHeaders, Session
+from zorivest_rpc.mcp.protocol.types import Meta
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
 from zorivest_rpc.serving.audience import Audience, Policy
@@ -102,6 +105,7 @@ class Wire:
     def __init__(self) -> None:
         self.progress_token: int | str | None = 1
         self.cancelled = False
+        self.meta: Meta | UnsetType = UNSET
         self.notes: list[Any] = []
 
     def notify(self, method: str, params: bytes) -> None:

@@ -31,6 +31,11 @@ class Round(msgspec.Struct, frozen=True):
     forms: Mapping[str, Form]
     state: bytes | None = None  # encoded
 
+    @property
+    def open_forms(self) -> dict[str, Form]:
+        """Those that a person may see."""
+        return {key: form for key, form in self.forms.items() if not is_for_a_secret(form)}
+
     def answer(self, given: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
         """`inputResponses`; what was not answered is cancelled, and so is a form for a secret."""
         return {

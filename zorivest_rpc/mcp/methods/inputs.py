@@ -21,7 +21,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.mcp.protocol.results import Result
 from zorivest_rpc.mcp.protocol.seal import BadSeal
 
-__all__ = ["MoreInput", "ask_wire", "drive", "given_answers", "resume", "run_again"]
+__all__ = ["MoreInput", "ask_wire", "drive", "resume", "run_again", "take_answers"]
 
 T = TypeVar("T")
 Put: TypeAlias = Callable[[Mapping[str, Ask]], Awaitable[Mapping[str, Json]]]  # questions to their answers
@@ -35,31 +35,34 @@ class MoreInput(Exception):
         self.result = result
 
 
-def given_answers(core: Core, exchange: Exchange, method: str, call: Call, params: Json) -> Mapping[str, Json]:
-    """The answers that a repeated request brings: those sealed earlier and those given now."""
+def take_answers(core: Core, exchange: Exchange, method: str, call: Call, params: Json) -> None:
+    """The answers that a repeated request brings, those sealed earlier and those given now; and what was kept."""
     responses, state = params.input_responses, params.request_state
     if responses is UNSET and state is UNSET:
-        return {}
+        return
     if not exchange.session.revision.modern:
-        return {}  # members of a later revision, tolerated like any other
+        return  # members of a later revision, tolerated like any other
     earlier: Mapping[str, Json] = {}
     if state is not UNSET:
         if not isinstance(state, str):
             raise ProtocolError(INVALID_PARAMS, "requestState must be the string that was given")
         try:
             bound_to = binding(exchange, method, call)
-            sealed, _ = core.seal.open("state", state, bound_to=bound_to, now=core.now())
+            sealed, _, *kept = core.seal.open("state", state, bound_to=bound_to, now=core.now())
             earlier = msgspec.json.decode(sealed)
+            if kept:
+                call.kept = msgspec.json.decode(kept[0])
         except BadSeal as exc:
             raise ProtocolError(INVALID_PARAMS, f"requestState was refused ({exc}); begin the call again") from None
     if responses is UNSET:
-        return earlier
+        call.answers = earlier
+        return
     if not isinstance(responses, dict):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object of answers by key")
     for key, value in responses.items():
         if not isinstance(value, dict):
             raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key} must be an object")
-    return {**earlier, **responses}
+    call.answers = {**earlier, **responses}
 
 
 def binding(exchange: Exchange, method: str, call: Call) -> list[Json]:
@@ -78,12 +81,14 @@ def _encode_canonical(value: Json) -> bytes:
         raise ProtocolError(INVALID_PARAMS, "params are nested too deeply") from None
 
 
-def input_required(core: Core, asks: Mapping[str, Ask], answers: Mapping[str, Json], bound_to: list[Json]) -> Result:
+def input_required(core: Core, asked: InputRequired, answers: Mapping[str, Json], bound_to: list[Json]) -> Result:
     from secrets import token_hex
 
     payload = [_encode_canonical(answers), token_hex(8)]
+    if asked.kept:
+        payload.append(dumps(asked.kept))
     state = core.seal.close("state", payload, bound_to=bound_to, expires=core.now() + core.limits.input_seconds)
-    given = {"inputRequests": {key: ask_wire(ask) for key, ask in asks.items()}, "requestState": state}
+    given = {"inputRequests": {key: ask_wire(ask) for key, ask in asked.asks.items()}, "requestState": state}
     return Result(dumps(given)[1:-1], kind="input_required")
 
 
@@ -108,18 +113,28 @@ def _legacy_form(ask: Ask, exchange: Exchange) -> Ask:
 async def run_again(core: Core, call: Call, run: Callable[[Call], Awaitable[T]], asked: InputRequired, put: Put) -> T:
     """Put the first questions of a handler and run it again with all answers so far, until it has what it needs."""
     for _ in range(core.limits.input_rounds):
-        answers = await put(asked.asks)
-        problem = check_answers(asked.asks, answers)
-        if problem is not None:
-            words = f"The client's reply could not be used: {problem}."
-            raise ToolError(words, code="bad_input", next="Call again and answer what is asked.")
-        call.answers = {**call.answers, **answers}
+        try:
+            answers = await put(asked.asks)
+            problem = check_answers(asked.asks, answers)
+            if problem is not None:
+                words = f"The client's reply could not be used: {problem}."
+                raise ToolError(words, code="bad_input", next="Call again and answer what is asked.")
+        except BaseException:
+            _abandon(asked)
+            raise
+        call.answers, call.kept = {**call.answers, **answers}, asked.kept
         try:
             return await run(call)
         except InputRequired as again:
             asked = again
+    _abandon(asked)
     words = f"Still not enough input after {core.limits.input_rounds} rounds."
     raise ToolError(words, code="too_many_rounds", next="Call again with all of it in the arguments.")
+
+
+def _abandon(asked: InputRequired) -> None:
+    if asked.abandon is not None:
+        asked.abandon()
 
 
 async def resume(
@@ -128,7 +143,7 @@ async def resume(
     """Go on after the first question of a call, in the way of its era."""
     if exchange.session.revision.modern:
         bound_to = binding(exchange, method, call)
-        raise MoreInput(input_required(core, asked.asks, call.answers, bound_to))
+        raise MoreInput(input_required(core, asked, call.answers, bound_to))
     return await run_again(core, call, run, asked, lambda asks: gather(exchange, asks))
 
 
@@ -136,7 +151,7 @@ async def drive(
     core: Core, exchange: Exchange, method: str, call: Call, run: Callable[[Call], Awaitable[T]], params: Json
 ) -> T:
     """A prompt or a resource, from the answers that its request brings to its content."""
-    call.answers = given_answers(core, exchange, method, call, params)
+    take_answers(core, exchange, method, call, params)
     try:
         try:
             return await run(call)

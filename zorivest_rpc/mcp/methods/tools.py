@@ -14,7 +14,7 @@ from zorivest_rpc.mcp.call import EVERYONE, BecomeTask, Call, Handler, InputRequ
 from zorivest_rpc.mcp.catalog.tool import FORBIDDEN, REQUIRED, Tool
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
-from zorivest_rpc.mcp.methods.inputs import MoreInput, given_answers, resume, run_again
+from zorivest_rpc.mcp.methods.inputs import MoreInput, resume, run_again, take_answers
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
 from zorivest_rpc.mcp.methods.tasks import encode_core_task, encode_extension_task
 from zorivest_rpc.mcp.offer import Toolbox
@@ -71,7 +71,7 @@ class Tools:
             return encode(fail(error), session.revision, scope)
         call = Call(tool.name, arguments, session, exchange, view, scope)
         if params.input_responses is not UNSET or params.request_state is not UNSET:
-            call.answers = given_answers(self._core, exchange, "tools/call", call, params)
+            take_answers(self._core, exchange, "tools/call", call, params)
         handler = self._tools.handler(tool.name)
         if tool.task != FORBIDDEN or params.task is not UNSET:
             started = self._as_task(exchange, params, tool, call, handler)
@@ -148,7 +148,7 @@ class Tools:
     ) -> TaskRecord:
         async def work(record: TaskRecord) -> Result:
             inside = Call(call.name, call.arguments, call.session, record, call.view, call.scope)
-            inside.answers = call.answers
+            inside.answers, inside.kept = call.answers, call.kept
             inside.in_task = True
             try:
                 try:

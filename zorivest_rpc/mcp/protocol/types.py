@@ -56,6 +56,8 @@ class Meta(msgspec.Struct, gc=False):
     client: msgspec.Raw | UnsetType = msgspec.field(name="io.modelcontextprotocol/clientInfo", default=UNSET)
     log_level: Any = msgspec.field(name="io.modelcontextprotocol/logLevel", default=UNSET)
     progress_token: int | ShortId | UnsetType = msgspec.field(name="progressToken", default=UNSET)
+    traceparent: msgspec.Raw | UnsetType = UNSET
+    via: msgspec.Raw | UnsetType = msgspec.field(name="com.zorivest/via", default=UNSET)  # gateways passed so far
 
 
 class Params(msgspec.Struct, kw_only=True, rename="camel"):
