@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
+from playwright.async_api import Page
 
 import zorivest_rpc.devtools
 from zorivest_rpc.devtools.frames import SUBPROTOCOL
@@ -206,3 +207,14 @@ async def serve() -> AsyncIterator[FrameServer]:
         yield server
     finally:
         await runner.cleanup()
+
+
+PAGE = "<!doctype html><html lang=en><head><title>Shop</title>COLLECTOR</head><body>{body}</body></html>"
+
+
+async def open_page(server: FrameServer, page: Page, body: str = "<h1>hello</h1>", path: str = "/shop") -> None:
+    """Open a page with this body that carries the collector, and wait until it has said hello."""
+    count = len(server.frames)
+    server.pages[path] = PAGE.replace("{body}", body)
+    await page.goto(server.origin + path)
+    await server.until(lambda: any(frame["frame"] == "hello" for frame in server.frames[count:]))

@@ -7,16 +7,9 @@ import json
 import pytest
 from playwright.async_api import Page
 
-from tests.devtools.page.server import FrameServer
+from tests.devtools.page.server import FrameServer, open_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-PAGE = "<!doctype html><html lang=en><head><title>Shop</title>COLLECTOR</head><body>{body}</body></html>"
-
-
-async def open_page(server: FrameServer, page: Page, body: str = "<h1>hello</h1>", path: str = "/shop") -> None:
-    server.pages[path] = PAGE.replace("{body}", body)
-    await page.goto(server.origin + path)
-    await server.until(lambda: server.frames)
 
 
 async def test_a_page_says_who_it_is_and_what_its_console_gets(server: FrameServer, page: Page) -> None:

@@ -138,7 +138,7 @@ const describe = (value, budget = { left: limits.message }, depth = 0, seen = []
 	if (depth >= limits.depth) return '"[…]"';
 	if (value instanceof Error) return String(value.stack || value);
 	if (value instanceof Node) return `<${value.nodeName.toLowerCase()}${value.id ? `#${value.id}` : ""}>`;
-	if (value instanceof Date || value instanceof RegExp) return String(value);
+	if (value instanceof Date || value instanceof RegExp) return `${value}`;
 	const child = (each) => describe(each, budget, depth + 1, [...seen, value]);
 	const parts = [];
 	const isList = Array.isArray(value) || value instanceof Set || value instanceof Map;
@@ -163,7 +163,7 @@ const joinArguments = ([first, ...rest]) => {
 		if (!rest.length) return all;
 		const value = rest.shift();
 		if (all === "%c") return "";
-		return all === "%d" || all === "%i" ? parseInt(value, 10) : describe(value);
+		return /[di]/.test(all) ? parseInt(value, 10) : describe(value);
 	});
 	return [filled, ...rest.map((each) => describe(each))].join(" ");
 };
@@ -240,7 +240,7 @@ let lastState = "";
 const address = (name) => HOME + name + search;
 const envelope = (frames) => `{"page":"${PAGE}","tab":"${TAB}","frames":[${frames}]}`;
 const state = () => ({
-	url: cleanUrl(location.href), title: cleanText(document.title).slice(0, 300), visible: document.visibilityState === "visible",
+	url: cleanUrl(location.href), title: cleanText(document.title).slice(0, 300), visible: !document.hidden,
 });
 const hello = () => stringify({ frame: "hello", v: 1, page: PAGE, tab: TAB, ...state() });
 const reportState = () => {
@@ -267,16 +267,19 @@ const connect = () => {
 };
 /** One request; the server holds the newest of them, and answers the one before. */
 const sync = async () => {
-	const body = envelope(outbox);
+	const sent = outbox;
 	outbox = [];
 	syncing += 1;
 	const giveUp = new AbortController();
 	const timer = later(() => giveUp.abort(), 30000); // longer than the 20 s for which the server holds
 	let frames;
 	try {
-		const reply = await nativeFetch(address("sync"), { method: "POST", body, credentials: "omit", signal: giveUp.signal });
-		if (reply.status === 429) frames = [{ frame: "slow", ms: 1000 * reply.headers.get("retry-after") }];
-		else if (reply.status === 410) frames = outbox = [hello()];
+		const options = { method: "POST", body: envelope(sent), credentials: "omit", signal: giveUp.signal };
+		const reply = await nativeFetch(address("sync"), options);
+		if (reply.status === 429) {
+			frames = [{ frame: "slow", ms: 1000 }];
+			outbox.unshift(...sent);
+		} else if (reply.status === 410) frames = outbox = [hello()];
 		else if (reply.ok) ({ frames } = await reply.json());
 	} catch {
 		// `frames` says it
@@ -329,9 +332,9 @@ const RECEIVERS = {
 	slow({ ms }) {
 		ready = false;
 		later(() => {
-			if (!socket && !syncing) return; // lost meanwhile
+			if (failures) return; // lost meanwhile
 			ready = true;
-			for (const batch of unacked) send(batch.text);
+			if (socket) for (const batch of unacked) send(batch.text);
 			flush();
 		}, Math.min(60000, ms || 1000));
 	},
@@ -354,14 +357,14 @@ listen(window, "pagehide", () => {
 	snapshot();
 	dropped += Math.max(0, queue.length - 100);
 	queue = queue.slice(-100);
-	const texts = unacked.map((batch) => batch.text);
-	const frames = sizeOf(texts.join()) < 20000 ? texts : [];
+	const kept = unacked.map((batch) => batch.text);
+	const frames = sizeOf(kept.join()) < 20000 ? kept : [];
 	if (queue.length || dropped) frames.push(makeBatch(35000));
 	if (frames.length && !blocked && navigator.sendBeacon(address("beacon"), envelope([hello(), ...frames]))) unacked = [];
 });
 for (const type of ["focus", "blur"]) listen(window, type, reportState);
 listen(document, "visibilitychange", () => {
-	if (document.visibilityState === "hidden") snapshot();
+	if (document.hidden) snapshot();
 	reportState();
 });
 
@@ -417,8 +420,8 @@ const newRequest = (method, url) => ({
 });
 const addRequestBody = (item, body) => {
 	let text = body;
-	let type = "text/plain;charset=UTF-8";
-	if (body instanceof URLSearchParams) [text, type] = [String(body), "application/x-www-form-urlencoded;charset=UTF-8"];
+	let type = "text/plain";
+	if (body instanceof URLSearchParams) [text, type] = [String(body), "application/x-www-form-urlencoded"];
 	else if (body instanceof FormData) {
 		const pairs = [...body].map(([name, value]) => [name, value.name ? `[file ${value.name}]` : value]);
 		[text, type] = [String(new URLSearchParams(pairs)), "multipart/form-data"];
@@ -591,8 +594,7 @@ const labelOf = (field) => {
 };
 const nameOf = (node) => {
 	const ids = (node.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean);
-	const given = ids.map((id) => document.getElementById(id)?.textContent).join(" ");
-	const own = [squeeze(given), squeeze(node.ariaLabel)];
+	const own = [ids.map((id) => document.getElementById(id)?.textContent).join(" ").trim(), node.ariaLabel?.trim()];
 	if (node.matches("img,input[type=image]")) own.push(node.alt);
 	else if (node.matches(PRESSED)) own.push(node.value);
 	else if (node.matches(FIELD)) own.push(labelOf(node), node.title, node.placeholder);
@@ -667,7 +669,7 @@ const onAction = (type, work) => listen(window, type, (event) => {
 	const target = event.composedPath()[0];
 	// what a script does is no action of the user
 	if (!settings.actions || !event.isTrusted || !target.nodeType) return;
-	if (type !== "input" && type !== "scroll") finishTyping();
+	if (/click|change|submit/.test(type)) finishTyping();
 	work(target, event);
 }, { capture: true, passive: true });
 
@@ -690,6 +692,7 @@ onAction("change", (field) => {
 });
 onAction("keydown", (target, { key }) => {
 	if (!KEYS.test(key)) return;
+	finishTyping();
 	if (key === "Enter") lastEnter = clock();
 	act("key", target, { key, input_type: typeOf(target) });
 });
@@ -777,9 +780,9 @@ const find = (selector) => {
 		throw { code: "invalid_selector", message: `Invalid CSS selector: ${selector}.` };
 	}
 };
-const attributesOf = (node) => Object.fromEntries([...node.attributes].map(({ name, value }) => {
-	return [name, name === "value" && isSecretField(node) ? GONE : value.slice(0, 500)];
-}));
+const attributesOf = (node) => Object.fromEntries([...node.attributes].map(({ name, value }) => (
+	[name, name === "value" && isSecretField(node) ? GONE : value.slice(0, 500)]
+)));
 const matchOf = (node, params, depth, budget) => {
 	budget.left -= 1;
 	const { x, y, width, height } = node.getBoundingClientRect();
@@ -799,15 +802,16 @@ const matchOf = (node, params, depth, budget) => {
 	}
 	return match;
 };
+const place = () => ({ url: location.href, title: document.title });
 const queryDom = (given) => {
 	const params = { limit: 20, max_depth: 3, ...given };
 	const found = find(params.selector);
 	const budget = { left: 500 };
 	const matches = found.slice(0, params.limit).map((each) => matchOf(each, params, 0, budget));
-	return { url: location.href, title: document.title, match_count: found.length, returned_count: matches.length, matches };
+	return { ...place(), match_count: found.length, returned_count: matches.length, matches };
 };
 const queryPage = () => ({
-	url: location.href, title: document.title, viewport: { width: innerWidth, height: innerHeight },
+	...place(), viewport: { width: innerWidth, height: innerHeight },
 	scroll: { x: scrollX, y: scrollY }, document_height: document.documentElement.scrollHeight,
 	headings: all(ROLES.heading).slice(0, 100).map((each) => ({ level: +each.localName[1], text: textOf(each).slice(0, 200) })),
 	links: document.links.length, images: document.images.length,
@@ -885,7 +889,7 @@ const runBuiltin = (params) => {
 	const audit = newAudit("builtin", "1", true);
 	for (const [id, help, selector, impact = "critical", isWrong = hasNoName, tag = "wcag2a"] of RULES) {
 		if (params.tags && !params.tags.includes(tag)) continue;
-		const wrong = find(selector).filter((each) => roots.some((root) => root.contains(each)) && isWrong(each));
+		const wrong = all(selector).filter((each) => roots.some((root) => root.contains(each)) && isWrong(each));
 		const nodes = wrong.map((each) => ({ target: [pathOf(each)], html: each.outerHTML, failureSummary: help }));
 		const rule = { id, impact, description: help, help, helpUrl: `https://dequeuniversity.com/rules/axe/4.10/${id}` };
 		audit[nodes.length ? "violations" : "passes"].push(shapeRule({ ...rule, tags: [tag], nodes }));
@@ -921,11 +925,16 @@ const answer = async ({ q, type, params, timeout_ms }) => {
 
 // --- start: after the page has loaded, which must not wait for us
 
+let begun = false;
 const begin = () => {
-	later(connect, 0);
+	if (!begun) connect();
+	begun = true;
+};
+const afterLoad = () => {
+	later(begin, 0);
 	later(snapshot, 2000);
 };
-if (document.readyState === "complete") begin();
-else listen(window, "load", begin);
-later(connect, 3000); // even if its loading never ends
+if (document.readyState === "complete") afterLoad();
+else listen(window, "load", afterLoad);
+later(begin, 3000); // even if its loading never ends
 })();
