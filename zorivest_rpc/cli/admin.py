@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zorivest_rpc.config import chosen_data_dir
 from zorivest_rpc.core_dumps import forbid_core_dumps
@@ -21,11 +21,24 @@ from zorivest_rpc.errors import ZorivestError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["Admin", "RequestRefused", "add_data_dir", "ask_secret", "tell"]
+    from zorivest_rpc.tenants.config import Tenant
+
+__all__ = ["Admin", "Place", "RequestRefused", "add_data_dir", "ask_secret", "place_of", "tell"]
 
 
 class RequestRefused(ZorivestError):
     """The backend's answer was an error, or there is nothing to open it with."""
+
+
+class Place(NamedTuple):
+    """Whose journal a command is about: its directory, and what its process and its key come from.
+
+    `tenant` is that of `--tenant`, and then the directory is its own; one with another backend has `remote` as well."""
+
+    data_dir: Path
+    environ: Mapping[str, str]
+    tenant: str | None = None
+    remote: Tenant | None = None
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +49,43 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
         default=Path(chosen_data_dir(os.environ)),
         help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
     )
+    parser.add_argument("--tenant", metavar="ID", help="of a server with several clients: the journal of this one")
+    parser.add_argument(
+        "--tenants-file", metavar="FILE", help="the file that names the clients (ZORIVEST_TENANTS_FILE, CLIENTS_CONFIG)"
+    )
+
+
+def place_of(
+    arguments: argparse.Namespace, environ: Mapping[str, str] | None = None, *, may_be_remote: bool = False
+) -> Place:
+    """The journal that the words mean. A tenant that no file names is found by its directory, so that the journal of
+    one that was taken out can still be backed up."""
+    environ = os.environ if environ is None else environ
+    if arguments.tenant is None:
+        return Place(arguments.data_dir, environ)
+    from zorivest_rpc.config import parse
+    from zorivest_rpc.tenants.config import load_tenants, normalise_id
+    from zorivest_rpc.tenants.embedded import clean_environ, directory_of
+
+    words = ("--tenants-file", arguments.tenants_file) if arguments.tenants_file else ()
+    tenants = load_tenants(parse("tenants", words, environ), environ)
+    known = {} if tenants is None else tenants.tenants
+    id = normalise_id(arguments.tenant)
+    tenant = known.get(id or "")
+    secrets = [each.api_key_env for each in known.values() if each.api_key_env]
+    kept = clean_environ(environ, secrets)
+    if "ZORIVEST_IDLE_EXIT" in environ:
+        kept["ZORIVEST_IDLE_EXIT"] = environ["ZORIVEST_IDLE_EXIT"]
+    if tenant is not None and not tenant.embedded:
+        if not may_be_remote:
+            raise RequestRefused(
+                f'client "{tenant.id}" has its backend at {tenant.where}; this command is for an embedded one'
+            )
+        return Place(arguments.data_dir, environ, tenant.id, tenant)
+    if id is None or (tenant is None and not (directory_of(arguments.data_dir, id) / "bootstrap.json").exists()):
+        there = f"there are {', '.join(sorted(known))}" if known else "no file names clients; give --tenants-file"
+        raise RequestRefused(f'unknown client "{arguments.tenant}"; {there}')
+    return Place(directory_of(arguments.data_dir, id), kept, id)
 
 
 def tell(value: Any, text: str, as_json: bool) -> None:
@@ -53,6 +103,7 @@ class Admin:
         by_passphrase: bool = False,
         environ: Mapping[str, str] | None = None,
         timeout: int = 60,
+        wakeable: bool = False,
     ) -> None:
         from zorivest_rpc.embedded.locate import find_or_start, stored_key
 
@@ -60,7 +111,7 @@ class Admin:
         environ = os.environ if environ is None else environ
         self._timeout = timeout
         self._token: str | None = None
-        self._located = find_or_start(data_dir, environ=environ)
+        self._located = find_or_start(data_dir, environ=environ, wakeable=wakeable)
         key = None if by_passphrase else stored_key(data_dir, environ)
         if key is not None:
             secret = {"api_key": key}
@@ -69,6 +120,17 @@ class Admin:
         else:
             raise RequestRefused("no admin key at hand; set ZORIVEST_API_KEY")
         self._token = self.ask("POST", "/auth/unlock", secret)["session_token"]
+
+    @classmethod
+    def at(cls, place: Place, *, by_passphrase: bool = False, timeout: int = 60) -> Admin:
+        """Of the journal that a command is about."""
+        return cls(
+            place.data_dir,
+            by_passphrase=by_passphrase,
+            environ=place.environ,
+            timeout=timeout,
+            wakeable=place.tenant is not None,
+        )
 
     def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         given = dict(headers or {})

@@ -12,8 +12,8 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
-from zorivest_rpc.errors import ZorivestError
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, place_of
+from zorivest_rpc.errors import ConfigError, ZorivestError
 
 __all__ = ["run"]
 
@@ -22,7 +22,8 @@ def run(argv: list[str]) -> int:
     """Exit code 0 approved or already approved, 1 refused, declined or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
-        backend = Admin(arguments.data_dir)
+        place = place_of(arguments)
+        backend = Admin.at(place)
         policies = backend.ask("GET", "/scheduling/policies")["policies"]
         if arguments.policy is None:
             return _list(policies)
@@ -36,9 +37,11 @@ def run(argv: list[str]) -> int:
         if not _ask_consent():
             print("Not approved.")
             return 1
-        approved = _approve(backend, arguments.data_dir, policy)
+        approved = _approve(backend, place.data_dir, policy)
         print(f'Approved "{approved["name"]}". Next run: {approved["next_run"] or "none, the schedule is paused"}.')
         return 0
+    except ConfigError:
+        raise
     except ZorivestError as exc:
         print(f"zorivest-rpc approve: {exc}", file=sys.stderr)
         return 1

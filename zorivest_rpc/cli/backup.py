@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, ask_secret, tell
-from zorivest_rpc.errors import ZorivestError
+from zorivest_rpc.cli.admin import Admin, Place, RequestRefused, add_data_dir, ask_secret, place_of, tell
+from zorivest_rpc.errors import ConfigError, ZorivestError
 
 if TYPE_CHECKING:
     from zorivest_rpc.embedded.disk.backups import Backup
@@ -27,13 +27,16 @@ def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
+        place = place_of(arguments)
         if arguments.command == "create":
-            made = Admin(arguments.data_dir, timeout=600).ask("POST", "/backups")
+            made = Admin.at(place, timeout=600).ask("POST", "/backups")
             tell(made, f"made {made['name']} ({_size(made['bytes'])})", arguments.json)
         elif arguments.command == "list":
-            _list(arguments)
+            _list(arguments, place)
         else:
-            _restore(arguments)
+            _restore(arguments, place)
+    except ConfigError:
+        raise
     except ZorivestError as exc:
         print(f"zorivest-rpc backup: {exc}", file=sys.stderr)
         return 1
@@ -43,9 +46,9 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _list(arguments: argparse.Namespace) -> None:
+def _list(arguments: argparse.Namespace, place: Place) -> None:
     """Read from the disk: neither a backend nor a key is needed."""
-    found = _list_backups(arguments.data_dir)
+    found = _list_backups(place.data_dir)
     rows = [
         f"{backup.name:<32}  {backup.reason:<9}  {_size(backup.bytes):>9}  {'' if backup.facts.encrypted else 'plain'}"
         for backup in found
@@ -53,24 +56,27 @@ def _list(arguments: argparse.Namespace) -> None:
     tell([backup.view() for backup in found], "\n".join(map(str.rstrip, rows)) or "no backups yet", arguments.json)
 
 
-def _restore(arguments: argparse.Namespace) -> None:
+def _restore(arguments: argparse.Namespace, place: Place) -> None:
     from zorivest_rpc.embedded.database.engine import cipher_driver
     from zorivest_rpc.embedded.disk.filelock import FileLock
     from zorivest_rpc.embedded.disk.paths import DataDir
     from zorivest_rpc.embedded.errors import Refusal
     from zorivest_rpc.embedded.safekeeping.restore import restore
 
-    backup = _choose_backup(arguments.data_dir, arguments.name)
-    directory = DataDir(arguments.data_dir.absolute()).create()
+    backup = _choose_backup(place.data_dir, arguments.name)
+    directory = DataDir(place.data_dir.absolute()).create()
+    opener = _Opener(directory, place, by_passphrase=arguments.passphrase)
     # A process that wants to start a backend meanwhile waits for the first lock; the second is the backend's own.
     with FileLock(directory.start_lock) as starting, FileLock(directory.process_lock) as running:
         _acquire(starting, "another program is starting the backend; try again")
-        _take_backend_lock(directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)
+        _take_backend_lock(place, directory, running, stop=arguments.stop, by_passphrase=arguments.passphrase)
         try:
-            done = restore(directory, backup, _Opener(directory, by_passphrase=arguments.passphrase), cipher_driver())
+            done = restore(directory, backup, opener, cipher_driver())
         except Refusal as exc:
             raise RequestRefused(f"{exc.detail} Nothing was changed.") from None
         directory.runtime.unlink(missing_ok=True)
+        directory.due.unlink(missing_ok=True)  # of the schedule that was replaced
+        opener.keep(place)
     text = f"restored {backup.name}; the next call opens it"
     if done.kept:
         text += f"\nwhat stood there is kept as {done.kept}"
@@ -82,11 +88,22 @@ def _restore(arguments: argparse.Namespace) -> None:
 class _Opener:
     """Opens a vault with the key at hand or a passphrase, asked for once."""
 
-    def __init__(self, directory: DataDir, *, by_passphrase: bool) -> None:
+    def __init__(self, directory: DataDir, place: Place, *, by_passphrase: bool) -> None:
+        """For a tenant `ZORIVEST_API_KEY` counts only where its directory has no key: a journal that comes here."""
         from zorivest_rpc.embedded.locate import stored_key
 
-        self._key = None if by_passphrase else stored_key(directory.root, os.environ)
+        self._directory = directory
+        stored = stored_key(directory.root, place.environ)
+        self._brought = os.environ.get("ZORIVEST_API_KEY") if place.tenant is not None and stored is None else None
+        self._key = None if by_passphrase else stored or self._brought
         self._typed: str | None = None
+
+    def keep(self, place: Place) -> None:
+        """The key that a tenant's journal came with is the server's key of it from now on."""
+        if self._brought is not None and self._key is not None:
+            from zorivest_rpc.embedded.vault.keystore import store_key
+
+            store_key(self._directory, self._brought, use_keyring=place.environ.get("ZORIVEST_KEYRING") != "off")
 
     def __call__(self, vault: Vault) -> bytes:
         if self._key is not None:
@@ -98,7 +115,7 @@ class _Opener:
         return vault.unlock_by_passphrase(self._typed)
 
 
-def _take_backend_lock(directory: DataDir, running: FileLock, *, stop: bool, by_passphrase: bool) -> None:
+def _take_backend_lock(place: Place, directory: DataDir, running: FileLock, *, stop: bool, by_passphrase: bool) -> None:
     """The backend's own lock, taken; a backend that runs is stopped in good order if that was asked for."""
     if running.acquire():
         return
@@ -108,7 +125,7 @@ def _take_backend_lock(directory: DataDir, running: FileLock, *, stop: bool, by_
 
     if find(directory.root) is None:
         raise RequestRefused("the backend does not answer; end it first (zorivest-rpc doctor names its process)")
-    Admin(directory.root, by_passphrase=by_passphrase).ask("POST", "/service/graceful-shutdown")
+    Admin.at(place, by_passphrase=by_passphrase).ask("POST", "/service/graceful-shutdown")
     _acquire(running, "the backend did not end in time; try again", _PATIENCE)
 
 

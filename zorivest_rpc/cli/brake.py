@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, place_of
 
 __all__ = ["Guarded", "add_place", "describe_lock", "open_backend"]
 
@@ -39,9 +39,13 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def open_backend(arguments: argparse.Namespace) -> Guarded:
     """A session of the named backend, else of the embedded one, which is started if need be: its guard decides for
     whatever starts it next."""
-    if arguments.api_url:
-        return _Remote(arguments.api_url, os.environ)
-    return Admin(arguments.data_dir)
+    if arguments.api_url and arguments.tenant is None:
+        return _Remote(arguments.api_url, os.environ.get("ZORIVEST_API_KEY"))
+    place = place_of(arguments, may_be_remote=True)
+    if (tenant := place.remote) is None:
+        return Admin.at(place)
+    key, variable = tenant.key_of(os.environ), tenant.api_key_env or ""
+    return _Remote(tenant.where, key, authorization=tenant.authorization, variable=variable)
 
 
 def describe_lock(status: Mapping[str, Any]) -> str:
@@ -54,15 +58,19 @@ def describe_lock(status: Mapping[str, Any]) -> str:
 class _Remote:
     """A backend across the network; one that does not know who locks is asked without it."""
 
-    def __init__(self, url: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, url: str, key: str | None, *, authorization: str | None = None, variable: str = "ZORIVEST_API_KEY"
+    ) -> None:
+        """`authorization` is sent as it is, in place of a session that a key opens."""
         from zorivest_rpc.serving.backend.http import normalise
 
         self._base = normalise(url)
-        self._token: str | None = None
-        key = environ.get("ZORIVEST_API_KEY")
+        self._authorization = authorization
+        if authorization is not None:
+            return
         if not key:
-            raise RequestRefused("no key at hand; set ZORIVEST_API_KEY")
-        self._token = self.ask("POST", "/auth/unlock", {"api_key": key})["session_token"]
+            raise RequestRefused(f"no key at hand; set {variable}")
+        self._authorization = f"Bearer {self.ask('POST', '/auth/unlock', {'api_key': key})['session_token']}"
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         status, answer = self._send(method, path, body)
@@ -76,8 +84,8 @@ class _Remote:
 
     def _send(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         headers = {"Content-Type": "application/json"}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if self._authorization is not None:
+            headers["Authorization"] = self._authorization
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._base + path, method=method, data=data, headers=headers)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the key is for the backend alone

@@ -6,7 +6,7 @@ import argparse
 import urllib.parse
 from typing import Any, NoReturn
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, place_of
 from zorivest_rpc.config import parse
 
 __all__ = ["Parser", "backend_of", "describe", "find_connection", "place", "read_words"]
@@ -46,12 +46,12 @@ def read_words(parser: Parser, argv: list[str], *, list_without: bool = False) -
 
 
 def backend_of(arguments: argparse.Namespace) -> Admin:
-    if arguments.api_url or parse("stdio", []).api_url:
+    if arguments.tenant is None and (arguments.api_url or parse("stdio", []).api_url):
         raise RequestRefused(
             "this command is for the embedded backend, and an API URL is set: the keys of that Zorivest are entered "
             "there (without --api-url and ZORIVEST_API_URL it is the embedded one)"
         )
-    return Admin(arguments.data_dir, by_passphrase=arguments.passphrase, timeout=180)
+    return Admin.at(place_of(arguments), by_passphrase=arguments.passphrase, timeout=180)
 
 
 def find_connection(listed: Any, kind: str, name: str) -> Any:

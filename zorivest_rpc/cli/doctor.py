@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings, upstreams
-from zorivest_rpc.cli.checks.line import Line, fail
+from zorivest_rpc.cli.checks.line import Line, fail, ok
 from zorivest_rpc.cli.words import Words, uses_colour
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
@@ -23,6 +24,8 @@ _LOOKS_SECRET = re.compile(r"zrv_sk_[\w-]*|(?<=://)[^/\s@]+(?=@)|(?<=Bearer )\S+
 _OWN = """
   --as CLIENT
       whether the list fits this client, such as cursor or claude-code
+  --tenant ID
+      of a server with several clients: the backend of this one
   --start
       start the embedded backend if it does not run, and look at it
   --json
@@ -34,11 +37,12 @@ def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(usage("doctor") + _OWN)
         return 0
-    words = Words(argv, switches=("--json", "--start"))
+    words = Words(argv, flags=("--as", "--tenant"), switches=("--json", "--start"))
     settings, wrong = _settings([*words.words, *words.options], os.environ)
     start, client = "--start" in words.switches, words.flags.get("--as")
-    lines = list(examine(settings, wrong, os.environ, start=start, client=client))
-    secrets = _secrets(settings, os.environ)
+    tenant = words.flags.get("--tenant")
+    lines = list(examine(settings, wrong, os.environ, start=start, client=client, tenant=tenant))
+    secrets = _secrets(settings, os.environ, tenant)
     lines = [line._replace(text=_clean(line.text, secrets), next=_clean(line.next, secrets)) for line in lines]
     failed = sum(line.status == "fail" for line in lines)
     if words.json:
@@ -57,6 +61,7 @@ def examine(
     *,
     start: bool = False,
     client: str | None = None,
+    tenant: str | None = None,
 ) -> Iterator[Line]:
     """Every finding, in the order in which a user would mend them."""
     yield machine.python()
@@ -72,6 +77,14 @@ def examine(
         if not wrong:
             yield from journal.check_offer(settings, client)
             yield from upstreams.profile(settings, environ)
+    if usable and not wrong and (tenant is not None or settings.tenant_sources):
+        from zorivest_rpc.cli.checks import tenants
+
+        yield from tenants.check_tenants(settings, environ)
+        if tenant is not None:
+            settings, environ, line = tenants.aim_at(settings, environ, tenant)
+            yield line
+            damaged, vault = journal.read_bootstrap(settings.data_dir)
     past = {"this program was installed": os.stat(__file__).st_mtime}
     if vault is not None and vault.created is not None:
         past["this journal's newest key was made"] = vault.created
@@ -88,15 +101,26 @@ def examine(
     if not usable:
         yield fail("backend", "not looked at, and no client either, while packages are missing", "Install those first.")
         return
-    from zorivest_rpc.cli.checks import backend, clients
+    from zorivest_rpc.cli.checks import clients
+
+    if settings.tenant_sources and tenant is None:
+        yield ok("backend", "each client has its own; zorivest-rpc doctor --tenant ID looks at one")
+    elif settings.api_url or damaged is None:
+        yield from _backend(settings, vault, environ, start=start)
+    yield machine.port(_port(settings, environ))
+    yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
+
+
+def _backend(
+    settings: Settings, vault: journal.Bootstrap | None, environ: Mapping[str, str], *, start: bool
+) -> Iterator[Line]:
+    from zorivest_rpc.cli.checks import backend
 
     if settings.api_url:
         yield from surroundings.transport(settings.api_url)
         yield from backend.remote(settings, environ)
-    elif damaged is None:
+    else:
         yield from backend.check_embedded(settings, vault, environ, start=start)
-    yield machine.port(_port(settings, environ))
-    yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
 
 
 def _settings(argv: list[str], environ: Mapping[str, str]) -> tuple[Settings, list[Line]]:
@@ -125,7 +149,7 @@ def _port(settings: Settings, environ: Mapping[str, str]) -> int:
         return 8766
 
 
-def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+def _secrets(settings: Settings, environ: Mapping[str, str], tenant: str | None) -> list[str]:
     """What must not be printed whatever a check or another program says: the keys at hand."""
     known = [environ.get("ZORIVEST_API_KEY", "")]
     for name in ("api.key", "serve.key"):
@@ -133,6 +157,11 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
             known.append((Path(settings.data_dir) / name).read_text().strip())
         except (OSError, UnicodeDecodeError):
             continue
+    if settings.tenant_sources:
+        with contextlib.suppress(ImportError):  # then no tenant was looked at either
+            from zorivest_rpc.cli.checks import tenants
+
+            known += tenants.secrets_of(settings, environ, tenant)
     return [secret for secret in known if len(secret) > 3]
 
 

@@ -5,12 +5,11 @@ Everything goes through the backend's own routes, so one process alone writes th
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import urllib.parse
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, ask_secret, tell
-from zorivest_rpc.errors import ZorivestError
+from zorivest_rpc.cli.admin import Admin, Place, RequestRefused, add_data_dir, ask_secret, place_of, tell
+from zorivest_rpc.errors import ConfigError, ZorivestError
 
 __all__ = ["run"]
 
@@ -19,16 +18,19 @@ def run(argv: list[str]) -> int:
     """Exit code 0 done, 1 refused or unreachable, 2 misused."""
     arguments = _parser().parse_args(argv)
     try:
-        backend = Admin(arguments.data_dir, by_passphrase=arguments.passphrase)
+        place = place_of(arguments)
+        backend = Admin.at(place, by_passphrase=arguments.passphrase)
         if arguments.command == "list":
             return _list(backend, arguments.json)
         if arguments.command == "create":
-            return _create(backend, arguments)
+            return _create(backend, arguments, place)
         if arguments.command == "passphrase":
             return _passphrase(backend, arguments)
         backend.ask("DELETE", f"/auth/keys/{urllib.parse.quote(arguments.key_id, safe='')}")
         tell({"status": "revoked", "key_id": arguments.key_id}, f"revoked {arguments.key_id}", arguments.json)
         return 0
+    except ConfigError:
+        raise
     except ZorivestError as exc:
         print(f"zorivest-rpc keys: {exc}", file=sys.stderr)
         return 1
@@ -45,14 +47,15 @@ def _list(backend: Admin, as_json: bool) -> int:
     return 0
 
 
-def _create(backend: Admin, arguments: argparse.Namespace) -> int:
+def _create(backend: Admin, arguments: argparse.Namespace, place: Place) -> int:
     body = {"label": arguments.label, "role": arguments.role, "expires_in": arguments.expires_in}
     key = backend.ask("POST", "/auth/keys", body)
     if arguments.store:
         from zorivest_rpc.embedded.disk.paths import DataDir
         from zorivest_rpc.embedded.vault.keystore import store_key
 
-        store_key(DataDir(arguments.data_dir), key["raw_key"], use_keyring=os.environ.get("ZORIVEST_KEYRING") != "off")
+        use_keyring = place.environ.get("ZORIVEST_KEYRING") != "off"
+        store_key(DataDir(place.data_dir), key["raw_key"], use_keyring=use_keyring)
     text = f"{key['raw_key']}\nkey id {key['key_id']}, role {key['role']}; the key is not shown again"
     tell(key, text, arguments.json)
     return 0

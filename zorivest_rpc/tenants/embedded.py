@@ -173,10 +173,7 @@ class EmbeddedTenants:
         return tuple(sorted(self._places))
 
     def _start(self, id: str) -> Located:
-        directory = self.directory(id)
-        for above in (self._data_dir, directory.parent):
-            above.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return find_or_start(directory, idle_exit=self._idle_exit, environ=self._environ, wakeable=True)
+        return find_or_start(self.directory(id), idle_exit=self._idle_exit, environ=self._environ, wakeable=True)
 
     # --- places
 

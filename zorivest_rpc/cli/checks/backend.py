@@ -36,7 +36,9 @@ def check_embedded(
     located = find(data)
     if located is None and start:
         try:
-            located = find_or_start(data, idle_exit=settings.idle_exit)
+            located = find_or_start(
+                data, idle_exit=settings.idle_exit, environ=environ, wakeable=bool(settings.tenant_sources)
+            )
         except BackendStartError as error:
             yield fail("backend", str(error), f"Read {data / 'logs' / 'startup.log'}; the cause is in its last lines.")
             return

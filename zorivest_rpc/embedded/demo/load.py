@@ -13,6 +13,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -46,7 +47,7 @@ from .story import SOURCE, SYNTHETIC, Story
 if TYPE_CHECKING:
     from ..locate import Located
 
-__all__ = ["chart", "count_trades", "load", "load_into", "main", "remove", "remove_from"]
+__all__ = ["change", "chart", "count_trades", "load", "load_into", "main", "remove", "remove_from"]
 
 _ACTOR = "demo"
 _REPORTS = (
@@ -274,22 +275,28 @@ def chart(story: Story) -> Picture:
 def main(argv: list[str], environ: dict[str, str] | None = None) -> int:
     """`load` or `remove`, told on stdout; 1 with the reason on stderr."""
     from zorivest_rpc.config import chosen_data_dir
-    from zorivest_rpc.errors import ZorivestError
-
-    from ..locate import find_or_start, stored_key
 
     env = dict(os.environ) if environ is None else environ
     parser = argparse.ArgumentParser(prog="zorivest-rpc demo", description="Load or remove the demo data.")
     parser.add_argument("verb", choices=("load", "remove"))
     parser.add_argument("--data-dir", type=Path, default=Path(chosen_data_dir(env)), help="default: %(default)s")
     options = parser.parse_args(argv)
+    return change(options.verb, options.data_dir, env)
+
+
+def change(verb: str, data_dir: Path, environ: Mapping[str, str], *, wakeable: bool = False) -> int:
+    """`load` or `remove` the demo data of the backend of a directory; the exit code."""
+    from zorivest_rpc.errors import ZorivestError
+
+    from ..locate import find_or_start, stored_key
+
     try:
-        found = find_or_start(options.data_dir, environ=env)
-        key = stored_key(options.data_dir, env)
+        found = find_or_start(data_dir, environ=environ, wakeable=wakeable)
+        key = stored_key(data_dir, environ)
         if key is None:
             raise ZorivestError("no API key for this journal is stored here; set ZORIVEST_API_KEY")
         token = _ask(found, "POST", "/auth/unlock", {"api_key": key})["session_token"]
-        method = "POST" if options.verb == "load" else "DELETE"
+        method = "POST" if verb == "load" else "DELETE"
         answer = _ask(found, method, "/demo", None, token)
     except (ZorivestError, OSError, http.client.HTTPException) as exc:
         print(f"zorivest-rpc demo: {exc}", file=sys.stderr)

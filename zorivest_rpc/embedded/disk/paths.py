@@ -81,9 +81,13 @@ class DataDir:
         return (self.logs, self.backups, self.reports, self.imports)
 
     def create(self) -> DataDir:
-        """Make the directory and its children; what exists is narrowed to its owner."""
+        """Make the directory and its children; what exists of them is narrowed to its owner, and so is what is new
+        above them: below `tenants/` names alone tell who is served."""
+        for path in reversed(self.root.parents):
+            if not path.exists():
+                path.mkdir(mode=0o700, exist_ok=True)
         for path in (self.root, *self.children):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
             path.chmod(0o700)
         return self
 
