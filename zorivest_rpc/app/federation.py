@@ -11,6 +11,7 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 
 if TYPE_CHECKING:
     from zorivest_rpc.gateway.config import Profile
+    from zorivest_rpc.gateway.loops import Passage
     from zorivest_rpc.gateway.router import Gateway
 
 __all__ = ["Federation"]
@@ -26,6 +27,11 @@ class Federation:
         self._gateway: Gateway | None = None
         self.profile = self._load_profile()
         self.definitions = base
+        self.passage: Passage | None = None  # there from the first request on, which may come from a gateway
+        if self.has_servers:
+            from zorivest_rpc.gateway.loops import Passage
+
+            self.passage = Passage()
         if self.profile is not None:
             from zorivest_rpc.gateway.assembly import assemble
 
@@ -45,7 +51,9 @@ class Federation:
         if self._gateway is None and self.profile is not None and self.profile.enabled:
             from zorivest_rpc.gateway.start import open_gateway
 
-            self._gateway = open_gateway(self._settings, self.profile, self._base, os.environ, adopt)
+            passage = self.passage
+            assert passage is not None
+            self._gateway = open_gateway(self._settings, self.profile, self._base, os.environ, adopt, passage)
         return self._gateway
 
     async def close(self) -> None:

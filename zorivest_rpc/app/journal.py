@@ -83,6 +83,7 @@ class Journal:
             holding=self.callers.holding_for,
             watch=self._watch,
             tool_watch=self._tool_watch,
+            passage=None if self._federation.passage is None else self._federation.passage.admit,
         )
 
     def gateway(self) -> Gateway | None:

@@ -75,7 +75,7 @@ class HttpUpstream(Upstream):
         credentials: Callable[[], Mapping[str, str]] = dict,
         bearer: str | None = None,
         allow_private: bool = False,
-        meta: bytes = b"",
+        meta: Callable[[], bytes] = bytes,
         on_happening: Callable[[Happening], None] | None = None,
         lookup: Lookup = look_up,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,

@@ -19,7 +19,7 @@ def make_upstream(
     server: Server,
     environ: Mapping[str, str],
     *,
-    meta: bytes = b"",
+    meta: Callable[[], bytes] = bytes,
     on_happening: Callable[[Happening], None] | None = None,
 ) -> Upstream:
     """The client of one server, not connected yet. Credentials are read from `environ` at each connect."""

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from secrets import token_hex
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from zorivest_rpc.gateway.errors import (
     Withdrawn,
 )
 from zorivest_rpc.gateway.examine import judge_tools
+from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
 from zorivest_rpc.gateway.questions import Questions
@@ -102,6 +102,7 @@ class Gateway:
         adopt: Callable[[Definitions], None] = lambda definitions: None,
         timing: Timing = USUAL,
         input_seconds: float = 600.0,
+        passage: Passage | None = None,
     ) -> None:
         self._base = base
         self._profile = profile
@@ -111,8 +112,8 @@ class Gateway:
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._warned: set[str] = set()
         self._checks: dict[str, Callable[[Json], bool]] = {}
-        self.id = token_hex(8)  # names this process among gateways
-        self.questions = Questions(self.id, input_seconds)
+        self._passage = passage or Passage()
+        self.questions = Questions(self._passage.id, input_seconds)
         self.members = {
             server.name: Member(
                 profile,
@@ -255,6 +256,7 @@ class Gateway:
             shown=call.name,
             seconds=float(server.call_seconds(found.upstream, self._profile)),
             max_bytes=server.max_result_bytes,
+            meta=self._passage.onward(call.wire.meta),
             log_level=call.session.log_level,
             on_progress=partial(_pass_progress, call) if call.wire.progress_token is not None else None,
             on_log=partial(_pass_log, call, server.name),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from zorivest_rpc.config import Settings
 from zorivest_rpc.gateway.config import Profile
+from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.pins import Pins
 from zorivest_rpc.gateway.reach import make_upstream
 from zorivest_rpc.gateway.router import Gateway
@@ -21,6 +22,7 @@ def open_gateway(
     base: Definitions,
     environ: Mapping[str, str],
     adopt: Callable[[Definitions], None],
+    passage: Passage,
 ) -> Gateway:
     """Nothing is contacted before `start`."""
     telemetry = Telemetry(
@@ -33,7 +35,8 @@ def open_gateway(
         profile,
         pins=Pins(settings.data_dir),
         telemetry=telemetry,
-        make=lambda server, note: make_upstream(server, environ, on_happening=note),
+        make=lambda server, note: make_upstream(server, environ, meta=passage.opening, on_happening=note),
         adopt=adopt,
+        passage=passage,
         input_seconds=settings.input_seconds,
     )

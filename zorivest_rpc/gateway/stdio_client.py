@@ -117,7 +117,7 @@ class StdioUpstream(Upstream):
         cwd: str | None = None,
         era: Era | None = None,
         seconds: float = 15.0,
-        meta: bytes = b"",
+        meta: Callable[[], bytes] = bytes,
         on_happening: Callable[[Happening], None] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         grace: float = GRACE,

@@ -17,12 +17,14 @@ from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.gateway.errors import (
     CallTimeout,
     InputRequiredUnsupported,
+    LoopFound,
     NoAnswer,
     ProtocolBroken,
     TooLarge,
     ToolingError,
     UpstreamError,
 )
+from zorivest_rpc.gateway.loops import read_loop
 from zorivest_rpc.gateway.talk import (
     ENVELOPE,
     FRAME_LIMIT,
@@ -79,11 +81,11 @@ class Upstream:
         *,
         era: Era | None = None,
         seconds: float = 15.0,
-        meta: bytes = b"",
+        meta: Callable[[], bytes] = bytes,
         on_happening: Callable[[Happening], None] | None = None,
     ) -> None:
-        """`meta` goes into the opening request; `seconds` are for connecting and for a list where no deadline is
-        given. What happens between calls is told to `on_happening`, in the loop's thread."""
+        """`meta` gives what goes into requests of our own; `seconds` are for connecting and for a list where no
+        deadline is given. What happens between calls is told to `on_happening`, in the loop's thread."""
         self.name = name
         self.welcome: Welcome | None = None
         self.era_found: Era | None = None  # kept across reconnections; may be set from what an earlier run found
@@ -140,7 +142,7 @@ class Upstream:
         return welcome
 
     async def _shake_hands(self) -> Welcome:
-        opening = open_server(self.caller, self._era, self.era_found, self._meta)
+        opening = open_server(self.caller, self._era, self.era_found, self._meta())
         try:
             step = next(opening)
             while True:
@@ -150,6 +152,7 @@ class Upstream:
                 else:
                     seen = await self._open(step)
                     self.caller.forget(step)
+                    self._check_loop(seen.answer)
                 step = opening.send(seen)
         except StopIteration as done:
             self.welcome = done.value
@@ -162,6 +165,13 @@ class Upstream:
         assert self.welcome is not None
         self.era_found = self.welcome.revision.era
         return self.welcome
+
+    def _check_loop(self, answer: Answer | None) -> None:
+        """A server whose way leads back to us says so, whatever it was asked."""
+        error = answer.error if answer is not None else None
+        path = read_loop(error.data) if error is not None else None
+        if path is not None:
+            raise LoopFound(self.name, path)
 
     def _limit(self, deadline: float | None) -> _Limit:
         return _Limit(self.name, deadline, self._seconds)
@@ -183,12 +193,14 @@ class Upstream:
         return await self._list(Kind.TEMPLATES, deadline)
 
     async def _list(self, kind: Kind, deadline: float | None) -> Listing:
-        reading = read_list(self.caller, kind, mirrors=self.mirrors and self.caller.revision.modern)
+        reading = read_list(self.caller, kind, mirrors=self.mirrors and self.caller.revision.modern, meta=self._meta())
         try:
             async with self._limit(deadline):
                 request = next(reading)
                 while True:
-                    request = reading.send(await self._exchange(request, Talk()))
+                    answer = await self._exchange(request, Talk())
+                    self._check_loop(answer)
+                    request = reading.send(answer)
         except StopIteration as done:
             listing = done.value
             assert isinstance(listing, Listing)
@@ -226,6 +238,7 @@ class Upstream:
             answer = await self._exchange(self._request(call, params, talk), talk)
             error = answer.error
             if error is not None:
+                self._check_loop(answer)
                 if error.code == HEADER_MISMATCH and call.method == "tools/call" and not has_listed:
                     has_listed = True  # what headers have to repeat may have changed
                     await self.list_tools(talk.scope.when() if talk.scope else None)
@@ -277,7 +290,7 @@ class Upstream:
         """One cheap question: whether the server answers at all."""
         async with self._limit(deadline):
             method = "server/discover" if self.caller.revision.modern else "ping"
-            await self._exchange(self.caller.request(method), Talk())
+            self._check_loop(await self._exchange(self.caller.request(method, meta=self._meta()), Talk()))
 
     async def set_log_level(self, level: str, deadline: float | None = None) -> None:
         """Of a legacy server, for all its callers; a modern one is told with each request."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.call import Ask
@@ -220,6 +220,7 @@ def after_response(exchange: Exchange, work: Callable[[], None]) -> None:
     exchange.after.append(work)
 
 
+Passage: TypeAlias = Callable[[Raw], ProtocolError | None]
 Method: TypeAlias = Callable[[Exchange, Any], Result | Coroutine[Any, Any, Result]]
 
 
@@ -233,7 +234,9 @@ class Dispatcher:
         limits: Limits,
         epoch: str,
         unlimited: frozenset[str] = frozenset({"subscriptions/listen", "tasks/result"}),
+        passage: Passage | None = None,
     ) -> None:
+        """`passage` judges the servers that a request says it has passed."""
         import _thread
 
         self.loop = asyncio.get_running_loop()
@@ -242,6 +245,7 @@ class Dispatcher:
         self._per_client = limits.per_client
         self._per_server = limits.per_server
         self._methods = methods
+        self._passage = passage
         self._unlimited = unlimited  # they wait without working, so they hold no slot
         self._epoch = epoch
         self._questions = 0
@@ -276,6 +280,11 @@ class Dispatcher:
         if headers is not None:
             exchange.headers = headers
         exchange.meta = meta
+        if meta is not UNSET and meta.via is not UNSET and self._passage is not None:
+            circle = self._passage(meta.via)
+            if circle is not None:
+                self._fail(exchange, circle)
+                return None
         if conversation.active >= self._per_client or self._active >= self._per_server:
             refusal = self._busy(conversation, method, id)
             if refusal is not None:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from zorivest_rpc.errors import CatalogError, ToolError
+from zorivest_rpc.errors import CatalogError, ProtocolError, ToolError
 from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import View
@@ -280,7 +280,8 @@ class Offer:
     `changing` says by era (True: modern) which lists ever change; no client is told to wait for a change of the others.
     `watch` is called with a resource that got its first subscriber, and a function that says whether it still has one.
     `tool_watch` decides when a change of the tools is told; without one it is told at once.
-    `holding` keeps what a session's calls need, such as its key, for work that outlives its request."""
+    `holding` keeps what a session's calls need, such as its key, for work that outlives its request.
+    `passage` judges the servers that a request says it has passed: one that leads in a circle is refused."""
 
     def __init__(
         self,
@@ -300,6 +301,7 @@ class Offer:
         holding: Callable[[Session], AbstractContextManager[object]] = lambda session: nullcontext(),
         watch: Callable[[str, Callable[[], bool]], None] = lambda uri, wanted: None,
         tool_watch: ToolWatch | None = None,
+        passage: Callable[[msgspec.Raw], ProtocolError | None] | None = None,
         page_size: int = 1_000,
         ttl_ms: int = 0,
         shared: bool = False,
@@ -316,6 +318,7 @@ class Offer:
         self.holding = holding
         self.watch = watch
         self.tool_watch = tool_watch
+        self.passage = passage
         self.page_size = page_size
         self.cache = (ttl_ms, "public" if shared else "private")
         self._listeners: list[Callable[[str, Session | None, str | None], None]] = []

@@ -45,7 +45,7 @@ class Server:
         offer.on_change(lambda kind, session, uri: None if session is None else remember(session))
         core = Core(offer, self.seal, finisher, self.announcer, self.tasks, self.limits, now, remember)
         methods = build(core)
-        self.dispatcher = Dispatcher(methods, finisher, self.limits, self.epoch)
+        self.dispatcher = Dispatcher(methods, finisher, self.limits, self.epoch, passage=offer.passage)
         self.served = Served(frozenset(methods), self._find_mirrored)
         self.conversations: set[Conversation] = set()  # of connections; HTTP keeps its own
 
