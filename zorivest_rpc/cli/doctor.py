@@ -89,13 +89,7 @@ def examine(
     if vault is not None and vault.created is not None:
         past["this journal's newest key was made"] = vault.created
     yield machine.clock(past)
-    yield from journal.directory(settings.data_dir)
-    yield from journal.private_files(settings.data_dir)
-    yield from safekeeping.place(settings.data_dir)
-    if damaged is not None:
-        yield damaged
-    yield from safekeeping.together(settings.data_dir)
-    yield from safekeeping.backups(settings.data_dir)
+    yield from _directory(settings.data_dir, damaged)
     yield from surroundings.api_key_form(environ, embedded=not settings.api_url)
     yield from surroundings.proxies(environ, settings.api_url)
     if not usable:
@@ -109,6 +103,16 @@ def examine(
         yield from _backend(settings, vault, environ, start=start)
     yield machine.port(_port(settings, environ))
     yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
+
+
+def _directory(data_dir: str, damaged: Line | None) -> Iterator[Line]:
+    yield from journal.directory(data_dir)
+    yield from journal.private_files(data_dir)
+    yield from safekeeping.place(data_dir)
+    if damaged is not None:
+        yield damaged
+    yield from safekeeping.together(data_dir)
+    yield from safekeeping.backups(data_dir)
 
 
 def _backend(
