@@ -61,7 +61,6 @@ KEPT: dict[str, tuple[str, ...]] = {
         "GET /mistakes/suspected",
         "GET /brokers/{}/positions",
     ),
-    "lists that follow the data ask it": ("GET /mcp/state-summary",),
     "a person's hold on the backend": (
         "POST /auth/lock",
         "GET /auth/status",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from zorivest_rpc import __version__
 from zorivest_rpc.app.backends import LOCAL, Callers
-from zorivest_rpc.app.exposing import open_engine, watch_tools
+from zorivest_rpc.app.exposing import follow_journal, open_engine, watch_tools
 from zorivest_rpc.app.federation import Federation
 from zorivest_rpc.app.guards import SeenGuards
 from zorivest_rpc.app.policy import opted_in, policy_of
@@ -62,6 +62,7 @@ class Journal:
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
         self.backends = self.callers.backends
+        self.following = follow_journal(settings, self.audience, self.callers)
         self._pipeline: Pipeline | None = None
         self._resources: Shelf | None = None
         self._completions: JournalCompletions | None = None
@@ -100,6 +101,8 @@ class Journal:
     # --- what the methods ask a toolbox
 
     def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
+        if self.following is not None:
+            self.following.touch(session)
         return self.audience.view(session)
 
     def admit(
@@ -141,8 +144,14 @@ class Journal:
             roots=ImportRoots(roots, private=settings.data_dir),
             seen=self._record_guard_state,
             desktop=bool(settings.api_url),
-            **({} if self.exposure is None else {"wrap": self.exposure.wrap}),
+            wrap=self._wrap,
         )
+
+    def _wrap(self, name: str, handler: Handler) -> Handler:
+        """What the outcomes of a tool mean for lists, around its whole chain."""
+        if self.exposure is not None:
+            handler = self.exposure.wrap(name, handler)
+        return handler if self.following is None else self.following.wrap(name, handler)
 
     def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:
         from zorivest_rpc.serving.tools.own import own_handlers
@@ -284,6 +293,8 @@ class Journal:
     async def close(self) -> None:
         if self._tool_watch is not None:
             self._tool_watch.close()
+        if self.following is not None:
+            await self.following.close()
         await self._federation.close()
         if self._guard_watch is not None:
             await self._guard_watch.close()

@@ -57,9 +57,13 @@ def _spec(journal: Journal, name: str) -> ToolSpec:
 
 def _list(journal: Journal, words: Words, rest: list[str]) -> int:
     session = session_as(journal, words.flags.get("--as"))
+    _look(journal, session)
     listed = journal.audience.visible_tools(session)
     if words.json:
-        print_json([journal.audience.definition(session, spec) for spec in listed])
+        view = journal.audience.exposed_view(session)
+        shown = [None if view is None else view.definition(spec.name) for spec in listed]
+        full = (journal.audience.definition(session, spec) for spec in listed)
+        print_json([now or definition for now, definition in zip(shown, full, strict=True)])
         return 0
     rows = [[spec.name, spec.toolset or "-", spec.description.minimal] for spec in listed]
     profile = journal.audience.profile(session)
@@ -124,7 +128,9 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     """From the same predicates that filter: there is no second opinion."""
     spec = _spec(journal, rest[0])
     audience, session = journal.audience, session_as(journal, words.flags.get("--as"))
+    _look(journal, session)
     listed = spec in audience.visible_tools(session)
+    exposed = _explain_exposure(journal, session, spec)
     refusal = audience.limits(session).refusal(spec)
     selection, profile = audience.selection(session), audience.profile(session)
     told: dict[str, Any] = {
@@ -144,10 +150,19 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
         }
     if refusal is not None:
         told["refused"] = {"code": refusal[0], "reason": refusal[1]}
+    if exposed is not None:
+        told["exposure"] = exposed
     if words.json:
         print_json(told)
         return 0
-    seen, runs = "listed" if listed else "not listed", "can" if refusal is None else "cannot"
+    say("\n".join(map(paragraph, _explain(journal, session, spec, told))))
+    return 0
+
+
+def _explain(journal: Journal, session: Session, spec: ToolSpec, told: dict[str, Any]) -> list[str]:
+    selection, profile = journal.audience.selection(session), journal.audience.profile(session)
+    listed, refused, exposed = told["listed"], told.get("refused"), told.get("exposure")
+    seen, runs = "listed" if listed else "not listed", "can" if refused is None else "cannot"
     lines = [
         f"{spec.name} is {seen} and {runs} be called.",
         f"It belongs to {', '.join(spec.toolsets) or 'no toolset: it is always listed'}.",
@@ -157,18 +172,50 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     else:
         single = f" and {', '.join(selection.tools)}" if selection.tools else ""
         lines.append(f"Listed at start: {', '.join(selection.toolsets)}{single} (from {selection.source}).")
-    if refusal is not None:
-        lines.append(f"Refused: {refusal[1]}.")
+    if refused is not None:
+        lines.append(f"Refused: {refused['reason']}.")
+    elif exposed is not None and not exposed["listed"]:
+        lines.append(f"{_hidden_because(exposed)} By its name, or through call_tool, it runs anyway.")
     elif not listed:
         ways = _ways_to_list(journal, session, spec)
         lines.append(f"To list it: {ways}. By its name, or through call_tool, it runs anyway.")
-    if refusal is None and "confirmed_by" in told:
+    if exposed is not None and listed and exposed["hidden_modes"]:
+        modes = ", ".join(f"{mode} ({when})" for mode, when in exposed["hidden_modes"].items())
+        lines.append(f"Not offered now: {modes}.")
+    if refused is None and "confirmed_by" in told:
         by = told["confirmed_by"]
         lines.append(
             f"Who asks the user before it runs: over stdio {_PARTY[by['stdio']]}, over HTTP {_PARTY[by['http']]}."
         )
-    say("\n".join(map(paragraph, lines)))
-    return 0
+    return lines
+
+
+def _look(journal: Journal, session: Session) -> None:
+    """What the journal holds now, where lists follow it; what cannot be known shows."""
+    following = journal.following
+    if following is not None:
+
+        async def look() -> None:
+            await following.look(session)
+            await journal.close()
+
+        asyncio.run(look())
+
+
+def _explain_exposure(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Any] | None:
+    engine, view = journal.exposure, journal.audience.exposed_view(session)
+    return None if engine is None or view is None else engine.explain(session, view, spec.name)
+
+
+def _hidden_because(exposed: dict[str, Any]) -> str:
+    gate = exposed.get("gate")
+    if gate is not None and gate["applies"] and not gate["open"]:
+        return f"It is left out of the list until {gate['flag']} is raised by a first successful call."
+    values = [
+        f"{name} is {'unknown' if None in known else sum(known)}" for name, known in exposed["state"].items() if known
+    ]
+    when = exposed["when"] if exposed["when"] != "always" else " or ".join(exposed["hidden_modes"].values())
+    return f"It is left out of the list for want of data: it is listed when {when}; {', '.join(values)}."
 
 
 def _ways_to_list(journal: Journal, session: Session, spec: ToolSpec) -> str:

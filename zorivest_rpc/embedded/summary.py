@@ -67,15 +67,17 @@ class Summary:
 
 
 def _count(conn: Connection) -> dict[str, Any]:
-    columns = [query.scalar_subquery().label(name) for name, query in COUNTERS.items() if query is not None]
-    row = conn.execute(select(*columns)).mappings().one()
-    counters = {name: row.get(name, 0) for name in COUNTERS}
-    ids = conn.execute(
+    named = (
         select(accounts.c.account_id)
         .where(accounts.c.is_system.is_(False), accounts.c.is_archived.is_(False))
         .order_by(accounts.c.account_id)
         .limit(_MOST_ACCOUNTS)
+        .subquery()
     )
-    content = {"counters": counters, "sets": {"account_ids": list(ids.scalars())}}
+    columns = [query.scalar_subquery().label(name) for name, query in COUNTERS.items() if query is not None]
+    ids = select(func.json_group_array(named.c.account_id)).scalar_subquery().label("account_ids")
+    row = conn.execute(select(*columns, ids)).mappings().one()
+    counters = {name: row.get(name, 0) for name in COUNTERS}
+    content = {"counters": counters, "sets": {"account_ids": orjson.loads(row["account_ids"])}}
     digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).digest()
     return {"version": int.from_bytes(digest[:6], "big"), **content}

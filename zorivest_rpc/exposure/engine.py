@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from zorivest_rpc.exposure.rules import Rule, compile_rule
+from zorivest_rpc.exposure.rules import Rule, compile_rule, describe
 from zorivest_rpc.exposure.state import Atoms, ExposureState, StateNames
 from zorivest_rpc.exposure.view import ExposedView, Manner
 from zorivest_rpc.mcp.call import Call, Handler, Outcome
@@ -27,12 +27,16 @@ _MOST_VIEWS: Final = 64
 class Engine:
     """`tenants_of` says whose data a session may see. `on_change` is called after each write that changed some list."""
 
+    alone: Final = ALONE
+
     def __init__(
         self, names: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], *, strict: bool = False
     ) -> None:
         self.names = msgspec.convert(names, StateNames)
         self.atoms = Atoms()
         self.rules: dict[str, Rule] = {name: compile_rule(given, self.atoms) for name, given in rules.items()}
+        self.given = rules
+        self.reads = {name: rule.reads(self.atoms) for name, rule in self.rules.items()}
         self.strict = strict
         self.tenants_of: Callable[[Session], tuple[str, ...]] = lambda session: (ALONE,)
         self.on_change: Callable[[], None] = lambda: None
@@ -88,6 +92,32 @@ class Engine:
             del self._views[next(iter(self._views))]
         self._views[(*key, tenants)] = made
         return made
+
+    def explain(self, session: Session, view: ExposedView, name: str) -> dict[str, Any] | None:
+        """What a tool's rule says, what is known of it for this session, and what came of that; None without a rule."""
+        given = self.given.get(name)
+        if given is None:
+            return None
+        states = [self.state(tenant) for tenant in self.tenants_of(session)]
+        modes = given.get("modes", {}).get("values", {})
+        told: dict[str, Any] = {
+            "listed": not view.is_hidden(name),
+            "when": describe(given.get("show", True)),
+            "unknown": given.get("unknown", "show"),
+            "hidden_modes": {mode: describe(modes[mode].get("show", True)) for mode in view.hidden_modes(name)},
+            "state": {
+                counter: [state.counters[counter] for state in states]
+                for counter in sorted(self.reads[name])
+                if counter in self.names.counters
+            },
+        }
+        if "gate" in given:
+            told["gate"] = {
+                "flag": given["gate"],
+                "applies": view.manner.gates,
+                "open": any(state.flags[given["gate"]] for state in states),
+            }
+        return told
 
     # --- first steps
 

@@ -13,7 +13,7 @@ import msgspec
 
 from zorivest_rpc.exposure.state import Atoms, StateNames
 
-__all__ = ["FITS_AN_ENUM", "KEYS", "Condition", "EnumFrom", "Mode", "Rule", "check", "compile_rule"]
+__all__ = ["FITS_AN_ENUM", "KEYS", "Condition", "EnumFrom", "Mode", "Rule", "check", "compile_rule", "describe"]
 
 Json = Any
 VERSION: Final = 1
@@ -112,6 +112,14 @@ class Rule(msgspec.Struct, frozen=True):
     def has_counts(self) -> bool:
         return bool(self.counts) or any(mode.count for mode in self.modes)
 
+    def reads(self, atoms: Atoms) -> frozenset[str]:
+        """The counters and sets that it needs to know."""
+        bits = self.show.atoms()
+        for mode in self.modes:
+            bits |= mode.show.atoms()
+        counted = (*(mode.count for mode in self.modes if mode.count), *(counter for _, counter in self.counts))
+        return atoms.counters_of(bits) | {*counted, *(source.set for source in self.enum_from)}
+
     def evaluate(self, truth: int, known: int, *, gates: bool) -> tuple[bool, int]:
         """Whether the tool is listed, and the mask of its modes that are: bit n for the mode n of the file."""
         unknown, mask = self.unknown, 0
@@ -182,6 +190,23 @@ def _join(parts: list[Condition], *, every: bool) -> Condition:
         else:
             others.append(part)
     return Condition(every=every, true=true, false=false, parts=tuple(others))
+
+
+def describe(given: Json) -> str:
+    """A condition in words."""
+    if isinstance(given, bool):
+        return "always" if given else "never"
+    if isinstance(given, str):
+        return f"{given} >= 1"
+    ((operator, about),) = given.items()
+    if operator == "flag":
+        return str(about)
+    if operator in ("ge", "lt"):
+        return f"{about[0]} {'>=' if operator == 'ge' else '<'} {about[1]}"
+    if operator == "not":
+        return f"not ({describe(about)})"
+    words = " or " if operator == "any" else " and "
+    return words.join(f"({describe(each)})" if isinstance(each, dict) else describe(each) for each in about)
 
 
 # --- what is wrong with one

@@ -52,15 +52,9 @@ class Atoms:
             self.flags[name] = self._new()
         return self.flags[name]
 
-    def words(self, bits: int) -> tuple[str, ...]:
-        """The tests behind some bits, as a person reads them."""
-        found = [
-            counter if n == 1 else f"{counter} >= {n}"
-            for counter, tests in self.tests.items()
-            for n, bit in tests.items()
-            if bit & bits
-        ]
-        return (*found, *(name for name, bit in self.flags.items() if bit & bits))
+    def counters_of(self, bits: int) -> frozenset[str]:
+        """The counters whose tests are among these bits."""
+        return frozenset(counter for counter, tests in self.tests.items() if any(bit & bits for bit in tests.values()))
 
 
 class ExposureState:

@@ -294,8 +294,16 @@ class ExposedView(View):
         part = self._parts.get(name)
         return part is not None and not part.is_listed
 
-    def shows(self, name: str) -> bool:
-        return not self.is_hidden(name)
+    def hidden_modes(self, name: str) -> list[str]:
+        part = self._parts.get(name)
+        if part is None or not self.manner.filters:
+            return []
+        return self._modes_in(part.rule, part.rule.every_mode & ~part.mask)
+
+    @property
+    def ruled(self) -> Iterable[str]:
+        """The tools of this list that have a rule, listed now or not."""
+        return self._parts
 
     def waiting_for(self, flag: str) -> tuple[str, ...]:
         """The tools of this list that the flag, raised now, brought into it; none where gates do not apply."""

@@ -286,6 +286,10 @@ class Audience:
             _remember(self._views, key, found)
         return found
 
+    def exposed_view(self, session: Session) -> ExposedView | None:
+        """The view of a list that follows the state; None where no rule is in play."""
+        return None if self.exposure is None else self._exposed_view(self.exposure, session)
+
     def _view_key(self, session: Session) -> tuple[object, ...]:
         client = session.client
         return (

@@ -47,6 +47,7 @@ class Discovery:
 
     async def list_available_toolsets(self, call: Call) -> Outcome:
         audience, session = self._audience, call.session
+        listed = self._listed_now(session)
         shown = []
         for toolset in audience.definitions.toolsets:
             inside = audience.callable_tools(session, toolset.name)
@@ -60,6 +61,8 @@ class Discovery:
                 "definition_bytes": size,
                 "estimated_tokens": size // _BYTES_PER_TOKEN,
             }
+            if listed is not None:
+                entry["listed_now"] = sum(spec.name in listed for spec in inside)
             if toolset.upstream:
                 entry |= {"source": "upstream", "status": toolset.status, "error": toolset.error}
             shown.append(entry)
@@ -70,17 +73,26 @@ class Discovery:
         audience = self._audience
         toolset = next(each for each in audience.definitions.toolsets if each.name == name)
         session, allowed = call.session, audience.callable_tools(call.session, name)
+        listed = self._listed_now(session)
         given: dict[str, Json] = {
             "name": name,
             "description": toolset.description,
             "loaded": audience.is_loaded(session, name),
             "tool_count": len(allowed),
-            "tools": [self._describe(spec) for spec in allowed],
+            "tools": [
+                self._describe(spec) | ({} if listed is None else {"listed": spec.name in listed}) for spec in allowed
+            ],
         }
         refused = [spec for spec in members(audience.definitions, name) if spec not in allowed]
         if refused:
             given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec)} for spec in refused]
         return give(given)
+
+    def _listed_now(self, session: Session) -> frozenset[str] | None:
+        """What is listed now; None where no list follows the journal, so that there is nothing to tell apart."""
+        if self._audience.exposure is None:
+            return None
+        return frozenset(spec.name for spec in self._audience.visible_tools(session))
 
     def _reason(self, session: Session, spec: ToolSpec) -> str:
         refusal = self._audience.limits(session).refusal(spec)
