@@ -333,6 +333,46 @@ def test_a_rug_pull_is_held_shown_and_accepted(
     assert events.count("mcp.discovery.started") == events.count("mcp.discovery.succeeded") == 3
 
 
+def test_prompts_and_resources_are_shown_held_and_accepted_like_tools(run: Run, config: Path, serve: Serve) -> None:
+    async def list_prompts(seen: Seen) -> web.StreamResponse:
+        return seen.result(prompts=prompts)
+
+    async def list_resources(seen: Seen) -> web.StreamResponse:
+        return seen.result(resources=[{"uri": "notes:///a", "name": "a"}, {"uri": "other:///b", "name": "b"}])
+
+    async def list_templates(seen: Seen) -> web.StreamResponse:
+        return seen.result(resourceTemplates=[{"uriTemplate": "notes:///{id}", "name": "any"}])
+
+    prompts = [{"name": "greet", "description": "Greets."}]
+    fake = Fake(
+        capabilities={"tools": {}, "prompts": {}, "resources": {}},
+        prompts_list=list_prompts, resources_list=list_resources, resources_templates_list=list_templates,
+    )  # fmt: skip
+    config.write_text(server("ops", endpoint=serve(fake), resource_allowlist=["notes:*"]))
+    ran = run("mcp", "discover")
+    assert without_times(ran) == (
+        "ok  ops  1 tool  2026-07-28  N ms\n"
+        "        echo  ops__echo  confirm\n"
+        "        prompt    greet          ops__greet\n"
+        "        resource  notes:///a     upstream:ops:notes:///a\n"
+        "        resource  other:///b     not published: not in resource_allowlist\n"
+        "        template  notes:///{id}  upstream:ops:notes:///{id}\n"
+    )
+    prompts = [{"name": "greet", "description": "Greets, and mails."}, {"name": "new"}]
+    facts = json.loads(run("mcp", "discover", "--json").out)["servers"][0]
+    assert [(each["upstream"], each["held"]) for each in facts["prompts"]] == [
+        ("greet", "its definition changed since it was approved"),
+        ("new", "it is new since the server was pinned"),
+    ]
+    assert [each["published"] for each in facts["resources"]] == ["upstream:ops:notes:///a", None]
+    assert len(facts["templates"]) == 1
+    shown = run("mcp", "pin", "--yes")
+    assert "ops: greet is held: its definition changed since it was approved" in shown.out
+    assert '+  "description": "Greets, and mails.",' in shown.out
+    assert shown.out.endswith("pinned 2 definitions\n")
+    assert "held" not in run("mcp", "discover").out
+
+
 def test_strict_publishes_nothing_before_a_person_has_seen_it(run: Run, config: Path, serve: Serve) -> None:
     fake = Fake()
     config.write_text('[profiles.default]\npin = "strict"\n' + server("ops", endpoint=serve(fake)))

@@ -11,6 +11,7 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 
 if TYPE_CHECKING:
     from zorivest_rpc.gateway.config import Profile
+    from zorivest_rpc.gateway.library import Library, Pass
     from zorivest_rpc.gateway.loops import Passage
     from zorivest_rpc.gateway.router import Gateway
 
@@ -46,15 +47,23 @@ class Federation:
     def channel(self) -> str:
         return "auto" if self.profile is None else self.profile.confirmation_channel
 
-    def gateway(self, adopt: Callable[[Definitions], None]) -> Gateway | None:
-        """The other servers, none of them contacted before it is started; `adopt` is given each new catalogue."""
+    def gateway(
+        self, adopt: Callable[[Definitions], None], tell: Callable[[str, str | None], None], behind: Pass
+    ) -> Gateway | None:
+        """The other servers, none of them contacted before it is started; `adopt` is given each new catalogue, `tell`
+        is told of other lists and of resources that changed, `behind` runs a read behind metrics and guard."""
         if self._gateway is None and self.profile is not None and self.profile.enabled:
             from zorivest_rpc.gateway.start import open_gateway
 
             passage = self.passage
             assert passage is not None
-            self._gateway = open_gateway(self._settings, self.profile, self._base, os.environ, adopt, passage)
+            self._gateway = open_gateway(self._settings, self.profile, self._base, os.environ, adopt, tell, passage)
+            self._gateway.library.behind = behind
         return self._gateway
+
+    def library(self) -> Library | None:
+        """What the servers offer besides tools; None until the gateway is there."""
+        return None if self._gateway is None else self._gateway.library
 
     async def close(self) -> None:
         if self._gateway is not None:

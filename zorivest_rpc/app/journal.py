@@ -20,9 +20,9 @@ from zorivest_rpc.app.policy import opted_in, policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError, ToolError
-from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Scope
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope
 from zorivest_rpc.mcp.catalog.view import View
-from zorivest_rpc.mcp.offer import TOOLS, Completion, Offer
+from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, TOOLS, Completion, Offer
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.serving.audience import Audience
@@ -75,21 +75,37 @@ class Journal:
             title="Zorivest trading journal",
             instructions=self._instructions,
             tools=self,
-            prompts=Prompts(),
-            resources=Resources(self.resources),
+            prompts=Prompts(self.audience, self._federation.library),
+            resources=Resources(self.resources, self.audience, self._federation.library),
             complete=self._complete,
             tasks=True,
-            # enable_toolset, in the legacy era alone; servers that come, go and change; and data
-            changing={False: (TOOLS,), True: () if self._tool_watch is None else (TOOLS,)},
+            changing=self._changing_lists(),
             holding=self.callers.holding_for,
             watch=self._watch,
+            unwatch=self._unwatch,
             tool_watch=self._tool_watch,
             passage=None if self._federation.passage is None else self._federation.passage.admit,
         )
 
+    def _changing_lists(self) -> dict[bool, tuple[str, ...]]:
+        """By era (True: modern): enable_toolset, in the legacy one alone; data; servers that come, go and change."""
+        if self._federation.has_servers:
+            return dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))
+        return {False: (TOOLS,), True: () if self._tool_watch is None else (TOOLS,)}
+
     def gateway(self) -> Gateway | None:
         """The other MCP servers, none of them contacted before it is started."""
-        return self._federation.gateway(self._adopt)
+        return self._federation.gateway(self._adopt, self._tell_of_others, self._behind)
+
+    async def _behind(self, label: str, call: Call, work: Handler) -> Outcome:
+        return await self.pipeline().behind(label, call, work)
+
+    def _tell_of_others(self, kind: str, uri: str | None) -> None:
+        """A list of other servers' prompts or resources is another one, or a resource of theirs changed."""
+        if uri is None:
+            self.offer.announce_change(kind)
+        else:
+            self.offer.announce_update(uri)
 
     def _adopt(self, definitions: Definitions) -> None:
         """Another catalogue, for everyone; what became of a server alone changes no list."""
@@ -204,7 +220,10 @@ class Journal:
                 lambda: toolset_names(self.audience.definitions),
                 self.audience.refusal,
             )
-        return await self._completions(session, kind, name, argument, value, others)
+        found = await self._completions(session, kind, name, argument, value, others)
+        if found is None and (library := self._federation.library()) is not None:
+            found = await library.complete(session, kind, name, argument, value, others)
+        return found
 
     def _list_changed(self, session: Session) -> None:
         """Told once the loop comes round: of several toolsets that were loaded at once the client hears once."""
@@ -269,12 +288,19 @@ class Journal:
     # --- what is known of the guard
 
     def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
-        """Of the resources that can be subscribed to, the guard alone changes without an act of this server."""
+        """Of our own resources that can be subscribed to, the guard alone changes without an act of this server."""
         from zorivest_rpc.serving.tools.resources import GUARD
+
+        if (gateway := self.gateway()) is not None:
+            gateway.followed.watch(uri, wanted)
 
         self.resources()
         if uri == GUARD and self._guard_watch is not None:
             self._guard_watch.want(wanted)
+
+    def _unwatch(self, uri: str) -> None:
+        if (gateway := self.gateway()) is not None:
+            gateway.followed.unwatch(uri)
 
     async def _guard_after(self, version: str | None) -> Json:
         """The guard of all callers is one, and its state is open to all: it is read without a caller's key."""

@@ -14,6 +14,7 @@ import msgspec
 from zorivest_rpc.gateway.assembly import assemble, ruling_of, with_token
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.examine import Examined, examine_tools
+from zorivest_rpc.gateway.extras import NOTHING, Extras
 from zorivest_rpc.gateway.naming import annotations_for, describe
 from zorivest_rpc.gateway.pins import Identity, Kind, Verdict
 from zorivest_rpc.gateway.policy import Decision
@@ -37,6 +38,7 @@ class Offered(msgspec.Struct, frozen=True):
     listing: Listing = Listing(())
     verdicts: Mapping[str, Verdict] = {}
     """What the pins make of each tool, by its name at the server."""
+    extras: Extras = NOTHING
 
 
 class Published(msgspec.Struct, frozen=True):

@@ -17,13 +17,13 @@ from zorivest_rpc.gateway.scan import Findings, scan
 from zorivest_rpc.gateway.schemas import Unservable, check_schema, rename_arguments
 from zorivest_rpc.mcp.client.lists import Listing
 
-__all__ = ["Examined", "Judge", "examine_tools", "judge_tools"]
+__all__ = ["HELD", "Examined", "Judge", "drop_words", "examine_tools", "judge_tools"]
 
 _NAMES: Final = {
     "name_too_long": "its name would be longer than 64 characters",
     "too_many": "above max_upstream_tools",
 }
-_HELD: Final = {
+HELD: Final = {
     "changed": "its definition changed since it was approved",
     "new": "it is new since the server was pinned",
     "unpinned": "it was not pinned yet",
@@ -113,8 +113,12 @@ def _examine_schema(server: Server, name: str, definition: Mapping[str, Any]) ->
 
 
 def _drop_name(tool: Examined, dropped: Dropped) -> Examined:
-    detail = _NAMES.get(dropped.reason) or f"the name {dropped.published} is taken by {dropped.winner}"
+    detail = drop_words(dropped)
     return tool._replace(state="dropped", published=dropped.published, reason=dropped.reason, detail=detail)
+
+
+def drop_words(dropped: Dropped) -> str:
+    return _NAMES.get(dropped.reason) or f"the name {dropped.published} is taken by {dropped.winner}"
 
 
 def judge_tools(profile: Profile, name: str, listing: Listing, pins: Judge) -> Mapping[str, Verdict]:
@@ -139,7 +143,7 @@ def _finish(profile: Profile, tool: Examined, verdict: Verdict, foreign: Collect
     subject = Subject(tool.published, "upstream", kind, verdict.changed)
     tool = tool._replace(verdict=verdict, findings=findings, decision=decide(profile, subject, confirm=confirm))
     if verdict.held is not None:
-        return tool._replace(state="held", reason=verdict.held, detail=_HELD[verdict.held])
+        return tool._replace(state="held", reason=verdict.held, detail=HELD[verdict.held])
     if findings.hold and not verdict.accepted:
         return tool._replace(state="held", reason="scan", detail="; ".join(findings.hold))
     return tool

@@ -26,17 +26,19 @@ from zorivest_rpc.gateway.errors import (
     RetryExhausted,
     ToolingError,
 )
+from zorivest_rpc.gateway.extras import NOTHING, Extras, read_extras
 from zorivest_rpc.gateway.pins import Verdict
 from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
 from zorivest_rpc.gateway.telemetry import Telemetry
 from zorivest_rpc.gateway.upstream import Call, Ended, Happening, Result, Upstream
-from zorivest_rpc.mcp.client.caller import Changed
+from zorivest_rpc.mcp.client.caller import Changed, Touched
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.serving.backend.breaker import Breaker
 
 __all__ = ["USUAL", "Judge", "Member", "Timing"]
 
 Judge = Callable[[Server, Listing], Mapping[str, Verdict]]
+JudgeExtras = Callable[[Server, Extras], Mapping[str, Mapping[str, Verdict]]]
 _log: Final = logging.getLogger(__name__)
 
 
@@ -68,7 +70,9 @@ class Member:
         *,
         make: Callable[[Server, Callable[[Happening], None]], Upstream],
         judge: Judge,
+        judge_extras: JudgeExtras = lambda server, extras: {},
         changed: Callable[[], None],
+        touched: Callable[[str, str], None] = lambda server, uri: None,
         telemetry: Telemetry,
         timing: Timing = USUAL,
         gate: asyncio.Semaphore | None = None,
@@ -81,9 +85,12 @@ class Member:
         self.settled = asyncio.Event()  # once the first discovery has ended, however
         self.latency_ms: float | None = None
         self.last_ok: float | None = None
+        self.followed: set[str] = set()  # URIs of resources that our clients follow, across reconnections
         self._profile = profile
         self._make = make
         self._judge = judge
+        self._judge_extras = judge_extras
+        self._touched = touched
         self._changed = changed
         self._telemetry = telemetry
         self._timing = timing
@@ -161,7 +168,9 @@ class Member:
         try:
             async with self._gate:
                 upstream = await self._connect()
-                listing = await upstream.list_tools()
+                has_tools = upstream.welcome is None or upstream.welcome.offered.tools
+                listing = await upstream.list_tools() if has_tools else Listing(())
+                extras = await read_extras(upstream, self.server)
         except ToolingError as error:
             await self._fail(error)
             raise
@@ -171,10 +180,13 @@ class Member:
         self.last_ok = loop.time()
         self._ttl = None if listing.ttl_ms is None else listing.ttl_ms / 1000
         verdicts = await asyncio.to_thread(self._judge, self.server, listing)
+        if extras != NOTHING:
+            judged = await asyncio.to_thread(self._judge_extras, self.server, extras)
+            extras = msgspec.structs.replace(extras, verdicts=judged)
         held = sum(1 for verdict in verdicts.values() if verdict.held)
         self.failure = None
         self._breaker.record_answer()
-        self._publish(Offered(self.server, "ready", None, listing, verdicts))
+        self._publish(Offered(self.server, "ready", None, listing, verdicts, extras))
         welcome = upstream.welcome
         self._telemetry.emit(
             "mcp.discovery.succeeded",
@@ -198,7 +210,22 @@ class Member:
                         await found.close()
                         raise
                     self._upstream = found
+                    await self._follow_again(found)
         return found
+
+    async def _follow_again(self, upstream: Upstream) -> None:
+        """What our clients follow is followed on the new connection too; what changed meanwhile is not known."""
+        for uri in sorted(self.followed):
+            with suppress(ToolingError):
+                await upstream.subscribe(uri)
+            self._touched(self.server.name, uri)
+
+    async def follow(self, uri: str, is_wanted: bool) -> None:
+        """Subscribe to a resource, or no longer; while the server is away that is only remembered."""
+        (self.followed.add if is_wanted else self.followed.discard)(uri)
+        upstream = self._upstream
+        if upstream is not None and self.offered.extras.can_follow:
+            await (upstream.subscribe(uri) if is_wanted else upstream.unsubscribe(uri))
 
     async def _fail(self, error: ToolingError) -> None:
         self._telemetry.redactor.error(error)
@@ -230,7 +257,9 @@ class Member:
             await upstream.close()
 
     def _on_happening(self, happening: Happening) -> None:
-        if isinstance(happening, Ended) or (isinstance(happening, Changed) and happening.kind == "tools"):
+        if isinstance(happening, Touched):
+            self._touched(self.server.name, happening.uri)
+        elif isinstance(happening, Ended | Changed):
             if isinstance(happening, Ended):
                 self._upstream = None
             self._wake.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,10 @@ from zorivest_rpc.gateway.errors import (
     Withdrawn,
 )
 from zorivest_rpc.gateway.examine import judge_tools
+from zorivest_rpc.gateway.extras import judge_extras
+from zorivest_rpc.gateway.followed import Followed
+from zorivest_rpc.gateway.library import Library
+from zorivest_rpc.gateway.links import pass_block
 from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
@@ -32,7 +36,7 @@ from zorivest_rpc.gateway.upstream import Call as Forwarded
 from zorivest_rpc.gateway.upstream import Happening, Upstream
 from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
 from zorivest_rpc.mcp.client.lists import Listing
-from zorivest_rpc.mcp.protocol.content import Block, text
+from zorivest_rpc.mcp.offer import RESOURCES
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.replies import Progress, Told
 from zorivest_rpc.serving.catalog.approval import block
@@ -43,7 +47,6 @@ __all__ = ["Gateway"]
 _INTERNAL: Final = "internal_error"
 _CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
 _AT_ONCE: Final = 8  # servers that are discovered at the same time
-_KNOWN_BLOCKS: Final = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _log: Final = logging.getLogger(__name__)
 
 Make = Callable[[Server, Callable[[Happening], None]], Upstream]
@@ -89,7 +92,8 @@ class _Errand:
 
 
 class Gateway:
-    """`adopt` is given every new catalogue; the first one, before any server has answered, is there at once."""
+    """`adopt` is given every new catalogue; the first one, before any server has answered, is there at once. `tell` is
+    told of a list of prompts or resources that is another one now, or of a resource (by its URI) that changed."""
 
     def __init__(
         self,
@@ -100,6 +104,8 @@ class Gateway:
         telemetry: Telemetry,
         make: Make,
         adopt: Callable[[Definitions], None] = lambda definitions: None,
+        our_prompts: Collection[str] = (),
+        tell: Callable[[str, str | None], None] = lambda kind, uri: None,
         timing: Timing = USUAL,
         input_seconds: float = 600.0,
         passage: Passage | None = None,
@@ -114,19 +120,25 @@ class Gateway:
         self._checks: dict[str, Callable[[Json], bool]] = {}
         self._passage = passage or Passage()
         self.questions = Questions(self._passage.id, input_seconds)
-        self.members = {
+        self.members: dict[str, Member] = {}
+        self.library = Library(profile, self.members, our_prompts)
+        self.followed = Followed(self.members, self.library.locate, lambda uri: tell(RESOURCES, uri))
+        self.members |= {
             server.name: Member(
                 profile,
                 server,
                 make=make,
                 judge=self._judge,
+                judge_extras=lambda server, extras: judge_extras(self._profile, server, extras, self._pins),
                 changed=self._rebuild,
+                touched=self.followed.touched,
                 telemetry=telemetry,
                 timing=timing,
                 gate=self._gate,
             )
             for server in profile.enabled
         }
+        self._tell = tell
         self.catalogue: Catalogue = build(base, profile, [member.offered for member in self.members.values()])
 
     # --- life
@@ -145,6 +157,7 @@ class Gateway:
 
     async def close(self) -> None:
         self.questions.close()
+        await self.followed.close()
         await asyncio.gather(*(member.close() for member in self.members.values()), return_exceptions=True)
 
     def _judge(self, server: Server, listing: Listing) -> Mapping[str, Verdict]:
@@ -160,6 +173,10 @@ class Gateway:
         if self.catalogue.definitions != before.definitions:
             self._checks.clear()
             self._adopt(self.catalogue.definitions)
+        owners = {spec.name: spec.upstream for spec in self.catalogue.definitions.tools}
+        offered = {each.server.name: each.extras for each in offers}
+        for kind in self.library.update(self._profile, offered, owners):
+            self._tell(kind, None)
 
     def _tell_difference(self, before: Catalogue, after: Catalogue) -> None:
         for server in self.members:
@@ -183,7 +200,8 @@ class Gateway:
 
     def _warn_of_unmatched(self) -> None:
         """Each entry of a list that names no tool is told once, when no server is left that might have it."""
-        unknown = [each.server for each in self.members.values() if not each.offered.listing.items]
+        listed = ("ready", "degraded", "quarantined")
+        unknown = [each.server for each in self.members.values() if each.offered.status not in listed]
         names = {spec.name for spec in (*self._base.tools, *self._base.meta_tools)} | self.catalogue.table.keys()
         for words in names_no_tool(self._profile, names, unknown):
             if words not in self._warned:
@@ -272,7 +290,8 @@ class Gateway:
         schema = found.spec.output_schema
         if schema is not None and not answer.is_error and not self._fits(found, schema, structured):
             raise OutputInvalid(found.server.name, found.spec.name)
-        return Outcome([_pass_block(block) for block in answer.content], structured, answer.is_error)
+        publish = partial(self.library.publish, found.server)
+        return Outcome([pass_block(block, publish) for block in answer.content], structured, answer.is_error)
 
     def _fits(self, found: Published, schema: dict[str, Json], structured: Json) -> bool:
         if structured is msgspec.UNSET:
@@ -292,13 +311,6 @@ def _with_status(member: Member) -> Offered:
     if offered.status == "ready" and offered.listing.items and all(verdict.held for verdict in verdicts):
         return msgspec.structs.replace(offered, status="quarantined")
     return offered
-
-
-def _pass_block(block: dict[str, Json]) -> Block:
-    kind = block.get("type")
-    if kind in _KNOWN_BLOCKS:
-        return block
-    return text(f"[content of the unknown type {str(kind)[:40]!r} left out]")
 
 
 def _pass_progress(call: Call, progress: Progress) -> None:

@@ -12,6 +12,7 @@ from zorivest_rpc.gateway.reach import make_upstream
 from zorivest_rpc.gateway.router import Gateway
 from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 from zorivest_rpc.serving.catalog.spec import Definitions
+from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
 __all__ = ["open_gateway"]
 
@@ -22,6 +23,7 @@ def open_gateway(
     base: Definitions,
     environ: Mapping[str, str],
     adopt: Callable[[Definitions], None],
+    tell: Callable[[str, str | None], None],
     passage: Passage,
 ) -> Gateway:
     """Nothing is contacted before `start`."""
@@ -39,4 +41,6 @@ def open_gateway(
         adopt=adopt,
         passage=passage,
         input_seconds=settings.input_seconds,
+        our_prompts=frozenset(ARGUMENTS),
+        tell=tell,
     )

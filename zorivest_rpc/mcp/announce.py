@@ -7,7 +7,7 @@ itself, so one slow reader never holds up the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -155,8 +155,15 @@ class Announcer:
             uri in standing.conversation.session.subscriptions for standing in self._standing.values()
         )
 
+    def unwatch(self, uris: Iterable[str]) -> None:
+        """Subscribers of these resources have gone."""
+        for uri in uris:
+            if not self.has_subscribers(uri):
+                self._offer.unwatch(uri)
+
     def leave(self, conversation: Conversation) -> None:
         standing = self._standing.pop(conversation, None)
+        self.unwatch(conversation.session.subscriptions)
         if standing is not None and standing.watch is not None:
             standing.watch.leave(standing)
 
@@ -230,6 +237,7 @@ class Announcer:
             await closed
         finally:
             del self._listeners[listener]
+            self.unwatch(listener.uris)
             if watch is not None:
                 watch.leave(listener)
         return Result(meta={SUBSCRIPTION_ID: exchange.id})

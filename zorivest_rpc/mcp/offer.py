@@ -300,6 +300,7 @@ class Offer:
         changing: Mapping[bool, Collection[str]] = _ALL_CHANGE,
         holding: Callable[[Session], AbstractContextManager[object]] = lambda session: nullcontext(),
         watch: Callable[[str, Callable[[], bool]], None] = lambda uri, wanted: None,
+        unwatch: Callable[[str], None] = lambda uri: None,
         tool_watch: ToolWatch | None = None,
         passage: Callable[[msgspec.Raw], ProtocolError | None] | None = None,
         page_size: int = 1_000,
@@ -317,6 +318,7 @@ class Offer:
         self.changing = changing
         self.holding = holding
         self.watch = watch
+        self.unwatch = unwatch
         self.tool_watch = tool_watch
         self.passage = passage
         self.page_size = page_size

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, chain
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.audience import Audience
 from zorivest_rpc.serving.backend.interface import Backend
@@ -58,6 +58,10 @@ class Pipeline:
         if found is None or found[0] is not spec:  # the catalogue was replaced, and this tool is another now
             found = self._chains[name] = (spec, self._wrap(name, self._build(spec)))
         return found[1]
+
+    async def behind(self, label: str, call: Call, work: Handler) -> Outcome:
+        """What is no tool, done behind metrics and guard; `label` is its name in the metrics."""
+        return await chain(work, self.metrics, self.guard.strict())(call.dispatch(label, {}))
 
     def _build(self, spec: ToolSpec) -> Handler:
         """A layer that does not concern the tool is not in its chain.

@@ -27,6 +27,8 @@ class Far:
         self.fake = fake
         self.asked: list[str] = []
         self.issued = 0
+        self.checked = 0  # times that the guard was asked
+        self.is_locked = False
 
     def clear(self) -> None:
         self.asked.clear()
@@ -39,16 +41,18 @@ class Far:
 
 
 @asynccontextmanager
-async def serve_far() -> AsyncIterator[Far]:
-    found = Far(Fake())
+async def serve_far(fake: Fake | None = None) -> AsyncIterator[Far]:
+    found = Far(fake or Fake())
     answers: dict[str, Any] = {
         "/auth/unlock": {"session_token": "s", "expires_in": 3600, "role": "admin"},
-        "/mcp-guard/check": {"allowed": True},
         "/mcp-guard/status": {"is_locked": False, "is_enabled": True},
     }
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         path = request.path.removeprefix("/api/v1")
+        if path == "/mcp-guard/check":
+            found.checked += 1
+            return web.json_response({"allowed": not found.is_locked, "reason": "a test"})
         if path == "/confirmation-tokens":
             found.issued += 1
             return web.json_response({"token": f"from-the-backend-{found.issued}"})
@@ -56,11 +60,12 @@ async def serve_far() -> AsyncIterator[Far]:
             found.asked.append(path)
         return web.json_response(answers.get(path, {}))
 
-    found.fake.tools = [
-        {**TOOL, "name": "read", "annotations": {"readOnlyHint": True}},
-        {**TOOL, "name": "write", "annotations": {"readOnlyHint": False, "destructiveHint": False}},
-        {**TOOL, "name": "destroy", "annotations": {"destructiveHint": True}},
-    ]
+    if fake is None:
+        found.fake.tools = [
+            {**TOOL, "name": "read", "annotations": {"readOnlyHint": True}},
+            {**TOOL, "name": "write", "annotations": {"readOnlyHint": False, "destructiveHint": False}},
+            {**TOOL, "name": "destroy", "annotations": {"destructiveHint": True}},
+        ]
     async with serving(answer) as url, serving(found.fake.handle) as server:
         found.backend, found.server = url.removesuffix("/mcp"), server
         yield found
@@ -68,11 +73,18 @@ async def serve_far() -> AsyncIterator[Far]:
 
 @asynccontextmanager
 async def opened(
-    far: Far, place: Path, profile: str = "", *flags: str, name: str = "cline", trusted: bool = True, **options: Any
+    far: Far,
+    place: Path,
+    profile: str = "",
+    *flags: str,
+    name: str = "cline",
+    trusted: bool = True,
+    entry: str = "",
+    **options: Any,
 ) -> AsyncIterator[Client]:
     config = place / "config.toml"
-    entry = f'[[profiles.default.mcp_servers]]\nname = "ops"\nendpoint = "{far.server}"\n'
-    config.write_text(f"[profiles.default]\n{profile}\n{entry}trust_annotations = {str(trusted).lower()}\n")
+    head = f'[[profiles.default.mcp_servers]]\nname = "ops"\nendpoint = "{far.server}"\n{entry}\n'
+    config.write_text(f"[profiles.default]\n{profile}\n{head}trust_annotations = {str(trusted).lower()}\n")
     given = {"HOME": str(place), "ZORIVEST_KEYRING": "off", "ZORIVEST_API_KEY": "zrv_sk_of_a_test"}
     words = ["--data-dir", str(place), "--config", str(config), "--api-url", far.backend, *flags]
     client = Client(

@@ -6,8 +6,10 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from zorivest_rpc.cli.mcp.listing import built_in_names, columns
 from zorivest_rpc.cli.words import Words
@@ -16,12 +18,13 @@ from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.config import Profile, Server, load_profile
 from zorivest_rpc.gateway.errors import ServerDisabled, ServerNotFound, ToolingError, plain_text
 from zorivest_rpc.gateway.examine import Examined, examine_tools
+from zorivest_rpc.gateway.extras import NOTHING, Extras, Piece, examine_extras, judge_extras, read_extras
 from zorivest_rpc.gateway.pins import Pins
 from zorivest_rpc.gateway.reach import make_upstream
 from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 from zorivest_rpc.mcp.client.lists import Listing
 
-__all__ = ["Pass", "choose_servers", "discover", "report_failure", "run_discover"]
+__all__ = ["Pass", "choose_servers", "discover", "examine_rest", "report_failure", "run_discover"]
 
 AT_ONCE: Final = 8
 _STDERR_LINES: Final = 10
@@ -48,6 +51,7 @@ class Pass(NamedTuple):
     era: str | None = None
     milliseconds: int = 0
     stderr: tuple[str, ...] = ()
+    extras: Extras = NOTHING
 
 
 def run_discover(argv: list[str]) -> int:
@@ -64,16 +68,17 @@ def run_discover(argv: list[str]) -> int:
         servers = choose_servers(profile, words.flags.get("--server"))
     except ToolingError as error:
         if words.json:
-            _print_json(profile, [], (), error)
+            _print_json(profile, [], (), (), error)
         return report_failure(error)
     passes = discover(settings, profile, servers)
     listings = {each.server.name: each.listing for each in passes if each.listing is not None}
     tools = examine_tools(profile, listings, built, Pins(settings.data_dir), confirm=settings.confirm)
+    pieces = examine_rest(profile, passes, Pins(settings.data_dir), tools, built)
     _record(settings, profile, passes, tools)
     if words.json:
-        _print_json(profile, passes, tools)
+        _print_json(profile, passes, tools, pieces)
     else:
-        print("\n".join(_lines(profile, passes, tools)))
+        print("\n".join(_lines(profile, passes, tools, pieces)))
     failed = [each for each in passes if each.error is not None]
     if not failed:
         return 0
@@ -124,7 +129,8 @@ async def _ask(server: Server, redactor: Redactor) -> Pass:
         welcome = await upstream.connect(deadline)
         listing = await upstream.list_tools(deadline) if welcome.offered.tools else Listing(())
         took = round((time.monotonic() - began) * 1000)
-        return Pass(server, listing, None, welcome.revision.name, welcome.revision.era.value, took)
+        extras = await read_extras(upstream, server)
+        return Pass(server, listing, None, welcome.revision.name, welcome.revision.era.value, took, extras=extras)
     except ToolingError as error:
         error.problem = redactor.text(error.problem)  # a server may repeat in its refusal what it was sent
         text = redactor.text(getattr(upstream, "stderr", ""))
@@ -135,7 +141,22 @@ async def _ask(server: Server, redactor: Redactor) -> Pass:
         await upstream.close()
 
 
-def _lines(profile: Profile, passes: Sequence[Pass], tools: Sequence[Examined]) -> list[str]:
+def examine_rest(
+    profile: Profile, passes: Sequence[Pass], pins: Pins, tools: Sequence[Examined], built_in: Collection[str]
+) -> tuple[Piece, ...]:
+    """What became of the prompts, resources and templates of one pass."""
+    from zorivest_rpc.serving.tools.prompts import ARGUMENTS
+
+    offers = {
+        each.server.name: replace(each.extras, verdicts=judge_extras(profile, each.server, each.extras, pins))
+        for each in passes
+        if each.extras != NOTHING
+    }
+    owners = {tool.published: tool.server for tool in tools if tool.published} | dict.fromkeys(built_in, "")
+    return examine_extras(profile, offers, ARGUMENTS, owners)
+
+
+def _lines(profile: Profile, passes: Sequence[Pass], tools: Sequence[Examined], pieces: Sequence[Piece]) -> list[str]:
     if not passes:
         return [f"profile {profile.name}: no enabled MCP servers"]
     heads = columns([_head(each, tools) for each in passes])
@@ -148,6 +169,10 @@ def _lines(profile: Profile, passes: Sequence[Pass], tools: Sequence[Examined]) 
         width = max((len(row[0]) for row in shown), default=0)
         dropped = [tool for tool in own if tool.state == "dropped"]
         lines += [f"        {_plain(tool.upstream).ljust(width)}  not published: {tool.detail}" for tool in dropped]
+        rest = [
+            [piece.part, _plain(piece.upstream), _lot(piece)] for piece in pieces if piece.server == each.server.name
+        ]
+        lines += [f"        {line}" for line in columns(rest)]
         lines += [f"        | {line}" for line in each.stderr]
     return lines
 
@@ -174,6 +199,12 @@ def _fate(tool: Examined) -> str:
     return f"{verdict} ({tool.decision.list})" if tool.decision.list else verdict
 
 
+def _lot(piece: Piece) -> str:
+    if piece.state == "dropped":
+        return f"not published: {piece.detail}"
+    return f"held: {piece.detail}" if piece.state == "held" else _plain(piece.published or "")
+
+
 def _plain(name: str) -> str:
     return plain_text(name, 64)
 
@@ -186,7 +217,11 @@ def _state(each: Pass, tools: Sequence[Examined]) -> str:
 
 
 def _print_json(
-    profile: Profile, passes: Sequence[Pass], tools: Sequence[Examined], error: ToolingError | None = None
+    profile: Profile,
+    passes: Sequence[Pass],
+    tools: Sequence[Examined],
+    pieces: Sequence[Piece],
+    error: ToolingError | None = None,
 ) -> None:
     from zorivest_rpc.cli.terminal import print_json
 
@@ -197,6 +232,7 @@ def _print_json(
             "era": each.era,
             "latency_ms": each.milliseconds,
             "tools": [_tool(tool) for tool in tools if tool.server == each.server.name],
+            **_rest(each, pieces),
             "error": None if each.error is None else _error(each.error),
         }
         for each in passes
@@ -216,6 +252,22 @@ def _tool(tool: Examined) -> dict[str, Any]:
         "held": tool.detail if tool.state == "held" else None,
         "reason": tool.reason,
     }
+
+
+def _rest(each: Pass, pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Only of a server that has some: most have tools alone."""
+    found: dict[str, Any] = {}
+    for piece in pieces:
+        if piece.server == each.server.name:
+            found.setdefault(f"{piece.part}s", []).append(
+                {
+                    "upstream": piece.upstream,
+                    "published": None if piece.state == "dropped" else piece.published,
+                    "held": piece.detail if piece.state == "held" else None,
+                    "reason": piece.reason,
+                }
+            )
+    return found
 
 
 def _error(error: ToolingError) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from zorivest_rpc.cli.mcp.listing import built_in_names
 from zorivest_rpc.cli.words import Words
@@ -17,7 +17,9 @@ from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.config import Profile, load_profile
 from zorivest_rpc.gateway.errors import ToolingError, plain_text
 from zorivest_rpc.gateway.examine import Examined, examine_tools
-from zorivest_rpc.gateway.pins import PINNED_FIELDS, Pins, identity_of
+from zorivest_rpc.gateway.extras import KINDS, Piece
+from zorivest_rpc.gateway.pins import PINNED_FIELDS, Kind, Pins, identity_of
+from zorivest_rpc.gateway.scan import Findings
 from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 
 __all__ = ["run_pin"]
@@ -54,7 +56,7 @@ def _pin_file(settings: Settings, path: str, trust_dir: str, words: Words) -> in
 
 def _pin_definitions(settings: Settings, words: Words) -> int:
     """Ask the servers once, show what is held, and accept it."""
-    from zorivest_rpc.cli.mcp.discovering import choose_servers, discover, report_failure
+    from zorivest_rpc.cli.mcp.discovering import choose_servers, discover, examine_rest, report_failure
 
     profile = load_profile(settings, built := built_in_names())
     try:
@@ -66,7 +68,8 @@ def _pin_definitions(settings: Settings, words: Words) -> int:
     listings = {each.server.name: each.listing for each in passes if each.listing is not None}
     tools = examine_tools(profile, listings, built, pins)
     wanted = words.flags.get("--tool")
-    held = [tool for tool in tools if tool.state == "held" and wanted in (None, tool.upstream, tool.published)]
+    found = [*map(_held_tool, tools), *map(_held_piece, examine_rest(profile, passes, pins, tools, built))]
+    held = [each for each in found if each.is_held and wanted in (None, each.upstream, each.published)]
     code = max((report_failure(each.error) for each in passes if each.error is not None), default=0)
     facts: dict[str, Any] = {"definitions": [_fact(tool) for tool in held]}
     if not held:
@@ -79,36 +82,63 @@ def _pin_definitions(settings: Settings, words: Words) -> int:
     for tool in held:
         server = profile.server(tool.server)
         assert server is not None
-        pins.accept(identity_of(profile, server), "tool", {tool.upstream: tool.definition})
+        pins.accept(identity_of(profile, server), tool.kind, {tool.upstream: tool.definition})
         telemetry.emit("mcp.pin.accepted", server=tool.server, tool=tool.published)
     return _tell(words.json, {"status": "pinned", **facts}, f"pinned {_many(held)}", code=code)
 
 
-def _pinned(profile: Profile, pins: Pins, tool: Examined) -> Mapping[str, Any] | None:
+class _Held(NamedTuple):
+    """A tool, prompt, resource or template that may be held."""
+
+    kind: Kind
+    server: str
+    upstream: str
+    published: str | None
+    is_held: bool
+    reason: str | None
+    detail: str
+    findings: Findings
+    definition: Mapping[str, Any]
+
+
+def _held_tool(tool: Examined) -> _Held:
+    held = tool.state == "held"
+    named = (tool.server, tool.upstream, tool.published)
+    return _Held("tool", *named, held, tool.reason, tool.detail, tool.findings, tool.definition)
+
+
+def _held_piece(piece: Piece) -> _Held:
+    held = piece.state == "held"
+    named = (piece.server, piece.upstream, piece.published)
+    return _Held(KINDS[piece.part], *named, held, piece.reason, piece.detail, piece.findings, piece.definition)
+
+
+def _pinned(profile: Profile, pins: Pins, tool: _Held) -> Mapping[str, Any] | None:
     server = profile.server(tool.server)
-    return pins.pinned(identity_of(profile, server), "tool", tool.upstream) if server else None
+    return pins.pinned(identity_of(profile, server), tool.kind, tool.upstream) if server else None
 
 
-def _show(tool: Examined, before: Mapping[str, Any] | None) -> list[str]:
+def _show(tool: _Held, before: Mapping[str, Any] | None) -> list[str]:
     """The difference as escaped JSON, so that what is invisible can be seen."""
     lines = [f"{tool.server}: {plain_text(tool.upstream, 64)} is held: {tool.detail}"]
     lines += [f"  {finding}" for finding in tool.findings.hold if tool.reason != "scan"]
-    lines += difflib.unified_diff(_written(before), _written(tool.definition), "pinned", "offered", n=2, lineterm="")
+    old, new = _written(tool.kind, before), _written(tool.kind, tool.definition)
+    lines += difflib.unified_diff(old, new, "pinned", "offered", n=2, lineterm="")
     return lines
 
 
-def _written(definition: Mapping[str, Any] | None) -> list[str]:
+def _written(kind: Kind, definition: Mapping[str, Any] | None) -> list[str]:
     if definition is None:
         return []
-    kept = {key: definition[key] for key in PINNED_FIELDS["tool"] if key in definition}
+    kept = {key: definition[key] for key in PINNED_FIELDS[kind] if key in definition}
     return json.dumps(kept, indent=2, sort_keys=True).splitlines()
 
 
-def _fact(tool: Examined) -> dict[str, Any]:
+def _fact(tool: _Held) -> dict[str, Any]:
     return {"server": tool.server, "upstream": tool.upstream, "published": tool.published, "held": tool.detail}
 
 
-def _many(held: Sequence[Examined]) -> str:
+def _many(held: Sequence[_Held]) -> str:
     return "1 definition" if len(held) == 1 else f"{len(held)} definitions"
 
 

@@ -81,6 +81,7 @@ class Resources:
         session = exchange.session
         if params.uri in session.subscriptions:
             session.subscriptions -= {params.uri}
+            self._core.announcer.unwatch((params.uri,))
             self._core.remember(session)
         return EMPTY
 

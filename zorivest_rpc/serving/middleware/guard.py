@@ -70,8 +70,13 @@ class GuardLayer:
 
     def layer(self, spec: ToolSpec) -> Middleware:
         """The layer that asks by itself, before whatever follows."""
-        runs_offline = spec.guard_offline == "allow"
+        return self._asking(spec.guard_offline == "allow")
 
+    def strict(self) -> Middleware:
+        """The layer of what is no tool of ours: without the guard's answer it does not run."""
+        return self._asking(False)
+
+    def _asking(self, runs_offline: bool) -> Middleware:
         async def asks(call: Call, inner: Handler) -> Outcome:
             permit = self.look if self._rounds.take(call) else self.check
             await permit(call, runs_offline=runs_offline)

@@ -1,0 +1,368 @@
+"""The prompts and resources of the upstreams as our clients find, read and follow them.
+
+Rule 1: what is listed is what `examine_extras` published; what it holds is neither listed nor read, under no name.
+Rule 2: a read passes metrics and guard like a call, within the deadline of a call; it is never confirmed.
+Rule 3: a URI that no list has can be read where an allowlist lets it: a client reads what it was given as a link."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.gateway.errors import ProtocolBroken, Quarantined, ToolingError
+from zorivest_rpc.gateway.extras import Extras, Part, Piece, examine_extras
+from zorivest_rpc.gateway.links import mark, pass_block
+from zorivest_rpc.gateway.member import Member
+from zorivest_rpc.gateway.naming import describe
+from zorivest_rpc.gateway.scan import clean
+from zorivest_rpc.gateway.upstream import Call as Forwarded
+from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, Completion, Prompt, Resource, Template
+from zorivest_rpc.mcp.protocol.content import Block, text
+from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, Id, Json, dumps
+from zorivest_rpc.mcp.protocol.session import Session
+
+__all__ = ["Library", "Pass"]
+
+Pass: TypeAlias = Callable[[str, Call, Callable[[Call], Awaitable[Outcome]]], Awaitable[Outcome]]
+"""(name in the metrics, call, work): the work behind metrics and guard."""
+_COMPLETION_LIMIT: Final = 64 * 1024
+
+
+async def _pass_plainly(label: str, call: Call, work: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
+    return await work(call)
+
+
+class _Read(msgspec.Struct):
+    contents: list[dict[str, Json]]
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: dict[str, Json]
+
+
+class _Got(msgspec.Struct):
+    messages: list[_Message]
+
+
+class _Values(msgspec.Struct, rename="camel"):
+    values: list[str] = []
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class _Completed(msgspec.Struct):
+    completion: _Values
+
+
+_read_contents: Final = msgspec.json.Decoder(_Read).decode
+_read_messages: Final = msgspec.json.Decoder(_Got).decode
+_read_completion: Final = msgspec.json.Decoder(_Completed).decode
+
+
+class _Shelved(NamedTuple):
+    """A snapshot; `by_upstream` finds a resource or template by its server and its URI there."""
+
+    prompts: Mapping[str, Prompt] = {}
+    resources: Mapping[str, Resource] = {}
+    templates: Mapping[str, Template] = {}
+    pieces: Mapping[tuple[Part, str], Piece] = {}  # by the published name or URI
+    by_upstream: Mapping[tuple[str, str], Piece] = {}
+
+
+class Library:
+    """`behind` runs a read behind metrics and guard; it is given once there is a pipeline."""
+
+    def __init__(self, profile: Profile, members: Mapping[str, Member], our_prompts: Collection[str] = ()) -> None:
+        self._profile = profile
+        self._members = members
+        self._our_prompts = our_prompts
+        self._shelved = _Shelved()
+        self.behind: Pass = _pass_plainly
+
+    def update(self, profile: Profile, offers: Mapping[str, Extras], tool_owners: Mapping[str, str]) -> list[str]:
+        """Take what the servers offer now; the lists that are other ones than before."""
+        before, self._profile = self._shelved, profile
+        self.pieces = examine_extras(self._profile, offers, self._our_prompts, tool_owners)
+        self._shelved = self._shelve()
+        changed = []
+        if _wire(before.prompts) != _wire(self._shelved.prompts):
+            changed.append(PROMPTS)
+        if (_wire(before.resources), _wire(before.templates)) != (
+            _wire(self._shelved.resources),
+            _wire(self._shelved.templates),
+        ):
+            changed.append(RESOURCES)
+        return changed
+
+    pieces: tuple[Piece, ...] = ()
+
+    # --- what the methods ask a shelf
+
+    def prompts(self, servers: Callable[[str], bool]) -> Sequence[Prompt]:
+        """`servers` says of a toolset whether the session may have what belongs to it."""
+        return [each for name, each in self._shelved.prompts.items() if servers(self._toolset("prompt", name))]
+
+    def resources(self, servers: Callable[[str], bool]) -> Sequence[Resource]:
+        return [each for uri, each in self._shelved.resources.items() if servers(self._toolset("resource", uri))]
+
+    def templates(self, servers: Callable[[str], bool]) -> Sequence[Template]:
+        return [each for uri, each in self._shelved.templates.items() if servers(self._toolset("template", uri))]
+
+    def find_prompt(self, name: str, servers: Callable[[str], bool]) -> Prompt | None:
+        """ProtocolError that names the server's state where the prompt may be one of a server that is away."""
+        found = self._shelved.prompts.get(name)
+        if found is not None:
+            return found if servers(self._toolset("prompt", name)) else None
+        for piece in self.pieces:
+            if (piece.part, piece.published, piece.state) == ("prompt", name, "held"):
+                raise ProtocolError(INVALID_PARAMS, Quarantined(piece.server, name).text)
+        for member in self._members.values():
+            if name.startswith(f"{member.server.name}__") and (why := self._away(member)):
+                raise ProtocolError(INVALID_PARAMS, f'unknown prompt "{name[:128]}": {why}')
+        return None
+
+    def find_resource(
+        self, uri: str, servers: Callable[[str], bool]
+    ) -> tuple[Resource | Template, dict[str, str]] | None:
+        server, theirs = self.locate(uri)
+        if server is None or not servers(server.toolset):
+            return None
+        piece = self._shelved.by_upstream.get((server.name, theirs))
+        if piece is not None and piece.state == "held":
+            raise ProtocolError(RESOURCE_NOT_FOUND, Quarantined(server.name, uri).text, {"uri": uri})
+        member = self._members.get(server.name)
+        if member is not None and (why := self._away(member)):
+            raise ProtocolError(RESOURCE_NOT_FOUND, f'no resource "{uri[:256]}": {why}', {"uri": uri})
+        if piece is None and not self._may_read(server, theirs):
+            return None
+        found = self._shelved.resources.get(uri)
+        return found or Resource(uri, theirs, partial(self._read, server, theirs)), {}
+
+    def locate(self, uri: str) -> tuple[Server | None, str]:
+        """The server of a published URI, and the URI there."""
+        if uri.startswith("upstream:"):
+            name, _, theirs = uri.removeprefix("upstream:").partition(":")
+            member = self._members.get(name)
+            return (member.server, theirs) if member is not None and theirs else (None, "")
+        piece = self._shelved.pieces.get(("resource", uri))
+        if piece is None:
+            piece = next((self._piece(each) for each in self._templates_of(bare=True) if each.match(uri)), None)
+        return (None, "") if piece is None else (self._members[piece.server].server, uri)
+
+    def publish(self, server: Server, uri: str) -> str:
+        """The URI under which our clients can read what this server calls `uri`."""
+        piece = self._shelved.by_upstream.get((server.name, uri))
+        if piece is not None and piece.state == "published" and piece.published is not None:
+            return piece.published
+        return f"upstream:{server.name}:{uri}"
+
+    async def complete(
+        self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
+    ) -> Completion | None:
+        """None where it is none of ours. A server that is away, slow or has no completions offers nothing."""
+        piece = self._shelved.pieces.get(("prompt" if kind == "prompt" else "template", name))
+        if piece is None:
+            return None
+        member = self._members[piece.server]
+        if not member.offered.extras.can_complete:
+            return Completion([])
+        ref = {"type": "ref/prompt", "name": piece.upstream}
+        if kind != "prompt":
+            ref = {"type": "ref/resource", "uri": piece.upstream}
+        params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if others:
+            params["context"] = {"arguments": others}
+        found: list[Completion] = []
+
+        async def work(call: Call) -> Outcome:
+            raw = await self._forward(member.server, "completion/complete", params, piece.upstream, name, call)
+            values = self._decode(member.server, _read_completion, raw).completion
+            found.append(Completion(values.values, values.total, values.has_more))
+            return Outcome([])
+
+        try:
+            await self.behind(f"{piece.server}/completions", Call(name, {}, session, _Silent()), work)
+        except ToolError:
+            return Completion([])
+        return found[0]
+
+    # --- reading
+
+    async def _read(self, server: Server, theirs: str, call: Call) -> list[Block]:
+        found: list[Block] = []
+
+        async def work(inner: Call) -> Outcome:
+            raw = await self._forward(server, "resources/read", {"uri": theirs}, theirs, call.name, inner)
+            for entry in self._decode(server, _read_contents, raw).contents:
+                uri = entry.get("uri")
+                found.append(mark({**entry, "uri": self.publish(server, uri) if isinstance(uri, str) else call.name}))
+            return Outcome([text(str(each.get("text") or each.get("blob") or "")) for each in found])
+
+        await self._run(f"{server.name}/resources", call, work, RESOURCE_NOT_FOUND)
+        return found
+
+    async def _get(self, server: Server, piece: Piece, call: Call) -> list[dict[str, Json]]:
+        found: list[dict[str, Json]] = []
+        params = {"name": piece.upstream, "arguments": {key: str(each) for key, each in call.arguments.items()}}
+
+        async def work(inner: Call) -> Outcome:
+            raw = await self._forward(server, "prompts/get", params, piece.upstream, call.name, inner)
+            for message in self._decode(server, _read_messages, raw).messages:
+                if message.role not in ("user", "assistant"):
+                    raise ProtocolBroken(server.name, f"a prompt has a message of the role {message.role[:40]!r}")
+                content = mark(pass_block(message.content, partial(self.publish, server)))
+                found.append({"role": message.role, "content": content})
+            return Outcome([message["content"] for message in found])
+
+        await self._run(f"{server.name}/prompts", call, work, INVALID_PARAMS)
+        return found
+
+    async def _run(self, label: str, call: Call, work: Callable[[Call], Awaitable[Outcome]], code: int) -> None:
+        """What an upstream refuses is a refusal of the URI or the name; what breaks on the way is a fault of ours."""
+        try:
+            await self.behind(label, call, work)
+        except ToolingError as error:
+            refused = error.code == "upstream_error"
+            raise ProtocolError(code if refused else INTERNAL_ERROR, error.text, {"code": error.code}) from None
+
+    async def _forward(
+        self, server: Server, method: str, params: dict[str, Json], name: str, shown: str, call: Call
+    ) -> msgspec.Raw:
+        member = self._members[server.name]
+        seconds = float(server.call_timeout_secs or self._profile.tool_timeout_secs)
+        limit = _COMPLETION_LIMIT if method == "completion/complete" else server.max_result_bytes
+        request = Forwarded(
+            method, dumps(params), name=name, shown=shown, seconds=seconds, max_bytes=limit,
+            log_level=call.session.log_level,
+        )  # fmt: skip
+        result, _ = await member.call(request, repeatable=True)  # it is a read, whatever the server is trusted with
+        return result.raw
+
+    def _decode(self, server: Server, read: Callable[[msgspec.Raw], Any], raw: msgspec.Raw) -> Any:
+        try:
+            return read(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as wrong:
+            raise ProtocolBroken(server.name, f"an answer does not fit the protocol: {wrong}"[:200]) from None
+
+    # --- the snapshot
+
+    def _shelve(self) -> _Shelved:
+        prompts: dict[str, Prompt] = {}
+        resources: dict[str, Resource] = {}
+        templates: dict[str, Template] = {}
+        pieces: dict[tuple[Part, str], Piece] = {}
+        by_upstream: dict[tuple[str, str], Piece] = {}
+        for piece in self.pieces:
+            server = self._profile.server(piece.server)
+            if server is None or piece.published is None or piece.state == "dropped":
+                continue
+            if piece.part != "prompt":
+                by_upstream[piece.server, piece.upstream] = piece
+            if piece.state == "held":
+                continue
+            pieces[piece.part, piece.published] = piece
+            if piece.part == "prompt":
+                prompts[piece.published] = self._prompt(server, piece)
+            elif piece.part == "resource":
+                name, read = _named(piece), partial(self._read, server, piece.upstream)
+                resources[piece.published] = Resource(piece.published, name, read, _about(server, piece))
+            else:
+                templates[piece.published] = Template(
+                    piece.published, _named(piece), self._read_template, _about(server, piece)
+                )
+        return _Shelved(prompts, resources, templates, pieces, by_upstream)
+
+    async def _read_template(self, call: Call) -> list[Block]:
+        server, theirs = self.locate(call.name)
+        if server is None:
+            raise KeyError(call.name)
+        return await self._read(server, theirs, call)
+
+    def _prompt(self, server: Server, piece: Piece) -> Prompt:
+        definition = piece.definition
+        told, title = definition.get("description"), definition.get("title")
+        arguments = definition.get("arguments")
+        listed = [each for each in arguments if isinstance(each, dict)] if isinstance(arguments, list) else []
+        assert piece.published is not None
+        return Prompt(
+            piece.published,
+            describe(server, clean(told) if isinstance(told, str) else piece.upstream),
+            partial(self._get, server, piece),
+            tuple(
+                (each["name"], clean(str(each.get("description") or "")), each.get("required") is True)
+                for each in listed
+                if isinstance(each.get("name"), str)
+            ),
+            title=clean(title) if isinstance(title, str) and title.strip() else None,
+        )
+
+    def _toolset(self, part: Part, published: str) -> str:
+        return f"mcp-{self._shelved.pieces[part, published].server}"
+
+    def _piece(self, template: Template) -> Piece:
+        return self._shelved.pieces["template", template.uri_template]
+
+    def _templates_of(self, *, bare: bool) -> list[Template]:
+        return [each for uri, each in self._shelved.templates.items() if uri.startswith("upstream:") is not bare]
+
+    def _may_read(self, server: Server, theirs: str) -> bool:
+        """Of what no list has: an allowlist has to let it through. Where only pinned things are published, or a held
+        template would make it, it has to be one of a template that is published."""
+        if not server.allows("resource", theirs) or not self._members[server.name].offered.extras.has_resources:
+            return False
+        templates = [piece for piece in self.pieces if (piece.part, piece.server) == ("template", server.name)]
+        fitting = [piece for piece in templates if Template(piece.upstream, "", self._read_template).match(theirs)]
+        if any(piece.state == "published" for piece in fitting):
+            return True
+        return not fitting and self._profile.pin != "strict"
+
+    def _away(self, member: Member) -> str | None:
+        """Why nothing of this server can be had now."""
+        offered = member.offered
+        if offered.status in ("ready", "degraded", "quarantined"):
+            return None
+        why = f": {offered.error}" if offered.error else "."
+        return f'MCP server "{member.server.name}" is {offered.status}{why}'
+
+
+def _named(piece: Piece) -> str:
+    name = piece.definition.get("name")
+    return clean(name) if isinstance(name, str) and name.strip() else piece.upstream
+
+
+def _about(server: Server, piece: Piece) -> dict[str, Json]:
+    definition = piece.definition
+    told, title, kind, size = (definition.get(key) for key in ("description", "title", "mimeType", "size"))
+    shown: dict[str, Json] = {}
+    if isinstance(title, str) and title.strip():
+        shown["title"] = clean(title)
+    shown["description"] = describe(server, clean(told) if isinstance(told, str) else _named(piece))
+    if isinstance(kind, str):
+        shown["mimeType"] = clean(kind)
+    if type(size) is int and piece.part == "resource":
+        shown["size"] = size
+    return shown
+
+
+def _wire(items: Mapping[str, Prompt] | Mapping[str, Resource] | Mapping[str, Template]) -> list[dict[str, Json]]:
+    return [item.wire() for item in items.values()]
+
+
+class _Silent:
+    """The wire of a completion: nothing is told while it is looked for."""
+
+    progress_token: Id | None = None
+    cancelled = False
+
+    def notify(self, method: str, params: bytes) -> None:
+        return
+
+    def hang_up(self) -> None:
+        return
