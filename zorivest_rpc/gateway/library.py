@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.gateway.config import Profile, Server
@@ -359,6 +360,7 @@ class _Silent:
     """The wire of a completion: nothing is told while it is looked for."""
 
     progress_token: Id | None = None
+    meta: Json = UNSET
     cancelled = False
 
     def notify(self, method: str, params: bytes) -> None:
