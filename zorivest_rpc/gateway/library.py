@@ -18,6 +18,7 @@ from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import ProtocolBroken, Quarantined, ToolingError
 from zorivest_rpc.gateway.extras import Extras, Part, Piece, examine_extras
 from zorivest_rpc.gateway.links import mark, pass_block
+from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import Member
 from zorivest_rpc.gateway.naming import describe
 from zorivest_rpc.gateway.scan import clean
@@ -80,8 +81,11 @@ class _Shelved(NamedTuple):
 class Library:
     """`behind` runs a read behind metrics and guard; it is given once there is a pipeline."""
 
-    def __init__(self, profile: Profile, members: Mapping[str, Member], our_prompts: Collection[str] = ()) -> None:
+    def __init__(
+        self, profile: Profile, members: Mapping[str, Member], passage: Passage, our_prompts: Collection[str] = ()
+    ) -> None:
         self._profile = profile
+        self._passage = passage
         self._members = members
         self._our_prompts = our_prompts
         self._shelved = _Shelved()
@@ -241,7 +245,7 @@ class Library:
         limit = _COMPLETION_LIMIT if method == "completion/complete" else server.max_result_bytes
         request = Forwarded(
             method, dumps(params), name=name, shown=shown, seconds=seconds, max_bytes=limit,
-            log_level=call.session.log_level,
+            log_level=call.session.log_level, meta=self._passage.onward(call.wire.meta),
         )  # fmt: skip
         result, _ = await member.call(request, repeatable=True)  # it is a read, whatever the server is trusted with
         return result.raw
