@@ -299,6 +299,8 @@ async def test_a_list_of_trades_by_period_names_its_zone(journal: Journal) -> No
     await journal.buy(1, 100)
     assert "period_timezone" not in await journal.get("/trades")
     told = await journal.get("/trades", params={"period": "2026-03-02..2026-03-02"})
+    for outside in ("2026-03-01..2026-03-01", "2026-03-03..2026-03-03"):
+        assert (await journal.get("/trades", params={"period": outside}))["total"] == 0
     assert (told["total"], told["period_timezone"], "period_note" in told) == (1, "America/New_York", False)
     await journal.expect(200, "PUT", "/settings", {"journal.timezone": "Asia/Tokyo"})
     told = await journal.get("/trades", params={"period": "2026-03-03..2026-03-03"})

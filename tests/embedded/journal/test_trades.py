@@ -7,10 +7,13 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
+from sqlalchemy import select
 from yarl import URL
 
 from tests.embedded.conftest import Caller
 from tests.embedded.driver import START, Journal
+from zorivest_rpc.embedded.backend import Embedded
+from zorivest_rpc.embedded.database.schema.journal import audit_log
 from zorivest_rpc.embedded.imports import dedup
 from zorivest_rpc.embedded.journal import trades
 
@@ -221,3 +224,12 @@ async def test_a_caller_without_a_session_learns_nothing(journal: Journal, anybo
     await journal.buy(1, 1)
     for path in ("/trades", "/trades/E0001", "/accounts", "/round-trips", "/images/1", "/fees/summary"):
         assert (await anybody.ask("GET", path)).status == 403
+
+
+async def test_every_change_of_a_trade_is_in_the_audit_log(journal: Journal, backend: Embedded) -> None:
+    await journal.buy(1, 5, exec_id="E1")
+    await journal.expect(200, "PUT", "/trades/E1", {"notes": "second", "price": 6})
+    await journal.expect(200, "PUT", "/trades/E1", {})  # changes nothing
+    said = select(audit_log.c.action).where(audit_log.c.resource_id == "E1").order_by(audit_log.c.id)
+    actions = await backend.database().read(lambda conn: conn.execute(said).scalars().all())
+    assert actions == ["trade.create", "trade.update"]

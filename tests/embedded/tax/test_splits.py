@@ -68,3 +68,37 @@ def test_a_split_of_one_account_or_symbol_leaves_the_others_alone() -> None:
         ("OTHER", "A"): dec(10),
         ("ACME 261218 C 50", "A"): dec(10),
     }
+
+
+def test_the_pieces_of_a_purchase_are_split_like_the_whole_of_it() -> None:
+    # Of 10 shares, 3 take over a loss and stand as a lot of their own: 3 and 7, in new shares 4.5 and 10.5.
+    book = book_of(
+        buy("ACME", 3, 10, "2025-01-06"),
+        sell("ACME", 3, 5, "2025-02-03"),
+        buy("ACME", 10, 6, "2025-02-10", exec_id="new"),
+        split("ACME", 3, "2025-02-11", 2),
+    )
+    pieces = sorted(lot.quantity for lot in book.open_lots)
+    assert pieces == [dec("4.5"), dec("10.5")]
+    # A thirtieth of a share each: both pieces are counted in hundred-millionths, and their sum as the whole would be
+    book = book_of(
+        buy("ACME", 3, 10, "2025-01-06"),
+        sell("ACME", 3, 5, "2025-02-03"),
+        buy("ACME", 10, 6, "2025-02-10", exec_id="new"),
+        split("ACME", 1, "2025-02-11", 30),
+    )
+    assert len(book.open_lots) == 2
+    assert sum(lot.quantity for lot in book.open_lots) == dec("0.33333333")
+
+
+def test_what_a_split_leaves_free_of_a_lot_can_still_replace_a_loss() -> None:
+    # 4 of the 10 bought back replace the first loss; doubled, 8 of 20 are used up and 12 are free for the second.
+    book = book_of(
+        buy("ACME", 4, 10, "2024-06-03"),
+        buy("ACME", 20, 10, "2024-06-04"),
+        sell("ACME", 4, 5, "2025-02-03"),
+        buy("ACME", 10, 6, "2025-02-10", exec_id="new"),
+        split("ACME", 2, "2025-02-11"),
+        sell("ACME", 40, 2, "2025-02-12"),
+    )
+    assert [match.matched_quantity for match in book.matches] == [dec(4), dec(12)]
