@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 from zorivest_rpc.embedded.disk.paths import DataDir
 from zorivest_rpc.embedded.locate import Located, find, is_held, stored_key
 from zorivest_rpc.embedded.wake import LEAD, read_due
+from zorivest_rpc.serving.backend.interface import Address
 from zorivest_rpc.tenants.embedded import EmbeddedTenants, NoPlace, clean_environ, directory_of, left_behind
 
 ENVIRON = {**os.environ, "ZORIVEST_API_KEY": "zrv_sk_of_the_server", "CLIENTS_CONFIG": "{}", "B_KEY": "planted"}
@@ -44,13 +45,15 @@ class Journals:
     def runs(self, id: str) -> bool:
         return is_held(directory_of(self.data_dir, id))
 
-    def ask(self, id: str, method: str, path: str, body: Any = None) -> Any:
+    def ask(self, id: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         directory = directory_of(self.data_dir, id)
         key = stored_key(directory, {"ZORIVEST_KEYRING": "off"})
         with closing(self.located(id).connect(20)) as connection:
             _, data, _ = connection.ask("POST", "/auth/unlock", {"api_key": key})
             token = json.loads(data)["session_token"]
-            status, data, _ = connection.ask(method, path, body, {"Authorization": f"Bearer {token}"})
+            status, data, _ = connection.ask(
+                method, path, body, {**(headers or {}), "Authorization": f"Bearer {token}"}
+            )
         assert status < 400, data
         return json.loads(data) if data else None
 
@@ -278,6 +281,56 @@ async def test_who_sleeps_and_is_due_is_woken_and_no_other(journals: Journals) -
     assert embedded._look() == ({"a": moment}, 30.0)
     DataDir(directory_of(journals.data_dir, "b")).due.unlink()
     assert embedded._look()[0] == {"a": moment, "b": None}
+
+
+class Watched(EmbeddedTenants):
+    """Tells when a backend was started."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.started = asyncio.Event()
+
+    async def locate(self, id: str) -> Address:
+        address = await super().locate(id)
+        self.started.set()
+        return address
+
+
+async def test_a_schedule_is_kept_while_its_backend_sleeps(journals: Journals) -> None:
+    """It ends in spite of its schedule, is started shortly before the moment, and not twice for the same one."""
+    embedded = journals.server(idle_exit=1.0)
+    pid = await call(embedded, "a")
+    now = datetime.now(UTC)
+    policy = {
+        "name": "yearly",
+        "trigger": {"cron_expression": f"0 8 1 {(now.month + 5) % 12 + 1} *"},
+        "steps": [{"id": "load", "type": "query", "params": {"queries": [{"name": "rows", "sql": "SELECT 1 AS one"}]}}],
+    }
+    made = await asyncio.to_thread(journals.ask, "a", "POST", "/scheduling/policies", {"policy_json": policy})
+    token = (embedded.directory("a") / "approval.token").read_text().strip()
+    path = f"/scheduling/policies/{made['id']}/approve"
+    approved = await asyncio.to_thread(journals.ask, "a", "POST", path, {}, {"X-Approval-Token": token})
+    await until_gone(pid)
+    due = read_due(DataDir(embedded.directory("a")))
+    assert due is not None
+    assert due.next == datetime.fromisoformat(approved["next_run"])
+
+    early = due.next - LEAD - timedelta(seconds=5)
+    asleep = Watched(journals.data_dir, ("a", "b"), environ=ENVIRON, idle_exit=1.0, now=lambda: early)
+    await asleep.start()
+    assert asleep._look() == ({}, 5.0)
+    await asleep.close()
+    assert not asleep.started.is_set()
+
+    server = Watched(journals.data_dir, ("a", "b"), environ=ENVIRON, idle_exit=1.0, now=lambda: due.next - LEAD)
+    await server.start()
+    async with asyncio.timeout(WAIT):
+        await server.started.wait()
+    pid = journals.located("a").pid
+    assert server.running == ("a",)
+    await until_gone(pid)
+    assert server._look()[0] == {}  # it did not do what was due, so it is left alone for a while
+    await server.close()
 
 
 def test_what_says_nothing_is_no_due_time(tmp_path: Path) -> None:
