@@ -98,10 +98,13 @@ def test_every_option_that_the_docs_name_exists() -> None:
     of_connect = {"--rate-limit", "--timeout", "--no-test", "--stdin-json"}
     of_connect |= {"--preset", "--host", "--port", "--security", "--username", "--from"}
     of_mcp = {"--server", "--url", "--timeout-secs"}
+    of_tenants = {"--tenant", "--embedded", "--key-env", "--clients", "--seat"}
     names = ("architecture.md", "rough-edges.md", "changelog.md", "index.md", "reference/errors.md")
     for page in (ROOT / "README.md", *(ROOT / "docs" / name for name in names), *(ROOT / "docs/guide").glob("*.md")):
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()):
-            assert flag in known | of_commands | of_keys_and_backend | of_connect | of_mcp, f"{page.name}: {flag}"
+            assert flag in known | of_commands | of_keys_and_backend | of_connect | of_mcp | of_tenants, (
+                f"{page.name}: {flag}"
+            )
 
 
 def test_the_map_leads_to_every_page() -> None:

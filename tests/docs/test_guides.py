@@ -27,9 +27,9 @@ from zorivest_rpc.serving.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"
-FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY = (
+FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY, TENANTS = (
     ROOT / "docs" / "guide" / f"{name}.md"
-    for name in ("first-ten-minutes", "operations", "importing", "market-data", "gateway")
+    for name in ("first-ten-minutes", "operations", "importing", "market-data", "gateway", "tenants")
 )
 RUN_ELSEWHERE = {
     "connect-a-client.md": "tests/cli/test_guide.py",
@@ -115,6 +115,22 @@ def test_other_servers_are_set_up_from_top_to_bottom(reader: Machine) -> None:
     assert "Cursor: " in said
 
 
+def test_one_client_becomes_ten_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(TENANTS)
+    assert "clients.toml: 1 client, 0 access keys\n" in said
+    assert "key ACME_KEY: set" in said
+    assert said.count("The key, shown this once:\nzrv_ak_") == 4
+    assert "CLIENTS_CONFIG: 2 clients, 3 access keys\n" in said
+    assert "clients.toml: 9 clients, 3 access keys\n" in said
+    assert "loaded: 68 trades" in said
+    assert 'from here on: "smith", embedded' in said
+    assert "The guard is locked by a person" in said
+    assert 'access key "desk-1" removed in ' in said
+    assert "server, autumn" in said
+    assert "restored " in said
+    assert not any(secret in said for secret in reader.secrets())
+
+
 def test_the_guide_shows_the_profile_that_the_tests_load() -> None:
     (sample,) = [block.inside for block in blocks(GATEWAY) if block.language == "toml"]
     assert sample == (ROOT / "tests" / "gateway" / "fixtures" / "example.toml").read_text()
@@ -144,6 +160,7 @@ def test_no_page_of_the_guide_is_without_a_test() -> None:
         IMPORTING.name,
         MARKET.name,
         GATEWAY.name,
+        TENANTS.name,
         *RUN_ELSEWHERE,
     }
     for name, test in RUN_ELSEWHERE.items():
