@@ -16,6 +16,13 @@ async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
     await host.close()
 
 
+@pytest.fixture(params=("memory-modern", "stdio-modern", "streamable-modern"))
+async def connect_modern(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
+    host = Host(request.param)
+    yield host
+    await host.close()
+
+
 @pytest.fixture
 async def memory() -> AsyncIterator[Host]:
     host = Host("memory")

@@ -1,4 +1,4 @@
-"""A journal with five tools that observe, with the rules that such tools have, and a way to move their counters.
+"""A journal with the five tools that observe, with their own rules and schemas, and a way to move their counters.
 
 The tools answer from the counters alone, so that the engine is tested by itself; what real ones collect is not its own.
 """
@@ -21,106 +21,24 @@ from zorivest_rpc.mcp.offer import Offer
 from zorivest_rpc.serving.catalog.load import CHECKED, make_stamp, schemas_dir
 from zorivest_rpc.serving.pipeline import Pipeline
 
-__all__ = ["TOOLS", "ObservingJournal", "make_journal", "offer", "schemas"]
+__all__ = ["MODES", "TOOLS", "ObservingJournal", "make_journal", "offer", "schemas"]
 
 Json = Any
 TOOLS = ("observe", "analyze", "generate", "configure", "query_dom")
-ANY_DATA = ["devtools.logs", "devtools.network", "devtools.ws_events", "devtools.actions", "devtools.perf"]
+REAL = {name: json.loads(Path(schemas_dir(), "tools", "devtools", f"{name}.json").read_text()) for name in TOOLS}
+MODES: dict[str, tuple[str, list[str]]] = {}
+"""By tool: the input that chooses a mode, and all its values."""
+for _name, _file in REAL.items():
+    _required = _file["inputSchema"].get("required", [])
+    _enum = _file["inputSchema"]["properties"].get(_required[0], {}).get("enum") if _required else None
+    if _enum:
+        MODES[_name] = (_required[0], _enum)
 
 
-def counted(name: str) -> dict[str, Json]:
-    return {"show": f"devtools.{name}", "count": f"devtools.{name}"}
-
-
-MODES: dict[str, tuple[str, dict[str, Json]]] = {
-    "observe": (
-        "what",
-        {
-            "errors": {"show": True, "count": "devtools.errors"},
-            "logs": {"show": True, "count": "devtools.logs"},
-            "network": counted("network"),
-            "websocket_events": counted("ws_events"),
-            "websocket_status": counted("ws_open"),
-            "actions": counted("actions"),
-            "vitals": counted("perf"),
-            "page": {"show": True},
-        },
-    ),
-    "analyze": (
-        "target",
-        {
-            "performance": counted("perf"),
-            "api": counted("endpoints"),
-            "accessibility": {"show": True},
-            "changes": {"show": {"any": ANY_DATA}},
-            "timeline": counted("actions"),
-        },
-    ),
-    "generate": (
-        "format",
-        {
-            "reproduction": counted("actions"),
-            "test": counted("actions"),
-            "pr_summary": {"show": {"any": ["devtools.logs", "devtools.actions", "devtools.network", "devtools.perf"]}},
-            "sarif": {"show": True},
-            "har": counted("network"),
-        },
-    ),
-    "configure": (
-        "action",
-        {name: {"show": True} for name in ("store", "load", "noise_rule", "dismiss", "clear", "capture")},
-    ),
-}
-GATED = ("analyze", "generate", "configure")
-
-
-def rule_of(name: str) -> dict[str, Json]:
-    rule: dict[str, Json] = {"v": 1}
-    if name in GATED:
-        rule["gate"] = "devtools.observed"
-    if name == "observe":
-        rule["raises"] = "devtools.observed"
-    if name in MODES:
-        chooser, values = MODES[name]
-        rule["modes"] = {"property": chooser, "values": values}
-        rule["hint"] = "No data yet. Load a page with the collector script."
-    return rule
-
-
-def tool_file(name: str, order: int) -> dict[str, Json]:
-    properties: dict[str, Json] = {}
-    required = []
-    if name in MODES:
-        chooser, values = MODES[name]
-        properties[chooser] = {"type": "string", "description": "What is looked at.", "enum": list(values)}
-        required = [chooser]
-    properties["page"] = {"type": "string", "description": "The page that is meant."}
-    rich = f"{name} of the tests: looks at what a page has sent. " * 5
-    return {
-        "name": name,
-        "title": f"The {name} tool",
-        "order": order,
-        "description": {
-            "minimal": f"The tool {name} of the tests looks at what a page has sent.",
-            "rich": rich.strip(),
-        },
-        "inputSchema": {
-            "type": "object",
-            "properties": properties,
-            **({"required": required} if required else {}),
-            "additionalProperties": False,
-        },
-        "outputSchema": {"type": "object"},
-        "annotations": {
-            "readOnlyHint": name not in ("generate", "configure"),
-            "destructiveHint": name == "configure",
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
-        "guarded": False,
-        "python": f"fixture_{name}",
-        **({} if name == "query_dom" else {"exposure": rule_of(name)}),
-    }
+def tool_file(name: str) -> dict[str, Json]:
+    """The real tool without a guard and a page: its answers are those of this module."""
+    kept = {key: value for key, value in REAL[name].items() if key not in ("guard_offline", "outputSchema")}
+    return {**kept, "outputSchema": {"type": "object"}, "guarded": False, "python": f"fixture_{name}"}
 
 
 FEED: dict[str, Json] = {
@@ -151,21 +69,9 @@ def schemas() -> str:
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     shutil.copytree(schemas_dir(), root / "schemas")
     base = root / "schemas"
-    shutil.rmtree(base / "tools" / "devtools", ignore_errors=True)
-    (base / "tools" / "devtools").mkdir()
-    for order, name in enumerate(TOOLS):
-        (base / "tools" / "devtools" / f"{name}.json").write_text(json.dumps(tool_file(name, order)))
+    for name in TOOLS:
+        (base / "tools" / "devtools" / f"{name}.json").write_text(json.dumps(tool_file(name)))
     (base / "tools" / "core" / "feed_state.json").write_text(json.dumps(FEED))
-    toolsets = json.loads((base / "toolsets.json").read_text())
-    if not any(toolset["name"] == "devtools" for toolset in toolsets["toolsets"]):
-        about = {
-            "name": "devtools",
-            "description": "Observe a live web page.",
-            "always_loaded": False,
-            "default": False,
-        }
-        toolsets["toolsets"].append(about)
-        (base / "toolsets.json").write_text(json.dumps(toolsets))
     (base / CHECKED).write_text(json.dumps(make_stamp(str(base))))
     return str(base)
 
@@ -210,7 +116,3 @@ def strict() -> Offer:
 
 def auto() -> Offer:
     return make_journal().offer
-
-
-def advisory() -> Offer:
-    return make_journal("--exposure", "advisory").offer

@@ -118,7 +118,7 @@ async def test_6_configure(client: Client) -> None:
     tools = await listed(client)
     expect(tools["configure"], C6, None)
     assert [enum_of(tools[name]) for name in ("observe", "analyze", "generate")] == [
-        list(MODES[name][1]) for name in ("observe", "analyze", "generate")
+        MODES[name][1] for name in ("observe", "analyze", "generate")
     ]
 
 
