@@ -270,6 +270,7 @@ class Journal:
             forms="form" in profile.elicitation,
             fixed_list=session.revision.modern,
             next_turn=profile.mode is Mode.ANTHROPIC or profile.traits.list_changed == "next-turn",
+            unlisted=[spec.name for spec in audience.unlisted_for_room(session)],
             limit=profile.traits.instructions_limit,
         )
 

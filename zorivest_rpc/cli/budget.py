@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.cli.servers import ask_servers
 from zorivest_rpc.cli.terminal import paragraph, print_json, say, session_as, table, wants_help
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
@@ -29,6 +30,7 @@ def run(argv: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     journal = Journal(settings)
+    ask_servers(journal)
     if "--as" in words.flags:
         names = [words.flags["--as"]]
     else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.asking import asker, describe_askers
+from zorivest_rpc.cli.servers import ask_servers, explain_absence, settle
 from zorivest_rpc.cli.terminal import paragraph, print_json, report_misuse, say, session_as, table, wants_help
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
@@ -22,6 +23,13 @@ from zorivest_rpc.serving.catalog.toolsets import always_loaded
 __all__ = ["run"]
 
 _PATIENCE = 10.0  # seconds
+# What they tell or do may be of another server.
+_ABOUT_TOOLS = frozenset(
+    (
+        *("call_tool", "tool_search", "list_available_toolsets", "describe_toolset", "enable_toolset"),
+        "zorivest_diagnose",
+    )
+)
 _PARTY = {"client": "the client", "server": "the server", "nobody": "nobody"}
 USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
        zorivest-rpc tools show NAME [--as CLIENT] [--json]
@@ -44,7 +52,10 @@ def run(argv: list[str]) -> int:
         return report_misuse("tools", USAGE, words.words, tuple(commands))
     if verb == "call" and settings.confirm == "auto":
         settings = settings._replace(confirm="always")  # `--as` names a client; none is there to ask its user
-    return commands[verb](Journal(settings), words, rest)
+    journal = Journal(settings)
+    if verb != "call":
+        ask_servers(journal)
+    return commands[verb](journal, words, rest)
 
 
 def _spec(journal: Journal, name: str) -> ToolSpec:
@@ -126,6 +137,9 @@ def _search(journal: Journal, words: Words, rest: list[str]) -> int:
 
 def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     """From the same predicates that filter: there is no second opinion."""
+    absent = explain_absence(journal, rest[0]) if rest[0] not in _offered(journal) else None
+    if absent is not None:
+        return _tell_absence(rest[0], absent, words.json)
     spec = _spec(journal, rest[0])
     audience, session = journal.audience, session_as(journal, words.flags.get("--as"))
     _look(journal, session)
@@ -143,6 +157,8 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
         "mode": str(profile.mode),
         "mode_because": profile.reason,
     }
+    if spec.ruling is not None:
+        told["policy"] = {"verdict": spec.ruling.verdict, "reason": spec.ruling.reason}
     if spec.is_gated:
         told["confirmed_by"] = {
             way: asker(audience, session, spec, trusts_names=trusted)
@@ -218,6 +234,24 @@ def _hidden_because(exposed: dict[str, Any]) -> str:
     return f"It is left out of the list for want of data: it is listed when {when}; {', '.join(values)}."
 
 
+def _offered(journal: Journal) -> set[str]:
+    definitions = journal.audience.definitions
+    return {spec.name for spec in (*definitions.tools, *definitions.meta_tools)}
+
+
+def _tell_absence(name: str, absent: dict[str, str], as_json: bool) -> int:
+    if as_json:
+        print_json({"tool": name, "listed": False, "callable": False, "absent": absent})
+        return 0
+    lines = [f'{name} is not offered: {absent["detail"]} (MCP server "{absent["server"]}").']
+    if absent["state"] == "held":
+        lines.append(f"Look at it with zorivest-rpc mcp pin --server {absent['server']}.")
+    else:
+        lines.append(f"zorivest-rpc mcp discover --server {absent['server']} shows all of its tools.")
+    say("\n".join(map(paragraph, lines)))
+    return 0
+
+
 def _ways_to_list(journal: Journal, session: Session, spec: ToolSpec) -> str:
     """Beside what is listed already, since a choice replaces the one before; a static client's list stays as it is."""
     audience = journal.audience
@@ -228,11 +262,20 @@ def _ways_to_list(journal: Journal, session: Session, spec: ToolSpec) -> str:
 
 
 def _call(journal: Journal, words: Words, rest: list[str]) -> int:
-    spec = _spec(journal, rest[0])
     client = session_as(journal, words.flags.get("--as")).client
-    arguments = _arguments(spec, rest[1:], words.flags.get("--json-args"))
     name = "zorivest-rpc-cli" if client is None else client.name
-    return asyncio.run(_call_once(journal, spec, arguments, name, words.json))
+
+    async def call() -> int:
+        if rest[0] not in journal.audience.specs or rest[0] in _ABOUT_TOOLS:
+            await settle(journal)  # it may be a tool of another server, or run one
+        try:
+            spec = _spec(journal, rest[0])
+            arguments = _arguments(spec, rest[1:], words.flags.get("--json-args"))
+            return await _call_once(journal, spec, arguments, name, words.json)
+        finally:
+            await journal.close()
+
+    return asyncio.run(call())
 
 
 def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, Any]:
@@ -308,7 +351,6 @@ async def _call_once(
             client.send(orjson.dumps({"jsonrpc": "2.0", "id": answer["id"], "result": result}))
         elif answer.get("id") == 1:
             break
-    await journal.close()
     if "error" in answer:
         print(f"zorivest-rpc: {answer['error']['message']}", file=sys.stderr)
         return 1

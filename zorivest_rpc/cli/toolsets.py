@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.cli.servers import ask_servers
 from zorivest_rpc.cli.terminal import print_json, report_misuse, say, session_as, table, wants_help
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
@@ -29,6 +30,7 @@ def run(argv: list[str]) -> int:
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
         return report_misuse("toolsets", USAGE, words.words, ("list", "show"))
     journal = Journal(settings)
+    ask_servers(journal)
     session = session_as(journal, words.flags.get("--as"))
     definitions = journal.audience.definitions
     if words.words[0] == "show":
@@ -51,6 +53,7 @@ def run(argv: list[str]) -> int:
             "loaded": journal.audience.is_loaded(session, toolset.name),
             "bytes": sizes(journal.audience, session, journal.audience.callable_tools(session, toolset.name)),
             "description": toolset.description,
+            **({"source": "upstream", "status": toolset.status, "error": toolset.error} if toolset.upstream else {}),
         }
         for toolset in definitions.toolsets
     ]

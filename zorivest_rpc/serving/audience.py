@@ -6,7 +6,7 @@ Two sessions that look alike share one View, so a list is encoded once per kind 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Audience", "ListLimits", "Policy"]
 
 _MOST_REMEMBERED: Final = 256
+_USUAL_LIMIT: Final = 40  # tools of a client whose own limit is not known
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -271,7 +272,28 @@ class Audience:
             for spec in self.definitions.tools
             if (spec.name in begins_with or not loaded.isdisjoint(spec.toolsets)) and limits.refusal(spec) is None
         ]
-        return (*chosen, *(spec for spec in self.definitions.meta_tools if limits.refusal(spec) is None))
+        meta = [spec for spec in self.definitions.meta_tools if limits.refusal(spec) is None]
+        left_out = self._above_limit(session, chosen, len(meta))
+        return (*(spec for spec in chosen if spec.name not in left_out), *meta)
+
+    def unlisted_for_room(self, session: Session) -> tuple[ToolSpec, ...]:
+        """Tools of other servers that would be listed if this client's list had room for them."""
+        profile, limits = self.profile(session), self.limits(session)
+        first = first_list(self.definitions, self.selection(session), lists_all=profile.implied.lists_all)
+        chosen = [spec for spec in first if limits.refusal(spec) is None]
+        meta = sum(1 for spec in self.definitions.meta_tools if limits.refusal(spec) is None)
+        left_out = self._above_limit(session, chosen, meta)
+        return tuple(spec for spec in chosen if spec.name in left_out)
+
+    def _above_limit(self, session: Session, chosen: Sequence[ToolSpec], meta: int) -> frozenset[str]:
+        """A static client sees what is loaded without being asked for only as far as its limit reaches, in the order of
+        the list; what was asked for is listed above it too (a warning says so)."""
+        theirs = [spec.name for spec in chosen if spec.upstream]
+        profile = self.profile(session)
+        if not theirs or profile.mode is not Mode.STATIC or self.selection(session).requested:
+            return frozenset()
+        room = (profile.traits.tool_limit or _USUAL_LIMIT) - meta - (len(chosen) - len(theirs))
+        return frozenset(theirs[max(0, room) :])
 
     def view(self, session: Session) -> View:
         if self.exposure is not None:

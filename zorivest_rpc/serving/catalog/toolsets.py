@@ -154,7 +154,8 @@ def choose(
 def first_list(definitions: Definitions, selection: Selection, *, lists_all: bool) -> tuple[ToolSpec, ...]:
     """What a session lists at start, without the meta-tools; `lists_all` is what the client's mode says."""
     if lists_all and not selection.requested:
-        return definitions.tools
+        later = {toolset.name for toolset in definitions.toolsets if toolset.upstream and not toolset.default}
+        return tuple(tool for tool in definitions.tools if tool.toolset not in later) if later else definitions.tools
     chosen = set(selection.toolsets)
     return tuple(
         tool for tool in definitions.tools if tool.name in selection.tools or not chosen.isdisjoint(tool.toolsets)

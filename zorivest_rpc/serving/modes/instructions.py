@@ -14,6 +14,7 @@ from zorivest_rpc.serving.catalog.spec import Mode
 __all__ = ["LIMIT", "Category", "Situation", "compose"]
 
 LIMIT = 2048
+_NAMED = 12  # tools that were left out
 
 
 class Category(msgspec.Struct, frozen=True):
@@ -47,13 +48,14 @@ def compose(
     forms: bool = False,
     fixed_list: bool = False,
     next_turn: bool = False,
+    unlisted: Sequence[str] = (),
     limit: int = LIMIT,
 ) -> str:
     """The instructions of a session that lists `listed` tools.
 
     `gated` counts the tools before which the server itself asks, `forms` says that it asks the user with a form;
     `fixed_list` that the protocol revision forbids a list to change during a conversation; `next_turn` that the client
-    shows a changed list to its model only in the turn after."""
+    shows a changed list to its model only in the turn after; `unlisted` are tools that a list had no room for."""
     sections = [_opening(mode, categories, listed, fixed_list=fixed_list)]
     if situation is not None and (where := _where(situation)):
         sections.append(where)
@@ -62,6 +64,8 @@ def compose(
             f"Warning: {listed} tools are listed and {client} works best with at most {tool_limit}; "
             "start the server with fewer --toolsets."
         )
+    if unlisted:
+        sections.append(_left_out(unlisted))
     sections.append(_reaching(next_turn=next_turn and not fixed_list))
     sections.append(_safety(gated, forms=forms))
     sections.append(_categories(categories))
@@ -110,6 +114,11 @@ def _where(situation: Situation) -> str:
 def _one_line(text: str) -> str:
     """Foreign text must not look like a section of ours."""
     return " ".join(text.split())[:120]
+
+
+def _left_out(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return f"Not listed, because this client's list has no room for them: {shown}. call_tool runs them by name."
 
 
 def _reaching(*, next_turn: bool) -> str:

@@ -61,17 +61,20 @@ class Diagnostics:
         version: str,
         runtime: str,
         gated: Callable[[Session], Iterable[str]] = lambda session: (),
+        unlisted: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
         neighbour: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
-        server asks a session's user; `seconds` is how long a probe may take."""
+        server asks a session's user, `unlisted` those that its list has no room for; `seconds` is how long a probe may
+        take."""
         self._kit = kit
         self._summary = summary
         self._uptime_minutes = uptime_minutes
         self._profile = profile
         self._version = version
         self._gated = gated
+        self._unlisted = unlisted
         self._runtime = runtime
         self._seconds = seconds
         self._neighbour = neighbour  # says what else listens where a backend usually does
@@ -126,6 +129,7 @@ class Diagnostics:
     def _client(self, call: Call) -> dict[str, Json]:
         """How this client is treated, and why."""
         profile = self._profile(call.session)
+        unlisted = list(self._unlisted(call.session))
         return {
             "client": profile.client,
             "mode": str(profile.mode),
@@ -136,6 +140,7 @@ class Diagnostics:
             "asks_for": list(profile.traits.asks_for),
             "confirmed_by_server": list(self._gated(call.session)),
             "tool_limit": profile.traits.tool_limit,
+            **({"not_listed": unlisted} if unlisted else {}),
         }
 
 

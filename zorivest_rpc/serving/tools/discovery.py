@@ -99,6 +99,17 @@ class Discovery:
         return "" if refusal is None else refusal[1]
 
     def _describe(self, spec: ToolSpec) -> dict[str, Json]:
+        more: dict[str, Json] = {}
+        if spec.upstream:
+            more = {"upstream_name": spec.upstream_name, "pinned": spec.is_pinned}
+        if spec.ruling is not None:
+            more["confirmation"] = spec.ruling.verdict
+        return {
+            **self._outline(spec),
+            **more,
+        }
+
+    def _outline(self, spec: ToolSpec) -> dict[str, Json]:
         return {
             "name": spec.name,
             "description": spec.description.minimal,
@@ -214,7 +225,7 @@ class Discovery:
                 "toolset": spec.toolset,
                 "description": spec.description.rich,
                 "inputSchema": spec.input_schema,
-                "annotations": self._describe(spec)["annotations"],
+                "annotations": self._outline(spec)["annotations"],
                 "listed": spec.name in listed,
             }
             for spec in specs[:limit]

@@ -66,6 +66,7 @@ def own_handlers(
             version=__version__,
             runtime=runtime,
             gated=lambda session: [spec.name for spec in audience.gated_tools(session)],
+            unlisted=lambda session: [spec.name for spec in audience.unlisted_for_room(session)],
             neighbour=beside,
         ).handlers(),
         **Service(kit, log_directory).handlers(),
