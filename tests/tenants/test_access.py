@@ -36,7 +36,7 @@ def test_a_key_opens_the_enabled_tenants_of_its_entry(tenants: Tenants, key: str
     assert granted(tenants, found) == ids
 
 
-@pytest.mark.parametrize("key", ["", "One", "one ", "three", "\udcff", sha256(b"one").hexdigest()])
+@pytest.mark.parametrize("key", ["", "One", "one ", "three", "\udcff", "x\ud800", sha256(b"one").hexdigest()])
 def test_another_key_opens_nothing(tenants: Tenants, key: str) -> None:
     assert find_access(tenants, key) is None
 

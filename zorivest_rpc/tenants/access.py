@@ -30,4 +30,4 @@ def find_access(tenants: Tenants, bearer: str) -> Access | None:
 
 def hash_key(bearer: str) -> str:
     """What is kept of an access key. Ours have 256 random bits, so that a slow hash would protect nothing more."""
-    return sha256(bearer.encode(errors="surrogateescape")).hexdigest()
+    return sha256(bearer.encode(errors="surrogatepass")).hexdigest()

@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Final
 
 from zorivest_rpc.embedded.disk.paths import DataDir
-from zorivest_rpc.embedded.locate import BackendStartError, Located, find, find_or_start, is_held, stored_key
+from zorivest_rpc.embedded.locate import Located, find, find_or_start, is_held, stored_key
 from zorivest_rpc.embedded.wake import LEAD, read_due
 from zorivest_rpc.errors import ZorivestError
 from zorivest_rpc.serving.backend.interface import Address
@@ -167,6 +167,10 @@ class EmbeddedTenants:
             raise KeyError(id)
         return directory_of(self._data_dir, id)
 
+    def change(self, ids: Collection[str]) -> None:
+        """Other tenants from now on. The backend of one that is gone serves what runs, and ends by itself."""
+        self.ids = frozenset(ids)
+
     @property
     def running(self) -> tuple[str, ...]:
         """Those that have a place now."""
@@ -244,7 +248,7 @@ class EmbeddedTenants:
 
     def _end(self, id: str) -> bool:
         """End a backend that is not in use, by this server or any other program, and wait until it is gone."""
-        directory = self.directory(id)
+        directory = directory_of(self._data_dir, id)
         located = find(directory)
         if located is not None:
             key = stored_key(directory, self._environ)
@@ -329,7 +333,7 @@ class EmbeddedTenants:
     def _forget_ended(self) -> None:
         """The place of a backend that ended by itself is free; that of one in use is the user's to find out."""
         for id, place in list(self._places.items()):
-            if not place.users and not place.is_ending and not is_held(self.directory(id)):
+            if not place.users and not place.is_ending and not is_held(directory_of(self._data_dir, id)):
                 del self._places[id]
                 self._tell_next()
 
@@ -338,7 +342,7 @@ class EmbeddedTenants:
         try:
             async with self.use(id, _WAKE_AGAIN):
                 await self.locate(id)
-        except (NoPlace, BackendStartError) as exc:
+        except (ZorivestError, OSError, KeyError) as exc:  # a KeyError: it was taken out meanwhile
             log.warning('the schedule of client "%s" has to wait: %s', id, exc)
         else:
             log.info('the backend of client "%s" was started for its schedule', id)
