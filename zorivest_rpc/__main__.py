@@ -18,6 +18,7 @@ COMMANDS = {
     "budget": "what the tool list costs a client",
     "mcp": "list | discover | add | remove | adopt | pin: the MCP servers behind this one",
     "tenants": "check | pack | add | grant | revoke: the clients of a shared server, and their keys",
+    "devtools": "snippet | demo: the script of a page that is to be observed, and a page to try it on",
     "install": "CLIENT: write our entry into a client's configuration file",
     "uninstall": "CLIENT: take it out again",
     "doctor": "what is wrong with this set-up, and what to do about it",
