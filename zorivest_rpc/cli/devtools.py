@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from zorivest_rpc.cli.admin import add_data_dir
+from zorivest_rpc.config import chosen_data_dir
 from zorivest_rpc.devtools.place import Place, find_places
 from zorivest_rpc.errors import ZorivestError
 
@@ -113,15 +113,15 @@ def _parser() -> argparse.ArgumentParser:
     snippet = commands.add_parser("snippet", help="print the script tag that a page carries to be observed")
     demo = commands.add_parser("demo", help="serve a page with faults on purpose, until Ctrl-C")
     for each in (snippet, demo):
-        add_data_dir(each)
         each.add_argument(
-            "--tenant", metavar="ID", help="whose server observes the page; not needed where there is one"
+            "--data-dir",
+            type=Path,
+            default=Path(chosen_data_dir(os.environ)),
+            help="data directory of the server (ZORIVEST_DATA_DIR; default: %(default)s)",
         )
+        each.add_argument("--tenant", metavar="ID", help="who observes the page, where the server has several clients")
     snippet.add_argument("--json", action="store_true", help="print JSON for programs")
     demo.add_argument(
-        "--port",
-        type=int,
-        default=int(os.environ.get("ZORIVEST_DEVTOOLS_DEMO_PORT") or 8768),
-        help="loopback port of the page (ZORIVEST_DEVTOOLS_DEMO_PORT; default: %(default)s, 0 picks a free one)",
+        "--port", type=int, default=8768, help="loopback port of the page (default: %(default)s, 0 picks a free one)"
     )
     return parser
