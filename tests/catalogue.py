@@ -30,7 +30,8 @@ def names_of(*wanted: str, schemas: Path = SCHEMAS) -> set[str]:
     return {
         file.stem
         for file in files
-        if file.parent.name in wanted or set(json.loads(file.read_text()).get("also_in", ())) & set(wanted)
+        if not json.loads(file.read_text()).get("tenancy")
+        and (file.parent.name in wanted or set(json.loads(file.read_text()).get("also_in", ())) & set(wanted))
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ __all__ = ["Federation"]
 class Federation:
     """Nothing of `gateway/` is imported where no file and no option says anything of servers or policy."""
 
-    def __init__(self, settings: Settings, base: Definitions) -> None:
-        """`definitions` is the catalogue as it is before any server has answered."""
+    def __init__(self, settings: Settings, base: Definitions, *, several: bool = False) -> None:
+        """`definitions` is the catalogue as it is before any server has answered. With `several` clients no server is
+        offered that is not assigned to one of them."""
         self._settings = settings
         self._base = base
         self._gateway: Gateway | None = None
         self.profile = self._load_profile()
+        if several and self.profile is not None:
+            self.profile = _without_servers(self.profile)
         self.definitions = base
         self.passage: Passage | None = None  # there from the first request on, which may come from a gateway
         if self.has_servers:
@@ -88,3 +92,18 @@ class Federation:
             import logging
 
             logging.getLogger("zorivest_rpc").warning("%s", words)
+
+
+def _without_servers(profile: Profile) -> Profile:
+    """The profile's policy alone: enabling tenancy never shares a server, or its credential, by surprise."""
+    import logging
+
+    from msgspec.structs import replace
+
+    assigned = [server.name for server in profile.enabled if server.shared or server.tenants]
+    if assigned:
+        words = f"{assigned[0]}: other servers cannot be offered to clients yet; disable it where several are served"
+        raise ConfigError("profiles", words)
+    for server in profile.enabled:
+        logging.getLogger("zorivest_rpc").warning("%s is disabled: not assigned to any client", server.name)
+    return replace(profile, mcp_servers=tuple(replace(server, enabled=False) for server in profile.mcp_servers))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc import __version__
 from zorivest_rpc.app.backends import LOCAL, Callers
@@ -18,27 +18,34 @@ from zorivest_rpc.app.federation import Federation
 from zorivest_rpc.app.guards import SeenGuards
 from zorivest_rpc.app.policy import opted_in, policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
+from zorivest_rpc.app.with_tenants import read_tenants, serve_tenants
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError, ToolError
-from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Middleware, Outcome, Scope
 from zorivest_rpc.mcp.catalog.view import View
 from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, TOOLS, Completion, Offer
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
-from zorivest_rpc.serving.audience import Audience
-from zorivest_rpc.serving.catalog.load import load
-from zorivest_rpc.serving.catalog.spec import Definitions, Mode
+from zorivest_rpc.serving.audience import THE_ONE, ActingFor, Audience
+from zorivest_rpc.serving.catalog.load import load, with_tenancy
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
 
 if TYPE_CHECKING:
     from zorivest_rpc.gateway.router import Gateway
+    from zorivest_rpc.serving.backend.http import HttpBackend
+    from zorivest_rpc.serving.backend.interface import Backend
     from zorivest_rpc.serving.pipeline import Pipeline
     from zorivest_rpc.serving.tools.completions import JournalCompletions
+    from zorivest_rpc.serving.tools.files import ImportRoots
     from zorivest_rpc.serving.tools.guard_watch import GuardWatch
     from zorivest_rpc.serving.tools.resources import Shelf
+    from zorivest_rpc.tenants.context import TenantBackend
 
 __all__ = ["Journal"]
+
+ONE_OF_SEVERAL: Final = "one of several for each call; list_clients names them, clientId chooses"
 
 
 class Journal:
@@ -46,6 +53,9 @@ class Journal:
 
     def __init__(self, settings: Settings, schemas: str | None = None) -> None:
         definitions = load(schemas, opted_in(settings))
+        tenants = read_tenants(settings, definitions)
+        if tenants is not None:
+            definitions = with_tenancy(definitions)
         if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
             from zorivest_rpc.serving.backend.http import normalise
 
@@ -53,11 +63,12 @@ class Journal:
         if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
             raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")
         self.settings = settings
-        self._federation = Federation(settings, definitions)
+        self._federation = Federation(settings, definitions, several=tenants is not None)
         definitions = self._federation.definitions
         self.exposure = open_engine(settings, definitions)
         policy = policy_of(settings, definitions, self._federation.channel)
         self.audience = Audience(definitions, policy, self.exposure)
+        self.tenancy = None if tenants is None else serve_tenants(settings, tenants, self.audience)
         self.started = time.perf_counter()
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
@@ -67,16 +78,17 @@ class Journal:
         self._resources: Shelf | None = None
         self._completions: JournalCompletions | None = None
         self._changing: set[Session] = set()
-        self._guard_watch: GuardWatch | None = None
+        self._guard_watches: dict[str, GuardWatch] = {}  # by client
         self._tool_watch = watch_tools(self.audience, has_servers=self._federation.has_servers)
+        prompts, resources = self._shelves()
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
             title="Zorivest trading journal",
             instructions=self._instructions,
             tools=self,
-            prompts=Prompts(self.audience, self._federation.library),
-            resources=Resources(self.resources, self.audience, self._federation.library),
+            prompts=prompts,
+            resources=resources,
             complete=self._complete,
             tasks=True,
             changing=self._changing_lists(),
@@ -86,6 +98,14 @@ class Journal:
             tool_watch=self._tool_watch,
             passage=None if self._federation.passage is None else self._federation.passage.admit,
         )
+
+    def _shelves(self) -> tuple[Prompts, Resources]:
+        if self.tenancy is None:
+            library = self._federation.library
+            return Prompts(self.audience, library), Resources(self.resources, self.audience, library)
+        from zorivest_rpc.app.tenant_shelves import shelves_for
+
+        return shelves_for(self.tenancy, self.audience, self.resources)
 
     def _changing_lists(self) -> dict[bool, tuple[str, ...]]:
         """By era (True: modern): enable_toolset, in the legacy one alone; data; servers that come, go and change."""
@@ -119,18 +139,24 @@ class Journal:
     def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
         if self.following is not None:
             self.following.touch(session)
-        return self.audience.view(session)
+        return self.audience.view(session, self._acting_for_list(session, headers))
+
+    def _acting_for_list(self, session: Session, headers: RequestHeaders | None) -> ActingFor:
+        return THE_ONE if self.tenancy is None else self.tenancy.acting_for_list(session, headers)
 
     def admit(
         self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
     ) -> tuple[dict[str, Json], Scope]:
-        return arguments, EVERYONE
+        return (arguments, EVERYONE) if self.tenancy is None else self.tenancy.admit(session, headers, name, arguments)
 
     def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
-        return self.audience.refusal(session, name)
+        refusal = self.audience.refusal(session, name)
+        if refusal is not None or self.tenancy is None:
+            return refusal
+        return self.tenancy.refusal(session, name, scope)
 
     def report_mismatch(self, call: Call, more: int) -> None:
-        self.pipeline().metrics.mark_failed(call.name, more)
+        self.pipeline().metrics.mark_failed(call.name, more, call.scope.name)
 
     def handler(self, name: str) -> Handler:
         return (self._pipeline or self.pipeline()).handler(name)
@@ -140,8 +166,10 @@ class Journal:
             self._pipeline = self._build()
         return self._pipeline
 
-    def prometheus(self) -> str:
-        return self.pipeline().metrics.prometheus()
+    def prometheus(self, principal: str = "") -> str:
+        """What this caller may know of the calls."""
+        metrics = self.pipeline().metrics
+        return metrics.prometheus(None if self.tenancy is None else self.tenancy.resolver.grants(principal).ids)
 
     def _build(self) -> Pipeline:
         from zorivest_rpc.serving.middleware.metrics import Metrics
@@ -151,13 +179,26 @@ class Journal:
         settings, definitions = self.settings, self.audience.definitions
         network = [spec.name for spec in definitions.tools if spec.network_bound]
         here = os.getcwd() if settings.command == "stdio" else None
-        roots = settings.import_root or default_roots(settings.data_dir, here, os.path.expanduser("~"))
+        metrics = Metrics(network_bound=network, started=self.started)
+        tenancy = self.tenancy
+        roots_of: Callable[[Call], ImportRoots]
+        layer: Callable[[ToolSpec], Middleware] | None
+        if tenancy is not None:
+            from zorivest_rpc.tenants.layer import client_layer
+
+            tenancy.use_metrics(metrics)
+            roots_of, layer = tenancy.import_roots, client_layer
+        else:
+            found = settings.import_root or default_roots(settings.data_dir, here, os.path.expanduser("~"))
+            roots = ImportRoots(found, private=settings.data_dir)
+            roots_of, layer = lambda call: roots, None
         return Pipeline(
             self.audience,
-            self.callers.backend_for,
-            Metrics(network_bound=network, started=self.started),
+            self.backend_for,
+            metrics,
             own=self._own_handlers,
-            roots=ImportRoots(roots, private=settings.data_dir),
+            roots=roots_of,
+            client=layer,
             seen=self._record_guard_state,
             desktop=bool(settings.api_url),
             wrap=self._wrap,
@@ -175,9 +216,12 @@ class Journal:
         settings = self.settings
         gateway = self.gateway()
         forward = {} if gateway is None else {"forward": gateway.forward}
-        return forward | own_handlers(
+        tenancy = self.tenancy
+        logs = os.path.join(settings.data_dir, "logs")
+        own = {} if tenancy is None else tenancy.handlers()
+        return {**own, **forward} | own_handlers(
             self.audience,
-            self.callers.backend_for,
+            self.backend_for,
             run=pipeline.handler,
             changed=self._list_changed,
             metrics=pipeline.metrics,
@@ -186,7 +230,9 @@ class Journal:
             asks=settings.confirm != "never",
             shape=pipeline.shape,
             seen=self._record_guard_state,
-            log_directory=os.path.join(settings.data_dir, "logs"),
+            log_directory=(lambda call: logs) if tenancy is None else tenancy.log_directory,
+            own_page=os.path.join(settings.data_dir, "desktop-setup.html"),
+            tenancy=tenancy,
             environ=os.environ,
             desktop=bool(settings.api_url),
             gui_page=settings.gui_page,
@@ -194,18 +240,16 @@ class Journal:
 
     def resources(self) -> Shelf:
         if self._resources is None:
-            from zorivest_rpc.serving.tools.guard_watch import GuardWatch
-            from zorivest_rpc.serving.tools.resources import GUARD, Shelf
+            from zorivest_rpc.serving.tools.resources import Shelf
 
             pipeline = self.pipeline()
-            self._guard_watch = GuardWatch(self._guard_after, lambda: self.offer.announce_update(GUARD))
             self._resources = Shelf(
-                self.callers.backend_for,
+                self.backend_for,
                 list_toolsets=pipeline.handler("list_available_toolsets"),
                 describe_toolset=pipeline.handler("describe_toolset"),
                 permit=pipeline.guard.check,
                 refusal=self.audience.refusal,
-                note=self._guard_watch.note,
+                note=lambda call, state: self._guard_watch(call.scope.name).note(state),
             )
         return self._resources
 
@@ -220,6 +264,10 @@ class Journal:
                 lambda: toolset_names(self.audience.definitions),
                 self.audience.refusal,
             )
+        if self.tenancy is not None:
+            from zorivest_rpc.app.tenant_shelves import complete
+
+            return await complete(self.tenancy, session, kind, name, argument, value, others)
         found = await self._completions(session, kind, name, argument, value, others)
         if found is None and (library := self._federation.library()) is not None:
             found = await library.complete(session, kind, name, argument, value, others)
@@ -245,34 +293,39 @@ class Journal:
     def _instructions(self, session: Session) -> str:
         audience = self.audience
         profile = audience.profile(session)
-        listed = audience.visible_tools(session)
+        who = self._acting_for_list(session, session.headers)
+        listed = audience.visible_tools(session, who)
         categories = [
             Category(
                 toolset.name,
                 toolset.description,
-                len(audience.callable_tools(session, toolset.name)),
-                audience.is_loaded(session, toolset.name),
+                len(audience.callable_tools(session, toolset.name, who)),
+                audience.is_loaded(session, toolset.name, who),
             )
             for toolset in audience.definitions.toolsets
+            if who.has_toolset(toolset.name)
         ]
         return compose(
             profile.mode,
             categories,
             listed=len(listed),
-            situation=Situation(
-                backend=self.settings.api_url or "embedded",
-                locked=self._guards.read(session.principal),
-                read_only=audience.limits(session).read_only,
-            ),
+            situation=self._situation(session),
             client=profile.title,
             tool_limit=profile.traits.tool_limit,
-            gated=len(audience.gated_tools(session)),
+            gated=len(audience.gated_tools(session, who=who)),
             forms="form" in profile.elicitation,
             fixed_list=session.revision.modern,
             next_turn=profile.mode is Mode.ANTHROPIC or profile.traits.list_changed == "next-turn",
             unlisted=[spec.name for spec in audience.unlisted_for_room(session)],
             limit=profile.traits.instructions_limit,
         )
+
+    def _situation(self, session: Session) -> Situation:
+        read_only = self.audience.limits(session).read_only
+        if self.tenancy is not None:
+            return Situation(tenant=ONE_OF_SEVERAL, read_only=read_only)
+        backend = self.settings.api_url or "embedded"
+        return Situation(backend=backend, locked=self._guards.read(session.principal), read_only=read_only)
 
     # --- the backend
 
@@ -284,7 +337,8 @@ class Journal:
     async def warm_up(self) -> None:
         """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
         self.start_upstreams()
-        await self.callers.warm_up()
+        if self.tenancy is None:
+            await self.callers.warm_up()
 
     # --- what is known of the guard
 
@@ -296,26 +350,56 @@ class Journal:
             gateway.followed.watch(uri, wanted)
 
         self.resources()
-        if uri == GUARD and self._guard_watch is not None:
-            self._guard_watch.want(wanted)
+        if self.tenancy is None:
+            if uri == GUARD:
+                self._guard_watch("").want(wanted)
+        elif uri.startswith(f"{GUARD}?clientId="):
+            id = uri.rpartition("=")[2]
+            if id in self.tenancy.tenants.tenants:
+                self._guard_watch(id).want(wanted)
+
+    def _guard_watch(self, client: str) -> GuardWatch:
+        """The watch of one client's guard; of the only one where the name is empty."""
+        found = self._guard_watches.get(client)
+        if found is None:
+            from zorivest_rpc.app.tenant_shelves import uri_for
+            from zorivest_rpc.serving.tools.guard_watch import GuardWatch
+            from zorivest_rpc.serving.tools.resources import GUARD
+
+            uri = uri_for(GUARD, client) if client else GUARD
+            found = self._guard_watches[client] = GuardWatch(
+                lambda version: self._guard_after(client, version), lambda: self.offer.announce_update(uri)
+            )
+        return found
 
     def _unwatch(self, uri: str) -> None:
         if (gateway := self.gateway()) is not None:
             gateway.followed.unwatch(uri)
 
-    async def _guard_after(self, version: str | None) -> Json:
+    async def _guard_after(self, client: str, version: str | None) -> Json:
         """The guard of all callers is one, and its state is open to all: it is read without a caller's key."""
         from zorivest_rpc.serving.backend.interface import Request
         from zorivest_rpc.serving.tools.guard_watch import WAIT
 
-        query = {} if version is None else {"after": version, "wait": WAIT}
-        request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=WAIT + 10.0)
-        return (await self.backends().of(LOCAL).ask(request)).value
+        backend: Backend
+        if self.tenancy is None:
+            backend, wait = self.backends().of(LOCAL), WAIT
+        else:
+            context = self.tenancy.contexts.of(client)
+            backend, wait = context.backend(), min(WAIT, context.tenant.http_timeout_ms // 2000)
+        query: dict[str, Json] = {} if version is None else {"after": version, "wait": wait}
+        request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=wait + 10.0)
+        return (await backend.ask(request)).value
 
     def _record_guard_state(self, call: Call, locked: bool) -> None:
-        if self._guard_watch is not None:
-            self._guard_watch.wake(locked)
-        self._guards.record(call.session.principal, locked)
+        watch = self._guard_watches.get(call.scope.name)
+        if watch is not None:
+            watch.wake(locked)
+        if self.tenancy is None:
+            self._guards.record(call.session.principal, locked)
+
+    def backend_for(self, call: Call) -> HttpBackend | TenantBackend:
+        return self.callers.backend_for(call) if self.tenancy is None else self.tenancy.backend_for(call)
 
     async def close(self) -> None:
         if self._tool_watch is not None:
@@ -323,6 +407,8 @@ class Journal:
         if self.following is not None:
             await self.following.close()
         await self._federation.close()
-        if self._guard_watch is not None:
-            await self._guard_watch.close()
+        for watch in self._guard_watches.values():
+            await watch.close()
+        if self.tenancy is not None:
+            await self.tenancy.close()
         await self.callers.close()

@@ -55,9 +55,12 @@ def serve_http(make_offer: Callable[[], Offer], settings: Settings, journal: Jou
     loopback = settings.host in ("127.0.0.1", "::1", "localhost")
     if settings.no_auth and not loopback:
         raise ConfigError("--no-auth", f"only for a loopback address, and {settings.host} is none")
-    if settings.demo and settings.api_url:
+    if settings.demo and (settings.api_url or settings.tenant_sources):
         raise ConfigError("--demo", "only with the embedded backend")
-    if settings.no_auth and settings.api_url:
+    tenancy = None if journal is None else journal.tenancy
+    if tenancy is not None:
+        tenancy.check_start(loopback=loopback)
+    elif settings.no_auth and settings.api_url:
         raise ConfigError("--no-auth", "only with the embedded backend; callers of another one show its key")
     return _loop_runner()(_serve(make_offer(), settings, journal))
 
@@ -116,7 +119,7 @@ def _build(
     """The transport that serves the offer, and the records of its sessions, which the caller closes."""
     from zorivest_rpc.mcp.dispatcher import Limits
     from zorivest_rpc.mcp.server import Server
-    from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, accept_everyone, bearer_keys, with_names
+    from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, with_names
     from zorivest_rpc.mcp.transports.session_journal import SessionJournal
     from zorivest_rpc.mcp.transports.sessions import SessionStore, load_key
 
@@ -143,23 +146,33 @@ def _build(
     )
     records = SessionJournal(data / "sessions.journal", server.now)
     sessions = SessionStore(server.seal, server.announcer, records, server.now, server.epoch, life=options.session_life)
-    if settings.no_auth:
-        authenticate: Authenticate = accept_everyone
-    elif journal is None:
-        authenticate = bearer_keys({_key(settings, data): "owner"})
-    else:
-        authenticate = journal.callers.authenticate
+    tenancy = None if journal is None else journal.tenancy
+    authenticate = _authenticate(settings, data, journal)
     facts = {"version": __version__}
     transport = HttpTransport(
         server,
         options,
         authenticate=authenticate,
-        holding=(lambda header: nullcontext()) if journal is None else journal.callers.holding,
+        holding=(lambda header: nullcontext()) if journal is None or tenancy is not None else journal.callers.holding,
         sessions=sessions,
         facts=lambda: facts,
         metrics=None if journal is None else journal.prometheus,
+        gate=(lambda headers: None) if tenancy is None else tenancy.check_headers,
     )
     return transport, records
+
+
+def _authenticate(settings: Settings, data: Path, journal: Journal | None) -> Authenticate:
+    """Who may call: by an access key, by nobody's leave, by our own key, or by a key of the backend."""
+    from zorivest_rpc.mcp.transports.http import accept_everyone, bearer_keys
+
+    if journal is not None and journal.tenancy is not None and journal.tenancy.tenants.access:
+        return journal.tenancy.authenticate
+    if settings.no_auth:
+        return accept_everyone
+    if journal is None:
+        return bearer_keys({_key(settings, data): "owner"})
+    return journal.callers.authenticate
 
 
 async def _create_journal(journal: Journal, settings: Settings) -> bool:
@@ -168,7 +181,9 @@ async def _create_journal(journal: Journal, settings: Settings) -> bool:
     from zorivest_rpc.errors import ZorivestError
 
     try:
-        if await journal.callers.create_embedded() and not settings.demo:  # the demo's welcome shows the key
+        if (
+            journal.tenancy is None and await journal.callers.create_embedded() and not settings.demo
+        ):  # the demo's welcome shows the key
             tell_founding(journal)
     except ZorivestError as error:
         print(f"zorivest-rpc serve: {error}", file=sys.stderr)
@@ -183,6 +198,8 @@ async def _first_steps(settings: Settings, journal: Journal, port: int) -> None:
         from zorivest_rpc.cli.welcome import welcome
 
         await welcome(journal, f"http://{_host_to_show(settings)}:{port}/mcp")
+    elif journal.tenancy is not None:
+        await journal.tenancy.start()
     elif settings.no_auth:
         await journal.warm_up()
 
@@ -238,7 +255,10 @@ def _key(settings: Settings, data: Path) -> str:
 def _greet(settings: Settings, port: int, data: Path, journal: Journal | None) -> None:
     url = f"http://{_host_to_show(settings)}:{port}/mcp"
     print(f"zorivest-rpc {__version__} listens on {url} (2024-11-05 clients: /sse)", file=sys.stderr)
-    if settings.no_auth:
+    tenancy = None if journal is None else journal.tenancy
+    if tenancy is not None and tenancy.tenants.access:
+        print("Callers send an access key as: Authorization: Bearer … (zorivest-rpc tenants grant)", file=sys.stderr)
+    elif settings.no_auth:
         print("No key is asked for. Everybody on this machine can call.", file=sys.stderr)
     elif journal is not None:
         print(

@@ -31,16 +31,17 @@ from zorivest_rpc.serving.catalog.toolsets import (
 )
 from zorivest_rpc.serving.modes.detect import Profile, client_entry, detect
 from zorivest_rpc.serving.modes.gate import asked_by_client
-from zorivest_rpc.serving.modes.present import Presentation, definition, presentation
+from zorivest_rpc.serving.modes.present import Clients, Presentation, definition, presentation
 
 if TYPE_CHECKING:
     from zorivest_rpc.exposure.engine import Engine
     from zorivest_rpc.exposure.view import ExposedView
 
-__all__ = ["Audience", "ListLimits", "Policy"]
+__all__ = ["THE_ONE", "ActingFor", "Audience", "Bound", "ListLimits", "Policy"]
 
 _MOST_REMEMBERED: Final = 256
 _USUAL_LIMIT: Final = 40  # tools of a client whose own limit is not known
+_MOST_PRESENTED: Final = 64
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -64,6 +65,35 @@ class Policy(msgspec.Struct, frozen=True):
     """Names of clients whose lists tell no modes and no counts."""
 
 
+class Bound(msgspec.Struct, frozen=True):
+    """What one client's own settings allow; None: every toolset."""
+
+    toolsets: frozenset[str] | None = None
+    read_only: bool = False
+
+    def allows(self, spec: ToolSpec) -> bool:
+        return self.has(spec) and not (self.read_only and not survives_read_only(spec))
+
+    def has(self, spec: ToolSpec) -> bool:
+        return self.toolsets is None or not spec.toolset or not self.toolsets.isdisjoint(spec.toolsets)
+
+
+class ActingFor(msgspec.Struct, frozen=True):
+    """The clients that a list or a call is for; what one of them may use is shown. None where there is but one."""
+
+    clients: Clients | None = None
+    bounds: frozenset[Bound] = frozenset()
+
+    def allows(self, spec: ToolSpec) -> bool:
+        return not self.bounds or any(bound.allows(spec) for bound in self.bounds)
+
+    def has_toolset(self, name: str) -> bool:
+        return not self.bounds or any(bound.toolsets is None or name in bound.toolsets for bound in self.bounds)
+
+
+THE_ONE: Final = ActingFor()
+
+
 class ListLimits(msgspec.Struct, frozen=True):
     """What binds a session; `only` and `toolsets` come from request headers and are None where those say nothing.
 
@@ -73,6 +103,7 @@ class ListLimits(msgspec.Struct, frozen=True):
     read_only: bool = False
     toolsets: frozenset[str] | None = None
     only: frozenset[str] | None = None
+    acting_for: ActingFor = THE_ONE
 
     def refusal(self, spec: ToolSpec) -> tuple[str, str] | None:
         """(code, reason) why the tool may not be called, or None."""
@@ -87,6 +118,8 @@ class ListLimits(msgspec.Struct, frozen=True):
             named = self.only is not None and spec.name in self.only
             if not inside and not named:
                 return "narrowed", "this connection narrowed its tools with X-MCP-Toolsets or X-MCP-Tools"
+        if not self.acting_for.allows(spec):
+            return "client_toolset", "it is not enabled for the client"
         return None
 
 
@@ -134,7 +167,8 @@ class Audience:
         if self.exposure is not None:
             self.exposure.forget_views()
         self._asked_by_client: dict[tuple[Profile, str], frozenset[str]] = {}
-        self._limits: dict[tuple[str, ...], ListLimits] = {(): ListLimits(policy.excluded, policy.read_only)}
+        unbound = ListLimits(policy.excluded, policy.read_only)
+        self._limits: dict[tuple[tuple[str, ...], frozenset[Bound]], ListLimits] = {((), frozenset()): unbound}
 
     def profile(self, session: Session) -> Profile:
         """Who is calling, decided from this session alone."""
@@ -205,20 +239,25 @@ class Audience:
             _remember(self._asked_by_client, key, names)
         return names
 
-    def gated_tools(self, session: Session, *, trusts_names: bool | None = None) -> tuple[ToolSpec, ...]:
+    def gated_tools(
+        self, session: Session, *, trusts_names: bool | None = None, who: ActingFor = THE_ONE
+    ) -> tuple[ToolSpec, ...]:
         """The tools before which the server always asks, of those that the session may call."""
-        limits = self.limits(session)
+        limits = self.limits(session, who)
         return tuple(
             spec
             for spec in self.gated.values()
             if spec.confirm and limits.refusal(spec) is None and self.asks(session, spec, trusts_names=trusts_names)
         )
 
-    def limits(self, session: Session) -> ListLimits:
-        found = self._limits.get(session.asked)
+    def limits(self, session: Session, who: ActingFor = THE_ONE) -> ListLimits:
+        key = (session.asked, who.bounds)
+        found = self._limits.get(key)
         if found is None:
             found = self._narrow(session.asked)
-            _remember(self._limits, session.asked, found)
+            if who.bounds:
+                found = msgspec.structs.replace(found, acting_for=ActingFor(None, who.bounds))
+            _remember(self._limits, key, found)
         return found
 
     def _narrow(self, asked: tuple[str, ...]) -> ListLimits:
@@ -251,17 +290,17 @@ class Audience:
             tools=policy.tools,
         )
 
-    def visible_tools(self, session: Session) -> tuple[ToolSpec, ...]:
+    def visible_tools(self, session: Session, who: ActingFor = THE_ONE) -> tuple[ToolSpec, ...]:
         """What the session lists now, in list order, the two meta-tools last."""
-        loaded = self.loaded_tools(session)
+        loaded = self.loaded_tools(session, who)
         if self.exposure is None:
             return loaded
-        view = self._exposed_view(self.exposure, session)
+        view = self._exposed_view(self.exposure, session, who)
         return tuple(spec for spec in loaded if not view.is_hidden(spec.name))
 
-    def loaded_tools(self, session: Session) -> tuple[ToolSpec, ...]:
+    def loaded_tools(self, session: Session, who: ActingFor = THE_ONE) -> tuple[ToolSpec, ...]:
         """What the session lists while nothing is hidden for want of data."""
-        profile, limits = self.profile(session), self.limits(session)
+        profile, limits = self.profile(session), self.limits(session, who)
         begins_with = {
             spec.name
             for spec in first_list(self.definitions, self.selection(session), lists_all=profile.implied.lists_all)
@@ -295,24 +334,26 @@ class Audience:
         room = (profile.traits.tool_limit or _USUAL_LIMIT) - meta - (len(chosen) - len(theirs))
         return frozenset(theirs[max(0, room) :])
 
-    def view(self, session: Session) -> View:
+    def view(self, session: Session, who: ActingFor = THE_ONE) -> View:
         if self.exposure is not None:
-            return self._exposed_view(self.exposure, session)
-        key = self._view_key(session)
+            return self._exposed_view(self.exposure, session, who)
+        key = self._view_key(session, who)
         found = self._views.get(key)
         if found is None:
             profile = self.profile(session)
-            tools = self._tools(presentation(profile, session.revision.name, self.policy.allowed_callers))
-            found = AudienceView([tools[spec.name] for spec in self.loaded_tools(session)], tools.values(), profile)
+            how = presentation(profile, session.revision.name, self.policy.allowed_callers, who.clients)
+            tools = self._tools(how)
+            listed = [tools[spec.name] for spec in self.loaded_tools(session, who)]
+            found = AudienceView(listed, tools.values(), profile)
             found.ttl_ms = self._ttl
             _remember(self._views, key, found)
         return found
 
-    def exposed_view(self, session: Session) -> ExposedView | None:
+    def exposed_view(self, session: Session, who: ActingFor = THE_ONE) -> ExposedView | None:
         """The view of a list that follows the state; None where no rule is in play."""
-        return None if self.exposure is None else self._exposed_view(self.exposure, session)
+        return None if self.exposure is None else self._exposed_view(self.exposure, session, who)
 
-    def _view_key(self, session: Session) -> tuple[object, ...]:
+    def _view_key(self, session: Session, who: ActingFor) -> tuple[object, ...]:
         client = session.client
         return (
             session.revision.name,
@@ -320,27 +361,28 @@ class Audience:
             client and client.name if self.policy.config.client_overrides else None,
             session.toolsets,
             session.asked,
+            who,
         )
 
-    def _exposed_view(self, engine: Engine, session: Session) -> ExposedView:
+    def _exposed_view(self, engine: Engine, session: Session, who: ActingFor) -> ExposedView:
         """The one seam between sessions and the state that their lists follow."""
-        key = self._view_key(session)
+        key = self._view_key(session, who)
         found = engine.recall(session, key)
         if found is not None:
             return found
         from zorivest_rpc.serving.modes.exposure import manner
 
         profile, revision, policy = self.profile(session), session.revision, self.policy
-        tools = self._tools(presentation(profile, revision.name, policy.allowed_callers))
+        tools = self._tools(presentation(profile, revision.name, policy.allowed_callers, who.clients))
         how = manner(policy.exposure, profile, revision.name, modern=revision.modern, meta_skip=policy.meta_skip)
-        listed = [tools[spec.name] for spec in self.loaded_tools(session)]
+        listed = [tools[spec.name] for spec in self.loaded_tools(session, who)]
         made = engine.view(session, key, listed, tools.values(), how, profile)
         made.ttl_ms = min(made.ttl_ms or self._ttl, self._ttl)
         return made
 
-    def definition(self, session: Session, spec: ToolSpec) -> dict[str, object]:
+    def definition(self, session: Session, spec: ToolSpec, who: ActingFor = THE_ONE) -> dict[str, object]:
         """The wire definition as this session's list shows it, or would."""
-        how = presentation(self.profile(session), session.revision.name, self.policy.allowed_callers)
+        how = presentation(self.profile(session), session.revision.name, self.policy.allowed_callers, who.clients)
         return self._tools(how)[spec.name].definition
 
     def _tools(self, how: Presentation) -> dict[str, Tool]:
@@ -350,18 +392,20 @@ class Audience:
                 name: self._base[name].present(definition(spec, how, eager=is_eager(self.definitions, spec)))
                 for name, spec in self.specs.items()
             }
+            if len(self._presented) >= _MOST_PRESENTED:  # sets of clients are as many as there are callers
+                del self._presented[next(iter(self._presented))]
             self._presented[how] = found
         return found
 
-    def callable_tools(self, session: Session, toolset: str) -> tuple[ToolSpec, ...]:
+    def callable_tools(self, session: Session, toolset: str, who: ActingFor = THE_ONE) -> tuple[ToolSpec, ...]:
         """The tools of the toolset that this session may call: what every count of it counts."""
-        limits = self.limits(session)
+        limits = self.limits(session, who)
         return tuple(spec for spec in members(self.definitions, toolset) if limits.refusal(spec) is None)
 
-    def is_loaded(self, session: Session, toolset: str) -> bool:
+    def is_loaded(self, session: Session, toolset: str, who: ActingFor = THE_ONE) -> bool:
         """Whether the session has loaded every tool of the toolset that may be called; one without any is not."""
-        allowed = self.callable_tools(session, toolset)
-        listed = {spec.name for spec in self.loaded_tools(session)}
+        allowed = self.callable_tools(session, toolset, who)
+        listed = {spec.name for spec in self.loaded_tools(session, who)}
         return bool(allowed) and all(spec.name in listed for spec in allowed)
 
     def refusal(self, session: Session, name: str) -> ToolError | None:
@@ -388,8 +432,8 @@ def _remember(cache: dict, key: object, value: object) -> None:  # type: ignore[
     cache[key] = value
 
 
-def sizes(audience: Audience, session: Session, specs: Iterable[ToolSpec]) -> int:
+def sizes(audience: Audience, session: Session, specs: Iterable[ToolSpec], who: ActingFor = THE_ONE) -> int:
     """Bytes that these tools take in this session's list."""
-    view = audience.view(session)
+    view = audience.view(session, who)
     shape = session.revision.shape
     return sum(len(tool.fragment(shape)) + 1 for spec in specs if (tool := view.find(spec.name)) is not None)

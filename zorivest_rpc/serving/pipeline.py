@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from zorivest_rpc.mcp.call import Call, Handler, Outcome, chain
+from zorivest_rpc.mcp.call import Call, Handler, Middleware, Outcome, chain
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.audience import Audience
 from zorivest_rpc.serving.backend.interface import Backend
@@ -23,6 +23,10 @@ from zorivest_rpc.serving.tools.rest import rest_handler
 __all__ = ["Pipeline"]
 
 
+def _scope_name(call: Call) -> str:
+    return call.scope.name
+
+
 class Pipeline:
     """`own` makes the handlers of the tools that have logic of their own, by the name their file gives, from a pipeline
     that can be asked for every other; `seen` is told what the guard's answers say about its lock; `wrap` adds to a
@@ -35,12 +39,14 @@ class Pipeline:
         metrics: Metrics,
         *,
         own: Callable[[Pipeline], Mapping[str, Handler]],
-        roots: ImportRoots,
+        roots: Callable[[Call], ImportRoots],
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
         desktop: bool = True,
         wrap: Callable[[str, Handler], Handler] = lambda name, handler: handler,
+        client: Callable[[ToolSpec], Middleware] | None = None,
     ) -> None:
         self._wrap = wrap
+        self._client = client
         self._audience = audience
         self._backend_for = backend_for
         self._roots = roots
@@ -49,7 +55,9 @@ class Pipeline:
         self._chains: dict[str, tuple[ToolSpec, Handler]] = {}
         self.metrics = metrics
         self.guard = GuardLayer(backend_for, seen, desktop=desktop)
-        self.confirmation = Confirmation(audience.gated, audience.asks_before, channel=audience.policy.channel)
+        self.confirmation = Confirmation(
+            audience.gated, audience.asks_before, channel=audience.policy.channel, tenant=_scope_name
+        )
         self._own = own(self)
 
     def handler(self, name: str) -> Handler:
@@ -72,10 +80,17 @@ class Pipeline:
             handler = self._own[spec.python]
         else:
             handler = rest_handler(
-                spec, self._backend_for, shape=self.shape, files=self._roots, confirms=self.confirmation
+                spec,
+                self._backend_for,
+                shape=self.shape,
+                files=self._roots,
+                confirms=self.confirmation,
+                tenant=_scope_name,
             )
             if all(route.file is None for route in routes(spec)):
-                travelling = rest_handler(spec, self._backend_for, guard=True, shape=self.shape, files=self._roots)
+                travelling = rest_handler(
+                    spec, self._backend_for, guard=True, shape=self.shape, files=self._roots, tenant=_scope_name
+                )
         return build_chain(
             spec,
             handler,
@@ -83,6 +98,7 @@ class Pipeline:
             guard=self.guard,
             confirmation=self.confirmation,
             travelling=travelling,
+            client=None if self._client is None or spec.tenancy else self._client(spec),
         )
 
     def shape(self, call: Call, payload: dict[str, Json]) -> dict[str, Json]:

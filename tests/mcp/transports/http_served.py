@@ -374,7 +374,7 @@ async def serving(
     key: bytes | None = None,
     journal: Path | None = None,
     limits: Limits | None = None,
-    metrics: Callable[[], str] | None = None,
+    metrics: Callable[[str], str] | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Wired as the command wires it, on a free port."""

@@ -384,7 +384,7 @@ async def test_health_and_readiness_need_no_key_and_tell_nothing_else() -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
 async def test_what_is_only_looked_at_answers_get_and_head_alone(path: str) -> None:
-    async with serving(metrics=lambda: "calls 7") as served:
+    async with serving(metrics=lambda principal: "calls 7") as served:
         shown = await served.request("GET", path)
         assert (shown.status, bool(await shown.body())) == (200, True)
         reply = await served.request("HEAD", path)
@@ -394,7 +394,7 @@ async def test_what_is_only_looked_at_answers_get_and_head_alone(path: str) -> N
 
 
 async def test_metrics_need_a_key_and_are_not_there_where_nobody_counts() -> None:
-    async with serving(authenticate=bearer_keys({KEY: "a"}), metrics=lambda: "calls 7") as served:
+    async with serving(authenticate=bearer_keys({KEY: "a"}), metrics=lambda principal: "calls 7") as served:
         await refusal(await served.request("GET", "/metrics"), 401)
         shown = await served.request("GET", "/metrics", Authorization=f"Bearer {KEY}")
         assert (await shown.body(), shown.headers["content-type"]) == (

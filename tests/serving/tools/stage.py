@@ -210,7 +210,7 @@ class Stage:
                 version="1.2.3",
                 runtime="Python 3.11",
             ),
-            Service(tools, logs, clock=self.clock, sleep=self.clock.sleep),
+            Service(tools, lambda call: logs, clock=self.clock, sleep=self.clock.sleep),
             Desktop(tools, on or bare_machine(), self.starts, page="https://example.test/releases/latest"),
             Emergency(tools, consent=confirmation.answer_to),
             LogSettings(tools),

@@ -62,7 +62,7 @@ async def test_after_a_restart_the_backend_is_unlocked_again(aiohttp_server: Aio
     server = await aiohttp_server(process.app())
     backend = HttpBackend(str(server.make_url("")), lambda: "zrv_sk_test")
     try:
-        service = Service(kit(backend), "/logs", clock=clock, sleep=clock.sleep)
+        service = Service(kit(backend), lambda call: "/logs", clock=clock, sleep=clock.sleep)
         found = payload(await service.restart(make_call("zorivest_service_restart", confirm="RESTART")))
         assert (found["status"], found["pid"]) == ("restarted", 2)
         assert clock.slept == [2.0, 2.0]

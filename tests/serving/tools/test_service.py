@@ -42,7 +42,7 @@ SHUTDOWN = "POST /service/graceful-shutdown"
 
 async def status(answers: dict[str, Any]) -> Any:
     backend = FakeBackend(answers)
-    outcome = await Service(kit(backend), "/logs").status(make_call("zorivest_service_status"))
+    outcome = await Service(kit(backend), lambda call: "/logs").status(make_call("zorivest_service_status"))
     fits("zorivest_service_status", payload(outcome))
     return outcome
 
@@ -64,7 +64,7 @@ async def test_a_running_backend_shows_its_vitals() -> None:
 
 async def test_both_questions_go_out_at_once_and_only_health_needs_no_session() -> None:
     backend = FakeBackend(UP)
-    await Service(kit(backend), "/logs").status(make_call("zorivest_service_status"))
+    await Service(kit(backend), lambda call: "/logs").status(make_call("zorivest_service_status"))
     assert backend.most_running == 2
     assert {asked.path: asked.auth for asked in backend.asked} == {"/health": "none", "/service/status": "needed"}
     assert all(asked.urgent for asked in backend.asked)
@@ -124,7 +124,7 @@ class Restart:
         return found if isinstance(found, Exception) else as_reply(found)
 
     async def run(self) -> dict[str, Any]:
-        service = Service(kit(self.backend), "/logs", clock=self.clock, sleep=self.clock.sleep)
+        service = Service(kit(self.backend), lambda call: "/logs", clock=self.clock, sleep=self.clock.sleep)
         self.outcome = await service.restart(self.call)
         found = payload(self.outcome)
         fits("zorivest_service_restart", found)
@@ -256,7 +256,7 @@ async def test_progress_is_told_while_waiting() -> None:
 
 
 async def logs(directory: Path) -> dict[str, Any]:
-    outcome = await Service(kit(FakeBackend()), str(directory)).logs(make_call("zorivest_service_logs"))
+    outcome = await Service(kit(FakeBackend()), lambda call: str(directory)).logs(make_call("zorivest_service_logs"))
     assert not outcome.is_error
     found = payload(outcome)
     fits("zorivest_service_logs", found)

@@ -26,7 +26,17 @@ _DEPTH, _NODES = 64, 5_000  # of one schema; far above what a model can read
 class Tool:
     """Immutable after construction but for what it remembers: encoded fragments and validators, made at first use."""
 
-    __slots__ = ("_checks", "_fragments", "definition", "header_params", "name", "output_schema", "spellings", "task")
+    __slots__ = (
+        "_checks",
+        "_fragments",
+        "definition",
+        "header_params",
+        "input_schema",
+        "name",
+        "output_schema",
+        "spellings",
+        "task",
+    )
 
     def __init__(
         self,
@@ -44,6 +54,7 @@ class Tool:
         schema = _NO_ARGUMENTS if input_schema is None else input_schema
         self.name = name
         self.task = task
+        self.input_schema = schema  # what arguments are judged by; a definition may show more of them
         self.spellings: Spellings | None = None
         self.output_schema = output_schema
         self.header_params = _check_definition(name, description, schema, output_schema)
@@ -63,6 +74,7 @@ class Tool:
         tool = cls.__new__(cls)
         tool.name = name
         tool.task = task
+        tool.input_schema = input_schema
         tool.spellings = spellings
         tool.header_params = {}
         tool.output_schema = None
@@ -72,10 +84,12 @@ class Tool:
         return tool
 
     def present(self, definition: dict[str, Json]) -> Tool:
-        """The same tool in other words: another definition around the same schemas, sharing their validators."""
+        """The same tool in other words: another definition around the same schemas, sharing their validators. An
+        argument that the definition shows beyond them is taken out of a call before it is checked."""
         other = Tool.__new__(Tool)
         other.name = self.name
         other.task = self.task
+        other.input_schema = self.input_schema
         other.spellings = self.spellings
         other.header_params = self.header_params
         other.definition = definition
@@ -107,7 +121,7 @@ class Tool:
         """The arguments as the handler is given them, or InvalidArguments where they do not fit the input schema."""
         check = self._checks.get("inputSchema")
         if check is None:
-            check = self._checks["inputSchema"] = _compile(self.definition["inputSchema"])
+            check = self._checks["inputSchema"] = _compile(self.input_schema)
         try:
             return arguments if check(arguments) else self._reconsider(arguments, check)
         except ValueError:  # the validator goes 255 levels down and no further
@@ -118,7 +132,7 @@ class Tool:
         """A second look at what did not fit: what it was meant to say may."""
         from zorivest_rpc.mcp.catalog.intended import read_intended
 
-        meant = read_intended(self.definition["inputSchema"], arguments, self.spellings)
+        meant = read_intended(self.input_schema, arguments, self.spellings)
         if not check(meant):
             self._refuse(meant)
         return meant
@@ -139,7 +153,7 @@ class Tool:
         """The judge has the last word, so that what is told is what it says."""
         from zorivest_rpc.mcp.catalog.explain import example, problems
 
-        schema = self.definition["inputSchema"]
+        schema = self.input_schema
         found = problems(schema, arguments)
         if not found:
             return

@@ -26,6 +26,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import (
     dumps,
     error_frame,
 )
+from zorivest_rpc.mcp.protocol.session import RequestHeaders
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.answers import JSON, EventStream, Headers, QuietServer, Writer
 from zorivest_rpc.mcp.transports.session_journal import SessionJournal
@@ -100,9 +101,12 @@ class HttpTransport:
         holding: Callable[[str | None], AbstractContextManager[None]] = lambda header: nullcontext(),
         sessions: SessionStore | None = None,
         facts: Callable[[], Json] = dict,
-        metrics: Callable[[], str] | None = None,
+        metrics: Callable[[str], str] | None = None,
+        gate: Callable[[RequestHeaders], Refused | None] = lambda headers: None,
     ) -> None:
-        """`holding` is open while a request runs, for code that needs its credentials that long and no longer."""
+        """`holding` is open while a request runs, for code that needs its credentials that long and no longer.
+        `metrics` are those that a principal may see; `gate` refuses messages by their headers."""
+        self._gate = gate
         self._server = server
         self._options = options
         self._authenticate = authenticate
@@ -212,6 +216,7 @@ class HttpTransport:
             return self._preflight(request)
         principal = await self._principal(request)
         if method == "POST":
+            self._check_gate(request)
             body = await self._body(request)
             with self._holding(request.headers.get("Authorization")):
                 return await self._streamable.post(request, body, principal)
@@ -229,9 +234,9 @@ class HttpTransport:
             status = 503 if self._stopping else 200
             return self._writer.answer(request, status, dumps({"ready": not self._stopping}))
         if path == "/metrics" and method in ("GET", "HEAD") and self._metrics is not None:
-            await self._principal(request)
+            principal = await self._principal(request)
             text = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
-            return self._writer.answer(request, 200, self._metrics().encode(), text)
+            return self._writer.answer(request, 200, self._metrics(principal).encode(), text)
         if path.startswith("/.well-known/oauth-protected-resource") and self._options.authorization_servers:
             return self._writer.answer(request, 200, dumps(self._resource_metadata(request)))
         if path in ("/sse", "/messages", "/messages/"):
@@ -242,6 +247,7 @@ class HttpTransport:
                 with self._holding(request.headers.get("Authorization")):
                     return await self._sse.open(request, principal)
             if path != "/sse" and method == "POST":
+                self._check_gate(request)
                 return self._sse.post(request, await self._body(request), principal)
             allow = (("Allow", "GET, OPTIONS" if path == "/sse" else "POST, OPTIONS"),)
             raise Refused(405, ProtocolError(INVALID_REQUEST, f"{method} is not served at {path}"), allow)
@@ -280,6 +286,11 @@ class HttpTransport:
             _note(self._allowed_origins, origin, allowed)
         if not allowed:
             raise Refused(403, ProtocolError(INVALID_REQUEST, "this Origin may not call; see --allow-origin"))
+
+    def _check_gate(self, request: web.BaseRequest) -> None:
+        refused = self._gate(request.headers)
+        if refused is not None:
+            raise refused
 
     async def _principal(self, request: web.BaseRequest) -> str:
         words = f"a key is needed: {_HOW_TO_SEND_A_KEY}"

@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from math import inf
+from typing import Protocol
 
 import msgspec
 
@@ -18,7 +20,7 @@ from zorivest_rpc.errors import BackendError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.coalesce import Coalesced
 
-__all__ = ["BackendLogins", "Grant", "Keyring", "principal_of"]
+__all__ = ["BackendLogins", "FixedLogin", "Grant", "Keyring", "Sessions", "principal_of"]
 
 _LIFE = 3600.0  # of a token whose answer does not say
 _NEXT = {
@@ -45,6 +47,41 @@ class Grant(msgspec.Struct, frozen=True):
         return f"Grant(role={self.role!r}, ends={self.ends!r}, inline_guard={self.inline_guard!r})"
 
 
+class Sessions(Protocol):
+    """Where the value of the Authorization header comes from."""
+
+    @property
+    def current(self) -> Grant | None: ...
+
+    def at_hand(self) -> Grant | None: ...
+
+    async def grant(self) -> Grant: ...
+
+    def reject(self, grant: Grant) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class FixedLogin:
+    """A header that the operator gave; there is nothing to exchange, and nothing else to try."""
+
+    def __init__(self, authorization: str) -> None:
+        self.current: Grant | None = Grant(authorization, inf)
+
+    def at_hand(self) -> Grant | None:
+        return self.current
+
+    async def grant(self) -> Grant:
+        assert self.current is not None
+        return self.current
+
+    def reject(self, grant: Grant) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+
 class BackendLogins:
     """The one current token of one principal."""
 
@@ -55,13 +92,19 @@ class BackendLogins:
         *,
         clock: Callable[[], float] = time.monotonic,
         margin: float = 30.0,
+        share: float = 1.0,
         hold_off: float = 2.0,
+        longest_hold_off: float = 2.0,
     ) -> None:
+        """`share` of a token's life is used. A key that was refused is tried again after `hold_off` seconds, which
+        double up to `longest_hold_off` with each refusal."""
         self._unlock = unlock
         self._key = key
         self._clock = clock
         self._margin = margin
-        self._hold_off = hold_off
+        self._share = share
+        self._hold_off = self._next_hold_off = hold_off
+        self._longest_hold_off = longest_hold_off
         self._refused: tuple[str, float, BackendError] | None = None
         self._exchange = Coalesced(self._renew)
         self.current: Grant | None = None
@@ -103,9 +146,10 @@ class BackendLogins:
             answer = await self._unlock(key)
         except BackendError as error:
             failure = _failure(error, key)
-            self._refused = (whose, self._clock() + self._hold_off, failure)
+            self._refused = (whose, self._clock() + self._next_hold_off, failure)
+            self._next_hold_off = min(self._longest_hold_off, self._next_hold_off * 2)
             raise failure from None
-        self._refused = None
+        self._refused, self._next_hold_off = None, self._hold_off
         self.current = self._read(answer)
         return self.current
 
@@ -122,7 +166,7 @@ class BackendLogins:
         life = answer.get("expires_in")
         seconds = float(life) if isinstance(life, (int, float)) and life > 0 else _LIFE
         # A token that lives no longer than the margin would never be good; use most of what it has.
-        ends = self._clock() + max(seconds, self._margin + seconds / 2)
+        ends = self._clock() + max(seconds * self._share, self._margin + seconds / 2)
         role = answer.get("role")
         return Grant(
             "Bearer " + token,

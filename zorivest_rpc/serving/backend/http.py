@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from os import urandom
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
-from zorivest_rpc.serving.backend.auth import BackendLogins, Grant
+from zorivest_rpc.serving.backend.auth import BackendLogins, Grant, Sessions
 from zorivest_rpc.serving.backend.breaker import Breaker
 from zorivest_rpc.serving.backend.coalesce import Coalesced
 from zorivest_rpc.serving.backend.encode import encode_form, encode_query
@@ -70,6 +70,12 @@ def _fits_a_line(words: str) -> bool:
     return words != "" and words.isascii() and words.isprintable() and " " not in words
 
 
+def _stays_below(path: str) -> bool:
+    """A path below the API's root: it names no other host and does not climb."""
+    bare = path.partition("?")[0].lower().replace("%2e", ".")
+    return bare.startswith("/") and not bare.startswith("//") and ".." not in bare.split("/")
+
+
 def normalise(url: str) -> str:
     """The API's root from an address with or without `/api/v1`."""
     bare = url.strip().rstrip("/").removesuffix(_PREFIX).rstrip("/")
@@ -101,8 +107,13 @@ class HttpBackend:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         breaker: Breaker | None = None,
         plain: bool = False,
+        headers: Mapping[str, str] | None = None,
+        sessions: Sessions | None = None,
+        redirects: bool = True,
     ) -> None:
-        """Without `key` the backend is one that asks for no session; `plain` sends by aiohttp's own objects alone."""
+        """Without `key` the backend is one that asks for no session; `plain` sends by aiohttp's own objects alone.
+        `headers` go with every request, `sessions` stands for logins of another kind, and a backend without
+        `redirects` is taken at its address or not at all."""
         self._where = where
         self._wire: HttpWire | None = None
         self._address: Address | None = None
@@ -113,13 +124,21 @@ class HttpBackend:
         self._rng = rng
         self._sleep = sleep
         self._breaker = breaker or Breaker(clock)
-        self._sessions = None if key is None else BackendLogins(self._unlock, key, clock=clock)
+        self._headers = headers or {}
+        self._follows = redirects
+        self._sessions: Sessions | None = sessions
+        if key is not None:
+            self._sessions = BackendLogins(self.exchange_key, key, clock=clock)
         self._plain = plain
         self.closed = False
         self._urls: dict[str, URL] = {}  # of the paths without values
         self._ids = count(1)
         self._name = urandom(5).hex()
         self.in_flight = 0
+
+    def use_sessions(self, sessions: Sessions) -> None:
+        """Before the first request: logins that ask this backend themselves."""
+        self._sessions = sessions
 
     @property
     def base_url(self) -> str:
@@ -134,7 +153,7 @@ class HttpBackend:
         """Get a session now, so that the first call need not; None where none is needed."""
         return await self._session_of(self._sessions) if self._sessions is not None else None
 
-    async def _session_of(self, sessions: BackendLogins) -> Grant:
+    async def _session_of(self, sessions: Sessions) -> Grant:
         """The backend is found first: one that is started for us makes its key in doing so."""
         if not self._base:
             await self._find.get()
@@ -165,7 +184,7 @@ class HttpBackend:
         if request.query:
             path = f"{path}?{encode_query(request.query)}"
         request_id = f"{self._name}-{next(self._ids)}"
-        headers = {"X-Request-ID": request_id}
+        headers = {"X-Request-ID": request_id, **self._headers}
         data: bytes | None = None
         if request.form is not None:
             data, headers["Content-Type"] = encode_form(request.form)
@@ -209,8 +228,13 @@ class HttpBackend:
         if self._sessions is not None:
             self._sessions.reject(grant)
 
-    async def _unlock(self, key: str) -> Json:
-        headers = {"X-Request-ID": f"{self._name}-{next(self._ids)}", "Content-Type": "application/json"}
+    async def exchange_key(self, key: str) -> Json:
+        """What the backend answers to a key, which is a session token where it is one of its own."""
+        headers = {
+            "X-Request-ID": f"{self._name}-{next(self._ids)}",
+            "Content-Type": "application/json",
+            **self._headers,
+        }
         data = dumps({"api_key": key})
         attempts = max(2, self._limits.attempts)  # one session more than needed does no harm
         return (await self._try("POST", "/auth/unlock", headers, data, False, attempts, self._limits.total)).value
@@ -312,6 +336,8 @@ class HttpBackend:
                 answer = await wire.send(method, url, headers, data, seconds)
                 if answer.status not in redirects or "Location" not in answer.headers:
                     return answer
+                if not self._follows:
+                    raise self._redirected(answer.status)
                 url = self._elsewhere(url, answer.headers["Location"], answer.status)
         except Unsent as unsent:
             raise unreachable(self.base_url, str(unsent), found=self._is_found) from None
@@ -331,7 +357,7 @@ class HttpBackend:
     async def _url(self, path: str) -> URL:
         from yarl import URL
 
-        if not _fits_a_line(path):
+        if not _fits_a_line(path) or not _stays_below(path):
             raise ValueError(f"the caller has to encode {path!r}")
         base = self._base or await self._find.get()
         url = URL(base + path, encoded=True)
@@ -379,8 +405,12 @@ class HttpBackend:
                 return target
         except ValueError:
             pass
-        problem = f"{self._base} redirects to another server, which is not followed."
-        raise BackendError(
+        raise self._redirected(status)
+
+    def _redirected(self, status: int) -> BackendError:
+        where = "elsewhere" if not self._follows else "to another server"
+        problem = f"{self._base} redirects {where}, which is not followed."
+        return BackendError(
             status,
             f"{problem} Put the final address into the API URL.",
             code="redirects",

@@ -15,7 +15,7 @@ import msgspec
 from zorivest_rpc.errors import CatalogError
 from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, ToolsetSpec, ToolSpec
 
-__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "make_stamp", "schemas_dir"]
+__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "make_stamp", "schemas_dir", "with_tenancy"]
 
 CHECKED = "checked.json"
 _ALWAYS = "sum"
@@ -149,7 +149,19 @@ def _read(files: _Files, chosen: Mapping[str, _Files]) -> Definitions:
     clients = msgspec.json.decode(files.read("clients.json"), type=ClientTable)
     files.read("tool.schema.json")  # no definition comes from it, but a file that was checked was checked by it
     names = msgspec.json.decode(files.read(*STATE), type=dict[str, dict[str, str]])
-    return Definitions(toolsets, tuple(tools), meta, clients, names)
+    shared = tuple(tool for tool in tools if not tool.tenancy)
+    of_tenancy = tuple(tool for tool in tools if tool.tenancy)
+    return Definitions(toolsets, shared, meta, clients, names, of_tenancy=of_tenancy)
+
+
+def with_tenancy(definitions: Definitions) -> Definitions:
+    """The catalogue of a server that acts for several clients."""
+    known = [toolset.name for toolset in definitions.toolsets]
+    together = sorted(
+        (*definitions.tools, *definitions.of_tenancy),
+        key=lambda tool: (known.index(tool.toolset), tool.order, tool.name),
+    )
+    return msgspec.structs.replace(definitions, tools=tuple(together), of_tenancy=())
 
 
 def _tools(

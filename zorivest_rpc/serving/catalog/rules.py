@@ -293,6 +293,8 @@ def header_problems(schema: dict[str, Json]) -> Found:
 
 
 def _confirm_problems(tool: ToolSpec, inputs: dict[str, Json], required: set[str]) -> Found:
+    if "clientId" in inputs:
+        yield "/inputSchema/properties/clientId", "clientId is added where the server acts for several clients"
     if tool.is_gated != ("confirmation_token" in inputs) or "confirmation_token" in required:
         yield "/inputSchema", "confirm or confirm_above and an optional input confirmation_token belong together"
     entries = tool.rest if isinstance(tool.rest, tuple) else (tool.rest,)

@@ -153,6 +153,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     keep: tuple[str, ...] = ()
     brief: dict[str, tuple[str, ...]] = {}
     max_result_chars: int | None = None
+    tenancy: bool = False
+    """There only where the server acts for several clients, and not itself a call for one of them."""
     exposure: dict[str, Json] | None = None
     """When the tool and its modes are listed, in the rule language of `exposure/rules.py`."""
     toolset: str = msgspec.field(name="$toolset", default="")
@@ -272,6 +274,8 @@ class Definitions(msgspec.Struct, frozen=True):
     """`exposure/state.json`: the counters, flags and sets that the tools' exposure may name."""
     withheld: tuple[ToolSpec, ...] = ()
     """Tools that exist and are not offered: a call of one is told why."""
+    of_tenancy: tuple[ToolSpec, ...] = ()
+    """What joins the tools where the server acts for several clients."""
 
 
 class ToolRoute(msgspec.Struct, frozen=True):

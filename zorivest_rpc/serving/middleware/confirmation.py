@@ -35,6 +35,7 @@ from zorivest_rpc.serving.catalog.approval import (
 )
 from zorivest_rpc.serving.catalog.spec import ToolSpec, defaults, routes, spellings
 from zorivest_rpc.serving.middleware.rounds import AS_TASK, CountedRounds
+from zorivest_rpc.serving.modes.present import EVERY_CLIENT
 
 __all__ = ["ARGUMENT", "CONTENT", "TOKEN_SECONDS", "Confirmation", "digest"]
 
@@ -205,15 +206,16 @@ class Confirmation:
             if spec.ruling is not None and spec.ruling.reason and CONTENT not in bound:
                 return confirmation_required(name, spec.ruling.reason)
             return ConfirmationRequired(
-                f"{name} needs a confirmation. Show the user what will be done; if they agree, call {action} and "
-                f"repeat the call with its token as {ARGUMENT} within {TOKEN_SECONDS} seconds.",
+                f"{call.scope.preface}{name} needs a confirmation. Show the user what will be done; if they agree, "
+                f"call {action} and repeat the call with its token as {ARGUMENT} within {TOKEN_SECONDS} seconds.",
                 code="confirmation_missing",
                 next=fetch + ".",
             )
         token = self._tokens.get(_name(str(given)))
         if token is None or token.asked:
             return _refusal("unknown", "This confirmation token is not one of this server's.", fetch)
-        if token.session != _session(call) or token.tenant != self._tenant(call):
+        of_another = self._tenant(call) not in (token.tenant, EVERY_CLIENT)  # what may stop one may stop all
+        if token.session != _session(call) or of_another:
             return _refusal("other_session", "This confirmation token was issued to another session.", fetch)
         if token.spent:
             return _refusal("used", "This confirmation token has been used; a token is good for one call.", fetch)
@@ -261,7 +263,7 @@ class Confirmation:
             "action": action,
             "params_summary": summary,
             "expires_in_seconds": TOKEN_SECONDS,
-            "instruction": f"Pass this token as the {ARGUMENT} parameter when calling {action}.",
+            "instruction": f"{call.scope.preface}Pass this token as the {ARGUMENT} parameter when calling {action}.",
         }
 
     async def _fetch(self, backend: Backend, action: str, summary: Json, bound: str | None) -> str:

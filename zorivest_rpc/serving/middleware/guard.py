@@ -144,6 +144,8 @@ class GuardLayer:
 
 def _refusal(error: BackendError | BackendUnreachable | OutcomeUnknown) -> ToolError:
     """The guard could not be asked; why, and what would help, is the failed request's own word."""
+    if error.code == "client_timeout":  # the whole time of the call is over, and its own words say so
+        return error
     if isinstance(error, BackendError) and error.code in _KEY_REFUSED and error.status < 500:
         return error
     return GuardLocked.without_answer(error.problem, error.next)

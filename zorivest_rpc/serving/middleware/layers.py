@@ -1,4 +1,4 @@
-"""The order of the layers around a tool, said once: metrics → guard → confirmation → handler.
+"""The order of the layers around a tool, said once: metrics → client → guard → confirmation → handler.
 
 A layer that does not concern a tool is not in its chain, so there is nothing to skip while it runs."""
 
@@ -8,7 +8,6 @@ from zorivest_rpc.mcp.call import Handler, Middleware, chain
 from zorivest_rpc.serving.catalog.spec import ToolSpec
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.guard import GuardLayer
-from zorivest_rpc.serving.middleware.metrics import Metrics
 
 __all__ = ["build_chain"]
 
@@ -17,15 +16,17 @@ def build_chain(
     spec: ToolSpec,
     handler: Handler,
     *,
-    metrics: Metrics | None,
+    metrics: Middleware | None,
     guard: GuardLayer,
     confirmation: Confirmation,
     travelling: Handler | None = None,
+    client: Middleware | None = None,
 ) -> Handler:
     """The chain of one tool; `travelling` is its handler in the form that takes the guard's question along.
 
-    Without `metrics` for a tool whose work is another call that is measured itself."""
-    layers: list[Middleware] = [] if metrics is None else [metrics]
+    Without `metrics` for a tool whose work is another call that is measured itself; with `client` where the server
+    acts for several."""
+    layers = [layer for layer in (metrics, client) if layer is not None]
     if not spec.guarded:
         return chain(handler, *layers, *([confirmation] if spec.confirm else []))
     at_handler = guard.innermost(spec, travelling)

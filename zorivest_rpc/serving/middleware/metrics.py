@@ -78,7 +78,8 @@ class Metrics:
         self._clock = clock
         self._network_bound = frozenset(network_bound)
         self._started = clock() if started is None else started
-        self._tools: dict[str, _Tool] = {}
+        self._tools: dict[tuple[str, str], _Tool] = {}  # by client and tool; of one client the name is empty
+        self.unresolved = 0  # calls that named no client they could be done for
 
     async def __call__(self, call: Call, inner: Handler) -> Outcome:
         started = self._clock()
@@ -90,7 +91,7 @@ class Metrics:
             # what a ToolError says is the result that the client is given
             size = _bytes(error.text) if isinstance(error, ToolError) else 0
             elapsed = (self._clock() - started) * 1000
-            self.record(call.name, elapsed, size, True)
+            self.record(call.name, elapsed, size, True, call.scope.name)
             if isinstance(error, ToolError):
                 _log(call, "debug", elapsed, size, "refused", error.code)
             elif isinstance(error, ProtocolError):  # a program's mistake, such as an answer of the wrong form
@@ -101,44 +102,47 @@ class Metrics:
         content = outcome.content
         size = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         elapsed = (self._clock() - started) * 1000
-        self.record(call.name, elapsed, size, outcome.is_error)
+        self.record(call.name, elapsed, size, outcome.is_error, call.scope.name)
         if call.session.log_level == "debug":
             _log(call, "debug", elapsed, size, "refused" if outcome.is_error else "done")
         return outcome
 
-    def record(self, tool: str, milliseconds: float, size: int, failed: bool) -> None:
-        numbers = self._tools.get(tool)
+    def record(self, tool: str, milliseconds: float, size: int, failed: bool, client: str = "") -> None:
+        numbers = self._tools.get((client, tool))
         if numbers is None:
-            numbers = self._tools[tool] = _Tool()
+            numbers = self._tools[client, tool] = _Tool()
         numbers.add(milliseconds, size, failed)
 
-    def mark_failed(self, tool: str, more: int) -> None:
+    def mark_failed(self, tool: str, more: int, client: str = "") -> None:
         """The call that was recorded last turned out to be an error after all, with a result this much longer."""
-        numbers = self._tools.get(tool)
+        numbers = self._tools.get((client, tool))
         if numbers is not None:
             numbers.fail_last(more)
 
     def uptime_minutes(self) -> int:
         return _round((self._clock() - self._started) / 60)
 
-    def summary(self, verbose: bool = False) -> dict[str, Json]:
-        """The session as a whole; each tool by itself only on demand."""
+    def summary(self, verbose: bool = False, clients: Collection[str] | None = None) -> dict[str, Json]:
+        """The session as a whole; each tool by itself only on demand. With `clients` theirs alone, added up."""
         calls = errors = 0
         slowest = most_errored = None
         highest = 0.0
         most = 0
         warnings: list[str] = []
         per_tool: dict[str, Json] = {}
-        for name, tool in self._tools.items():
+        for (client, own), tool in self._tools.items():
+            if clients is not None and client and client not in clients:
+                continue
+            name = f"{own} (client {client})" if client else own
             calls += tool.calls
             errors += tool.errors
             ordered = sorted(tool.latencies)
             average = sum(ordered) / len(ordered)
             if average > highest:
-                highest, slowest = average, name
+                highest, slowest = average, own
             if tool.errors > most:
-                most, most_errored = tool.errors, name
-            warnings += self._warnings(name, tool, _round(_percentile(ordered, 0.95)))
+                most, most_errored = tool.errors, own
+            warnings += self._warnings(name, own, tool, _round(_percentile(ordered, 0.95)))
             if verbose:
                 per_tool[name] = _describe(tool, ordered, average)
         minutes = self.uptime_minutes()
@@ -151,25 +155,37 @@ class Metrics:
             "most_errored_tool": most_errored,
             "warnings": warnings,
         }
+        if clients is not None:
+            found["unresolved"] = self.unresolved
         if verbose:
             found["per_tool"] = per_tool
         return found
 
-    def _warnings(self, name: str, tool: _Tool, p95: int) -> Iterator[str]:
+    def _warnings(self, name: str, own: str, tool: _Tool, p95: int) -> Iterator[str]:
         if tool.error_rate > _ERROR_RATE:
             percent = _round(tool.error_rate * 100)
             yield f"Tool '{name}' has {percent}% error rate ({tool.errors}/{tool.calls} calls)"
-        if p95 > _SLOW_MS and name not in self._network_bound:
+        if p95 > _SLOW_MS and own not in self._network_bound:
             yield f"Tool '{name}' p95 latency is {p95}ms"
 
-    def prometheus(self) -> str:
-        """The same numbers in the text format that scrapers read."""
+    def prometheus(self, clients: Collection[str] | None = None) -> str:
+        """The same numbers in the text format that scrapers read; with `clients` theirs alone."""
         lines = [
             "# HELP zorivest_uptime_seconds Time since the server started.",
             "# TYPE zorivest_uptime_seconds gauge",
             f"zorivest_uptime_seconds {self._clock() - self._started:.3f}",
         ]
-        tools = [(_label(name), tool) for name, tool in sorted(self._tools.items())]
+        tools = [
+            (_labels(client, own), tool)
+            for (client, own), tool in sorted(self._tools.items())
+            if clients is None or not client or client in clients
+        ]
+        if clients is not None:
+            lines += [
+                "# HELP zorivest_unresolved_calls_total Calls that named no client they could be done for.",
+                "# TYPE zorivest_unresolved_calls_total counter",
+                f"zorivest_unresolved_calls_total {self.unresolved}",
+            ]
 
         def family(name: str, kind: str, about: str, samples: Iterator[str]) -> None:
             lines.extend((f"# HELP {name} {about}", f"# TYPE {name} {kind}", *samples))
@@ -178,25 +194,25 @@ class Metrics:
             "zorivest_tool_calls_total",
             "counter",
             "Calls of a tool.",
-            (f'zorivest_tool_calls_total{{tool="{name}"}} {tool.calls}' for name, tool in tools),
+            (f"zorivest_tool_calls_total{{{labels}}} {tool.calls}" for labels, tool in tools),
         )
         family(
             "zorivest_tool_errors_total",
             "counter",
             "Calls of a tool that failed or were refused.",
-            (f'zorivest_tool_errors_total{{tool="{name}"}} {tool.errors}' for name, tool in tools),
+            (f"zorivest_tool_errors_total{{{labels}}} {tool.errors}" for labels, tool in tools),
         )
         family(
             "zorivest_tool_latency_seconds",
             "summary",
             f"Duration of a call; quantiles over the last {RING}.",
-            (line for name, tool in tools for line in _latency(name, tool)),
+            (line for labels, tool in tools for line in _latency(labels, tool)),
         )
         family(
             "zorivest_tool_payload_bytes_total",
             "counter",
             "Bytes of the results of a tool.",
-            (f'zorivest_tool_payload_bytes_total{{tool="{name}"}} {tool.size}' for name, tool in tools),
+            (f"zorivest_tool_payload_bytes_total{{{labels}}} {tool.size}" for labels, tool in tools),
         )
         return "\n".join(lines) + "\n"
 
@@ -219,13 +235,13 @@ def _describe(tool: _Tool, ordered: list[float], average: float) -> dict[str, Js
     }
 
 
-def _latency(name: str, tool: _Tool) -> Iterator[str]:
+def _latency(labels: str, tool: _Tool) -> Iterator[str]:
     ordered = sorted(tool.latencies)
     for rank in _QUANTILES:
         seconds = _percentile(ordered, rank) / 1000
-        yield f'zorivest_tool_latency_seconds{{tool="{name}",quantile="{rank}"}} {seconds:.6f}'
-    yield f'zorivest_tool_latency_seconds_sum{{tool="{name}"}} {tool.seconds:.6f}'
-    yield f'zorivest_tool_latency_seconds_count{{tool="{name}"}} {tool.calls}'
+        yield f'zorivest_tool_latency_seconds{{{labels},quantile="{rank}"}} {seconds:.6f}'
+    yield f"zorivest_tool_latency_seconds_sum{{{labels}}} {tool.seconds:.6f}"
+    yield f"zorivest_tool_latency_seconds_count{{{labels}}} {tool.calls}"
 
 
 def _percentile(ordered: list[float], rank: float) -> float:
@@ -255,7 +271,14 @@ def _round_to(value: float, digits: int) -> float:
 
 def _log(call: Call, level: str, milliseconds: float, size: int, outcome: str, code: str | None = None) -> None:
     told: dict[str, Json] = {"tool": call.name, "outcome": outcome, "ms": _round_to(milliseconds, 3), "bytes": size}
+    if call.scope.name:
+        told["tenant"] = call.scope.name
     call.log(level, told if code is None else {**told, "code": code}, _LOGGER)
+
+
+def _labels(client: str, tool: str) -> str:
+    of_client = f',tenant="{_label(client)}"' if client else ""
+    return f'tool="{_label(tool)}"{of_client}'
 
 
 def _label(name: str) -> str:

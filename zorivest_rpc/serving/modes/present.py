@@ -15,8 +15,12 @@ from zorivest_rpc.serving.catalog.spec import Json, Mode, ToolSpec, required_fie
 from zorivest_rpc.serving.modes.detect import Profile
 
 __all__ = [
+    "CLIENT",
+    "EVERY_CLIENT",
     "OBSERVERS",
     "REVISION_FIELDS",
+    "STOPS_ALL",
+    "Clients",
     "Presentation",
     "RevisionFields",
     "concise",
@@ -24,6 +28,7 @@ __all__ = [
     "fill",
     "identifiers",
     "kept_fields",
+    "present_input",
     "presentation",
     "shorten",
     "to_object",
@@ -31,6 +36,9 @@ __all__ = [
 
 Definition = dict[str, Json]
 OBSERVERS: Final = "devtools"  # the toolset whose `_meta` tells what was observed, and nothing else
+CLIENT: Final = "clientId"  # the argument that every tool has where the server acts for several clients
+EVERY_CLIENT: Final = "*"
+STOPS_ALL: Final = "zorivest_emergency_stop"  # the one tool that can be called for every client at once
 
 
 class RevisionFields(msgspec.Struct, frozen=True):
@@ -51,6 +59,14 @@ REVISION_FIELDS: Mapping[str, RevisionFields] = {
 }
 
 
+class Clients(msgspec.Struct, frozen=True):
+    """The client ids that a definition asks for, where the server acts for several; too many are not enumerated."""
+
+    ids: tuple[str, ...] = ()
+    required: bool = True
+    in_header: bool = False
+
+
 class Presentation(msgspec.Struct, frozen=True):
     """What a definition depends on besides the tool; equal presentations give equal bytes."""
 
@@ -61,10 +77,14 @@ class Presentation(msgspec.Struct, frozen=True):
     meta: bool
     output_schemas: bool
     allowed_callers: tuple[str, ...] = ("code_execution",)
+    clients: Clients | None = None
 
 
 def presentation(
-    profile: Profile, revision: str, allowed_callers: tuple[str, ...] = ("code_execution",)
+    profile: Profile,
+    revision: str,
+    allowed_callers: tuple[str, ...] = ("code_execution",),
+    clients: Clients | None = None,
 ) -> Presentation:
     """How definitions look to this client in this revision."""
     fields = REVISION_FIELDS[revision]
@@ -76,6 +96,7 @@ def presentation(
         meta=fields.meta and profile.traits.tool_meta,
         output_schemas=fields.output_schema and profile.implied.output_schemas,
         allowed_callers=allowed_callers,
+        clients=clients,
     )
 
 
@@ -87,7 +108,7 @@ def definition(tool: ToolSpec, how: Presentation, *, eager: bool) -> Definition:
     if how.title:
         wire["title"] = tool.title
     wire["description"] = tool.description.rich if how.tier == "rich" else tool.description.minimal
-    wire["inputSchema"] = tool.input_schema
+    wire["inputSchema"] = present_input(tool, how.clients)
     if how.output_schemas and tool.output_schema is not None and tool.output_schema.get("type") == "object":
         wire["outputSchema"] = tool.output_schema  # an array is wrapped before it is sent, so its schema would not fit
     if how.annotations:
@@ -97,6 +118,33 @@ def definition(tool: ToolSpec, how: Presentation, *, eager: bool) -> Definition:
     if how.meta and (meta := _meta(tool, how, eager=eager)):
         wire["_meta"] = meta
     return wire
+
+
+def present_input(tool: ToolSpec, clients: Clients | None) -> dict[str, Json]:
+    """The input schema as a client is shown it."""
+    return tool.input_schema if clients is None or tool.tenancy else _with_client(tool, clients)
+
+
+def _with_client(tool: ToolSpec, clients: Clients) -> dict[str, Json]:
+    """The input schema with the client's id as its first property, and as the first that is required."""
+    about: Json = {"type": "string", "description": "Client to act for. Call list_clients for valid values."}
+    if clients.ids:
+        about["enum"] = [*clients.ids, *([EVERY_CLIENT] if tool.name == STOPS_ALL else [])]
+    if clients.in_header:
+        about["x-mcp-header"] = "Client-Id"
+    schema = dict(tool.input_schema)
+    required = [CLIENT, *schema.get("required", ())] if clients.required else schema.get("required")
+    shown: dict[str, Json] = {}
+    for name, value in (schema | {"properties": schema.get("properties", {})}).items():
+        if name == "properties":
+            shown[name] = {CLIENT: about, **value}
+            if required and "required" not in schema:
+                shown["required"] = required
+        elif name == "required":
+            shown[name] = required
+        else:
+            shown[name] = value
+    return shown
 
 
 def _meta(tool: ToolSpec, how: Presentation, *, eager: bool) -> dict[str, Json]:

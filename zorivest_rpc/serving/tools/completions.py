@@ -17,7 +17,7 @@ from zorivest_rpc.serving.tools.kit import entries
 from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 from zorivest_rpc.serving.tools.resources import IMAGES, TOOLSET
 
-__all__ = ["JournalCompletions"]
+__all__ = ["JournalCompletions", "has_completions"]
 
 _SECONDS: Final = 1.5
 _RECENT: Final = 500  # trades that are looked at
@@ -25,6 +25,11 @@ _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {TOOLSET: ("toolset",), IMAGE
 
 Choices: TypeAlias = Iterable[tuple[str, str]]
 """(value, other words to find it by)."""
+
+
+def has_completions(kind: str, name: str) -> bool:
+    """Whether this is a prompt or a template of ours."""
+    return name in (ARGUMENTS if kind == "prompt" else _TEMPLATES)
 
 
 class JournalCompletions:

@@ -64,10 +64,12 @@ class Diagnostics:
         unlisted: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
         neighbour: Callable[[str], Awaitable[str | None]] | None = None,
+        about: Callable[[Call, bool], dict[str, Json]] = lambda call, verbose: {},
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
         server asks a session's user, `unlisted` those that its list has no room for; `seconds` is how long a probe may
-        take."""
+        take. `about` has members that this call is told as well, or instead."""
+        self._about = about
         self._kit = kit
         self._summary = summary
         self._uptime_minutes = uptime_minutes
@@ -101,6 +103,7 @@ class Diagnostics:
             },
             "client": self._client(call),
             "metrics": self._summary(verbose),
+            **self._about(call, verbose),
         }
         problems = [
             _problem(path, found) for path, found in zip(_PROBES, replies, strict=True) if isinstance(found, ToolError)

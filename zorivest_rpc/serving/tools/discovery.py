@@ -16,11 +16,12 @@ from zorivest_rpc.mcp.protocol.content import text
 from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
-from zorivest_rpc.serving.audience import Audience, sizes
+from zorivest_rpc.serving.audience import THE_ONE, ActingFor, Audience, sizes
 from zorivest_rpc.serving.catalog.search import SearchIndex
 from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import always_loaded, members, toolset_names
 from zorivest_rpc.serving.modes.detect import Profile
+from zorivest_rpc.serving.modes.present import present_input
 
 __all__ = ["Discovery"]
 
@@ -30,7 +31,21 @@ _BYTES_PER_TOKEN: Final = 4  # of JSON in English; an estimate for people, not a
 class Discovery:
     """`changed` tells a session that its list is another one now; `run` is the chain of a tool by name."""
 
-    def __init__(self, audience: Audience, changed: Callable[[Session], None], run: Callable[[str], Handler]) -> None:
+    def __init__(
+        self,
+        audience: Audience,
+        changed: Callable[[Session], None],
+        run: Callable[[str], Handler],
+        *,
+        acting_for: Callable[[Call], ActingFor] = lambda call: THE_ONE,
+        refusal: Callable[[Call, str], ToolError | None] | None = None,
+        inner_arguments: Callable[[Call, dict[str, Json]], dict[str, Json]] = lambda call, given: given,
+    ) -> None:
+        """Where the server acts for several clients, `acting_for` says for which a call is, `refusal` what it may not
+        do, and `inner_arguments` takes the client's id out of the arguments of a tool that is called by name."""
+        self._acting_for = acting_for
+        self._refusal = refusal or (lambda call, name: audience.refusal(call.session, name))
+        self._inner_arguments = inner_arguments
         self._audience = audience
         self._changed = changed
         self._run = run
@@ -46,17 +61,19 @@ class Discovery:
         }
 
     async def list_available_toolsets(self, call: Call) -> Outcome:
-        audience, session = self._audience, call.session
-        listed = self._listed_now(session)
+        audience, session, who = self._audience, call.session, self._acting_for(call)
+        listed = self._listed_now(session, who)
         shown = []
         for toolset in audience.definitions.toolsets:
-            inside = audience.callable_tools(session, toolset.name)
-            size = sizes(audience, session, inside)
+            if not who.has_toolset(toolset.name):
+                continue
+            inside = audience.callable_tools(session, toolset.name, who)
+            size = sizes(audience, session, inside, who)
             entry = {
                 "name": toolset.name,
                 "description": toolset.description,
                 "tool_count": len(inside),
-                "loaded": audience.is_loaded(session, toolset.name),
+                "loaded": audience.is_loaded(session, toolset.name, who),
                 "always_loaded": toolset.always_loaded,
                 "definition_bytes": size,
                 "estimated_tokens": size // _BYTES_PER_TOKEN,
@@ -69,15 +86,16 @@ class Discovery:
         return give({"toolsets": shown, "total_tools": sum(entry["tool_count"] for entry in shown)})
 
     async def describe_toolset(self, call: Call) -> Outcome:
-        name = self._require_known(call.arguments["toolset_name"])
+        who = self._acting_for(call)
+        name = self._require_known(call.arguments["toolset_name"], who)
         audience = self._audience
         toolset = next(each for each in audience.definitions.toolsets if each.name == name)
-        session, allowed = call.session, audience.callable_tools(call.session, name)
-        listed = self._listed_now(session)
+        session, allowed = call.session, audience.callable_tools(call.session, name, who)
+        listed = self._listed_now(session, who)
         given: dict[str, Json] = {
             "name": name,
             "description": toolset.description,
-            "loaded": audience.is_loaded(session, name),
+            "loaded": audience.is_loaded(session, name, who),
             "tool_count": len(allowed),
             "tools": [
                 self._describe(spec) | ({} if listed is None else {"listed": spec.name in listed}) for spec in allowed
@@ -85,17 +103,17 @@ class Discovery:
         }
         refused = [spec for spec in members(audience.definitions, name) if spec not in allowed]
         if refused:
-            given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec)} for spec in refused]
+            given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec, who)} for spec in refused]
         return give(given)
 
-    def _listed_now(self, session: Session) -> frozenset[str] | None:
+    def _listed_now(self, session: Session, who: ActingFor) -> frozenset[str] | None:
         """What is listed now; None where no list follows the journal, so that there is nothing to tell apart."""
         if self._audience.exposure is None:
             return None
-        return frozenset(spec.name for spec in self._audience.visible_tools(session))
+        return frozenset(spec.name for spec in self._audience.visible_tools(session, who))
 
-    def _reason(self, session: Session, spec: ToolSpec) -> str:
-        refusal = self._audience.limits(session).refusal(spec)
+    def _reason(self, session: Session, spec: ToolSpec, who: ActingFor) -> str:
+        refusal = self._audience.limits(session, who).refusal(spec)
         return "" if refusal is None else refusal[1]
 
     def _describe(self, spec: ToolSpec) -> dict[str, Json]:
@@ -122,14 +140,15 @@ class Discovery:
 
     async def enable_toolset(self, call: Call) -> Outcome:
         """Unknown, loaded already, not for this client, or done: in this order."""
-        name = self._require_known(call.arguments["toolset_name"])
+        who = self._acting_for(call)
+        name = self._require_known(call.arguments["toolset_name"], who)
         audience, session = self._audience, call.session
-        allowed = audience.callable_tools(session, name)
-        if audience.is_loaded(session, name):
+        allowed = audience.callable_tools(session, name, who)
+        if audience.is_loaded(session, name, who):
             return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
         if not allowed:
-            raise self._refuse_empty(session, name)
-        definitions = [audience.definition(session, spec) for spec in allowed]
+            raise self._refuse_empty(session, name, who)
+        definitions = [audience.definition(session, spec, who) for spec in allowed]
         lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
         if session.revision.modern:
             message = (
@@ -148,7 +167,7 @@ class Discovery:
             )
         session.toolsets |= {name}
         message = f'✅ Toolset "{name}" enabled ({len(allowed)} tools). {_how_soon(profile)}'
-        count, limit = len(audience.visible_tools(session)), profile.traits.tool_limit
+        count, limit = len(audience.visible_tools(session, who)), profile.traits.tool_limit
         given: dict[str, Json] = {"message": message, "toolset": name, "tools": definitions}
         if limit is not None and count > limit:
             given["warning"] = (
@@ -159,12 +178,12 @@ class Discovery:
         outcome.after = [lambda: self._changed(session)]
         return outcome
 
-    def _refuse_empty(self, session: Session, name: str) -> ToolError:
+    def _refuse_empty(self, session: Session, name: str, who: ActingFor) -> ToolError:
         """A toolset without a tool that may be called: its server is away, or a limit forbids all of them."""
         definitions = self._audience.definitions
         toolset = next(each for each in definitions.toolsets if each.name == name)
         inside = members(definitions, name)
-        reason = self._audience.limits(session).refusal(inside[0]) if inside else None
+        reason = self._audience.limits(session, who).refusal(inside[0]) if inside else None
         if reason is not None:
             code, why = reason
             advice = "Ask the operator to lift the limit."
@@ -195,8 +214,8 @@ class Discovery:
             shown = {key: entry for key, entry in value.items() if key != "tools"}
         return Outcome([text(f"{value['message']}\n{lines}"), text(dumps(shown).decode())], value)
 
-    def _require_known(self, name: str) -> str:
-        known = toolset_names(self._audience.definitions)
+    def _require_known(self, name: str, who: ActingFor) -> str:
+        known = [each for each in toolset_names(self._audience.definitions) if who.has_toolset(each)]
         if name in known:
             return name
         near = nearest(name, known)
@@ -216,15 +235,16 @@ class Discovery:
         query, limit = call.arguments["query"], call.arguments.get("limit", 5)
         regex = call.arguments.get("mode", "bm25") == "regex"
         found = index.expression(query) if regex else index.words(query)
-        limits, session = self._audience.limits(call.session), call.session
+        who, session = self._acting_for(call), call.session
+        limits = self._audience.limits(session, who)
         specs = [match.tool for match in found if limits.refusal(match.tool) is None]
-        listed = {spec.name for spec in self._audience.visible_tools(session)}
+        listed = {spec.name for spec in self._audience.visible_tools(session, who)}
         matches = [
             {
                 "name": spec.name,
                 "toolset": spec.toolset,
                 "description": spec.description.rich,
-                "inputSchema": spec.input_schema,
+                "inputSchema": present_input(spec, who.clients),
                 "annotations": self._outline(spec)["annotations"],
                 "listed": spec.name in listed,
             }
@@ -243,7 +263,8 @@ class Discovery:
         spec = self._audience.specs.get(name)
         if spec is None or name == "call_tool":
             raise self._refuse_unknown(name)
-        refusal = self._audience.refusal(call.session, name)
+        arguments = self._inner_arguments(call, arguments)
+        refusal = self._refusal(call, name)
         if refusal is not None:
             raise refusal
         view = call.view or self._audience.view(call.session)

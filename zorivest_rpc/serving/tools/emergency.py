@@ -5,16 +5,18 @@ that rule, too: this only asks first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
 from zorivest_rpc.errors import BackendError, ConfirmationRequired, ToolError
-from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, form
+from zorivest_rpc.mcp.call import Ask, Call, Handler, Outcome, Scope, form, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.interface import Request
-from zorivest_rpc.serving.tools.kit import Kit, WriteResult, bad_answer
+from zorivest_rpc.serving.modes.present import EVERY_CLIENT
+from zorivest_rpc.serving.tools.kit import Kit, WriteResult, bad_answer, flag_error
 
 __all__ = ["Consent", "Emergency"]
 
@@ -22,6 +24,7 @@ Consent: TypeAlias = Callable[[Call, Ask, str], Mapping[str, Json]]
 """The user's answer to a question about exactly this; InputRequired where it has to be put first."""
 
 _LOCK, _UNLOCK, _STATUS = "/mcp-guard/lock", "/mcp-guard/unlock", "/mcp-guard/status"
+_AT_ONCE: Final = 64  # guards that are locked at the same time
 _LONGEST_REASON: Final = 100  # characters that a backend stores with a lock
 _IN_THE_APP: Final = "in the desktop app under Settings → MCP Guard"
 _IN_A_TERMINAL: Final = 'with "zorivest-rpc unlock" in a terminal'
@@ -36,9 +39,11 @@ class Emergency:
         *,
         consent: Consent,
         asks: bool = True,
+        every: Callable[[Call], Sequence[Scope]] = lambda call: (),
     ) -> None:
         """`seen` is told what became of the lock. Without `asks` no user is asked before a lock is released that no
-        person set."""
+        person set. `every` are the clients of a call that is for all of them."""
+        self._every = every
         self._kit = kit
         self._seen = seen
         self._consent = consent
@@ -48,6 +53,41 @@ class Emergency:
         return {"emergency_stop": self.stop, "emergency_unlock": self.unlock}
 
     async def stop(self, call: Call) -> Outcome:
+        return await (self._stop_every(call) if call.scope.name == EVERY_CLIENT else self._stop_one(call))
+
+    async def _stop_every(self, call: Call) -> Outcome:
+        """One after the other would leave the last one open for the longest, so all are locked at once."""
+        scopes = self._every(call)
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def stop(scope: Scope) -> str | None:
+            inner = call.dispatch(call.name, call.arguments)
+            inner.scope, inner.context = scope, None
+            async with gate:
+                try:
+                    await self._stop_one(inner)
+                except ToolError as error:
+                    return error.text
+            return None
+
+        problems = await asyncio.gather(*(stop(scope) for scope in scopes))
+        told: list[Json] = [
+            {"id": scope.name, "locked": True}
+            if problem is None
+            else {"id": scope.name, "locked": False, "error": problem}
+            for scope, problem in zip(scopes, problems, strict=True)
+        ]
+        locked = ", ".join(entry["id"] for entry in told if entry["locked"]) or "none"
+        open_ones = ", ".join(entry["id"] for entry in told if not entry["locked"])
+        if not open_ones and told:
+            message = f"🔒 MCP guard locked for every client: {locked}."
+            return give({"locked": True, "clients": told, "message": message})
+        next = "Stop the backends that could not be locked, or call again for each of them."
+        words = f"NOT every guard is locked. Locked: {locked}. Not locked: {open_ones or 'none'}. {next}"
+        failed = ToolError(words, code="partly_locked", next=next)
+        return flag_error({"locked": False, "clients": told, "message": words}, failed)
+
+    async def _stop_one(self, call: Call) -> Outcome:
         """Locking a locked guard changes nothing, so it is tried again where it got no answer."""
         reason = self._kit.arguments(call)["reason"].strip()[:_LONGEST_REASON] or "agent_self_lock"
         written = await self._kit.write(call, "POST", _LOCK, {"reason": reason}, repeatable=True, urgent=True)

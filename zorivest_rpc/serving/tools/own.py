@@ -6,12 +6,15 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from zorivest_rpc import __version__
-from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.errors import ToolError
+from zorivest_rpc.mcp.call import Call, Handler, Scope
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import Session
-from zorivest_rpc.serving.audience import Audience
+from zorivest_rpc.serving.audience import ActingFor, Audience
 from zorivest_rpc.serving.backend.interface import Backend
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.tools.accounts import AccountReview
@@ -27,9 +30,24 @@ from zorivest_rpc.serving.tools.service import Service
 from zorivest_rpc.serving.tools.settings import LogSettings
 from zorivest_rpc.serving.tools.tokens import Issue, Tokens
 
-__all__ = ["own_handlers"]
+__all__ = ["Tenancy", "own_handlers"]
 
 
+class Tenancy(Protocol):
+    """What the tools are told where the server acts for several clients."""
+
+    def acting_for(self, call: Call) -> ActingFor: ...
+
+    def inner_refusal(self, call: Call, name: str) -> ToolError | None: ...
+
+    def inner_arguments(self, call: Call, given: dict[str, Json]) -> dict[str, Json]: ...
+
+    def about(self, call: Call, verbose: bool) -> dict[str, Json]: ...
+
+    def every(self, call: Call) -> Sequence[Scope]: ...
+
+
+# long: every module of tools with what it is given, side by side
 def own_handlers(
     audience: Audience,
     backend_for: Callable[[Call], Backend],
@@ -42,22 +60,35 @@ def own_handlers(
     asks: bool,
     shape: Shape,
     seen: Callable[[Call, bool], None],
-    log_directory: str,
+    log_directory: Callable[[Call], str],
     environ: Mapping[str, str],
     desktop: bool = True,
     gui_page: str | None = None,
+    own_page: str = "",
+    tenancy: Tenancy | None = None,
 ) -> dict[str, Handler]:
     """`run` gives the chain of any tool by name, for the one that calls others. `asks` is False where the operator
     wants no user asked. `desktop` says whether the backend has
     a desktop application beside it, and `gui_page` where that can be downloaded."""
-    kit = Kit(backend_for, audience.specs, shape=shape, desktop=desktop)
+    kit = Kit(backend_for, audience.specs, shape=shape, tenant=lambda call: call.scope.name, desktop=desktop)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    own_page = os.path.join(os.path.dirname(log_directory), "desktop-setup.html")
     on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
     beside = None if desktop else _beside  # who named a backend has chosen
+    every: Callable[[Call], Sequence[Scope]] = (lambda call: ()) if tenancy is None else tenancy.every
     runtime = f"Python {platform.python_version()}"
     return {
-        **Discovery(audience, changed, run).handlers(),
+        **(
+            Discovery(audience, changed, run)
+            if tenancy is None
+            else Discovery(
+                audience,
+                changed,
+                run,
+                acting_for=tenancy.acting_for,
+                refusal=tenancy.inner_refusal,
+                inner_arguments=tenancy.inner_arguments,
+            )
+        ).handlers(),
         **Diagnostics(
             kit,
             metrics.summary,
@@ -68,10 +99,11 @@ def own_handlers(
             gated=lambda session: [spec.name for spec in audience.gated_tools(session)],
             unlisted=lambda session: [spec.name for spec in audience.unlisted_for_room(session)],
             neighbour=beside,
+            about=(lambda call, verbose: {}) if tenancy is None else tenancy.about,
         ).handlers(),
         **Service(kit, log_directory).handlers(),
         **Desktop(kit, on, Processes(environ), page=gui_page, own_page=own_page).handlers(),
-        **Emergency(kit, seen, consent=consent, asks=asks).handlers(),
+        **Emergency(kit, seen, consent=consent, asks=asks, every=every).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),
         **AccountReview(kit).handlers(),

@@ -22,7 +22,7 @@ from zorivest_rpc.serving.tools.kit import bad_answer
 from zorivest_rpc.serving.tools.rest import BackendFor
 from zorivest_rpc.serving.tools.screenshots import fetch
 
-__all__ = ["GUARD", "IMAGES", "POLICY_SCHEMA", "STEP_TYPES", "TOOLSET", "TOOLSETS", "Shelf"]
+__all__ = ["GUARD", "IMAGES", "POLICY_SCHEMA", "STEP_TYPES", "TOOLSET", "TOOLSETS", "Shelf", "tool_behind"]
 
 POLICY_SCHEMA: Final = "pipeline://policies/schema"
 STEP_TYPES: Final = "pipeline://step-types"
@@ -46,6 +46,11 @@ _GUARD_SECONDS: Final = 5.0
 _COUNTS: Final = ("calls_per_minute_limit", "calls_per_hour_limit", "recent_calls_1min", "recent_calls_1hr")
 
 
+def tool_behind(name: str) -> str | None:
+    """The tool whose limits a resource or template shares; None where it stands for none."""
+    return _STANDS_FOR.get(name)
+
+
 class Shelf(ResourceShelf):
     def __init__(
         self,
@@ -55,7 +60,7 @@ class Shelf(ResourceShelf):
         describe_toolset: Handler,
         permit: Permit,
         refusal: Refusal,
-        note: Callable[[Json], None] = lambda state: None,
+        note: Callable[[Call, Json], None] = lambda call, state: None,
     ) -> None:
         """`note` is told which state of the guard was shown."""
         self._backend_for = backend_for
@@ -160,7 +165,7 @@ class Shelf(ResourceShelf):
             answer = reply.value
         except ToolError:
             pass
-        self._note(answer)
+        self._note(call, answer)
         state = guard_state(answer)
         if "status" not in state:
             state |= {name: answer[name] for name in _COUNTS if type(answer.get(name)) is int}

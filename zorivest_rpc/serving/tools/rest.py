@@ -59,7 +59,7 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
     *,
     guard: bool = False,
     shape: Shape | None = None,
-    files: ImportRoots | None = None,
+    files: Callable[[Call], ImportRoots] | None = None,
     confirms: Confirms | None = None,
     tenant: Callable[[Call], str] | None = None,
     today: Callable[[], date] = date.today,
@@ -82,7 +82,8 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
                 arguments[name] = today().year
         plan = plans[0] if len(plans) == 1 else _choose(plans, arguments)
         path = plan.path(spec, arguments)
-        form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, files)
+        roots = None if files is None else files(call)
+        form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, roots)
         backend = backend_for(call)
         if plan.route.preview is not None and plan.route.file is not None and form is not None:
             preview = Preview(spec, plan.route.file, backend, plan.route.preview, form)

@@ -29,7 +29,7 @@ class Service:
     def __init__(
         self,
         kit: Kit,
-        log_directory: str,
+        log_directory: Callable[[Call], str],
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -107,8 +107,9 @@ class Service:
     # --- logs
 
     async def logs(self, call: Call) -> Outcome:
-        names, hint = await asyncio.get_running_loop().run_in_executor(None, _log_files, self._log_directory)
-        return self._kit.give(call, {"log_directory": self._log_directory, "log_files": names, "hint": hint})
+        directory = self._log_directory(call)
+        names, hint = await asyncio.get_running_loop().run_in_executor(None, _log_files, directory)
+        return self._kit.give(call, {"log_directory": directory, "log_files": names, "hint": hint})
 
 
 class _Witness:

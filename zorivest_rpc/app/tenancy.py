@@ -1,0 +1,271 @@
+"""Several tenants behind the parts that serve one: whom a request is for, what it may do, and what it is shown.
+
+Made only where tenants are configured. Everything that it knows of a caller comes from the caller's principal, and
+everything about a tenant from the context that a call was given."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError, ToolError
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope, give
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
+from zorivest_rpc.serving.audience import ActingFor, Audience, Bound
+from zorivest_rpc.serving.modes.present import EVERY_CLIENT, STOPS_ALL, Clients
+from zorivest_rpc.tenants.config import Tenant, Tenants
+from zorivest_rpc.tenants.context import Contexts, Place, TenantBackend, TenantContext
+from zorivest_rpc.tenants.refusals import out_of_bounds, over_rate, read_only, unconfigured
+from zorivest_rpc.tenants.resolve import HEADER, HeaderUse, Resolver
+
+if TYPE_CHECKING:
+    from zorivest_rpc.mcp.transports.streamable import Refused
+    from zorivest_rpc.serving.middleware.metrics import Metrics
+    from zorivest_rpc.serving.tools.files import ImportRoots
+    from zorivest_rpc.tenants.embedded import EmbeddedTenants
+
+__all__ = ["ServedTenants"]
+
+USAGE: Final = "Pass one of these client IDs as the clientId parameter to other tools"
+_MOST_ENUMERATED: Final = 20
+_MOST_KEPT: Final = 64  # sets of clients whose lists are remembered
+log: Final = logging.getLogger("zorivest_rpc.tenants")
+
+
+class ServedTenants:
+    """The tenants of a running server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tenants: Tenants,
+        environ: Mapping[str, str],
+        audience: Audience,
+        *,
+        header: HeaderUse = "fallback",
+        in_header: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.tenants = tenants
+        self._environ = environ
+        self.audience = audience
+        self._in_header = in_header
+        self._embedded: EmbeddedTenants | None = None
+        self._roots: dict[str, ImportRoots] = {}
+        self.contexts = Contexts(tenants, environ, place=self._place, plain=settings.backend_writer == "plain")
+        # over stdio the caller started this process; over HTTP a caller without a key is one only where no rule is
+        alone = settings.command != "serve" or not tenants.access
+        self.resolver = Resolver(
+            self.contexts,
+            header=header,
+            own=environ.get("ZORIVEST_CLIENT_ID") if settings.command != "serve" else None,
+            local="" if alone else None,
+        )
+        self._lists: dict[tuple[tuple[str, ...], str | None], ActingFor] = {}
+        self._metrics: Metrics | None = None
+        for warning in tenants.warnings:
+            log.warning("%s", warning)
+
+    # --- whom a request is for
+
+    def admit(
+        self, session: Session, headers: RequestHeaders | None, name: str, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Scope]:
+        spec = self.audience.specs.get(name)
+        if spec is not None and spec.tenancy:
+            return {key: value for key, value in arguments.items() if key != "clientId"}, EVERYONE
+        try:
+            return self.resolver.resolve(session.principal, headers, arguments, every=name == STOPS_ALL)
+        except ToolError:
+            if self._metrics is not None:
+                self._metrics.unresolved += 1
+            raise
+
+    def refusal(self, session: Session, name: str, scope: Scope, *, counts: bool = True) -> ToolError | None:
+        """What the tenant itself does not allow; the call is counted only if nothing else is in its way."""
+        context = scope.own
+        if not isinstance(context, TenantContext):
+            return None
+        spec, id = self.audience.specs[name], context.id
+        bound = _bound(context.tenant, read_only=context.is_read_only)
+        if not bound.has(spec):
+            return out_of_bounds(id, name)
+        if not bound.allows(spec):
+            return read_only(id, name)
+        if not context.is_configured:
+            return unconfigured(id, self.resolver.grants(session.principal).others(id))
+        if counts and (seconds := context.take_call()):
+            return over_rate(id, context.tenant.calls_per_minute or 0, seconds)
+        return None
+
+    def backend_for(self, call: Call) -> TenantBackend:
+        """Of the context that the call was given, and of nothing else."""
+        context = call.scope.own
+        if not isinstance(context, TenantContext):
+            raise RuntimeError(f"{call.name} was called for no tenant and asks for a backend")
+        backend = call.context
+        if backend is None or backend.closed:
+            backend = call.context = context.backend()
+            self.contexts.watch_idle()
+        return backend  # type: ignore[no-any-return]
+
+    # --- what is shown
+
+    def acting_for_list(self, session: Session, headers: RequestHeaders | None) -> ActingFor:
+        return self._acting(session.principal, self.resolver.by_header(session.principal, headers), optional=True)
+
+    def acting_for(self, call: Call) -> ActingFor:
+        """Of a call: its own tenant's tools, shown as the caller's list shows them."""
+        name = call.scope.name
+        return self._acting(call.session.principal, name if isinstance(call.scope.own, TenantContext) else None)
+
+    def _acting(self, principal: str, id: str | None, *, optional: bool = False) -> ActingFor:
+        ids = self.resolver.grants(principal).ids
+        key = (ids, f"{id}{'?' if optional else ''}" if id else None)
+        found = self._lists.get(key)
+        if found is None:
+            tenants = self.tenants.tenants
+            bounds = frozenset(_bound(tenants[each]) for each in ((id,) if id else ids))
+            clients = Clients(
+                ids if len(ids) <= _MOST_ENUMERATED else (),
+                required=not (id and optional),
+                in_header=self._in_header,
+            )
+            found = ActingFor(clients, bounds or frozenset({Bound(frozenset())}))
+            if len(self._lists) >= _MOST_KEPT:
+                del self._lists[next(iter(self._lists))]
+            self._lists[key] = found
+        return found
+
+    def granted(self, principal: str) -> tuple[Tenant, ...]:
+        return tuple(self.tenants.tenants[id] for id in self.resolver.grants(principal).ids)
+
+    # --- what the tools ask
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"list_clients": self.list_clients}
+
+    async def list_clients(self, call: Call) -> Outcome:
+        """From memory, whatever state a backend is in; no address, no header, no state of a credential."""
+        shown: list[Json] = [
+            {
+                "id": tenant.id,
+                "name": tenant.name,
+                "description": tenant.description,
+                "readOnly": self.contexts.of(tenant.id).is_read_only,
+            }
+            for tenant in self.granted(call.session.principal)
+        ]
+        return give({"clients": shown, "usage": USAGE})
+
+    def inner_refusal(self, call: Call, name: str) -> ToolError | None:
+        """Of a tool that is called by name: the outer call was counted already."""
+        return self.audience.refusal(call.session, name) or self.refusal(call.session, name, call.scope, counts=False)
+
+    def inner_arguments(self, call: Call, given: dict[str, Json]) -> dict[str, Json]:
+        return self.resolver.check_inner(call.scope, given)
+
+    def about(self, call: Call, verbose: bool) -> dict[str, Json]:
+        ids = self.resolver.grants(call.session.principal).ids
+        told: dict[str, Json] = {}
+        if self._metrics is not None:
+            told["metrics"] = self._metrics.summary(verbose, ids)
+        if set(ids) == {tenant.id for tenant in self.tenants.tenants.values() if tenant.enabled}:
+            told["tenants"] = [{"id": id, "state": self.contexts.state_of(id)} for id in sorted(self.tenants.tenants)]
+        return told
+
+    def every(self, call: Call) -> Sequence[Scope]:
+        ids = self.resolver.grants(call.session.principal).ids
+        return [self.contexts.of(id).scope for id in ids] if call.scope.name == EVERY_CLIENT else ()
+
+    def use_metrics(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    # --- what of this machine is a tenant's own
+
+    def directory(self, call: Call) -> str:
+        """Where the journal, logs and imports of an embedded tenant are; of another one nothing but imports."""
+        context: TenantContext = call.scope.own
+        return os.path.join(self.settings.data_dir, "tenants", context.id)
+
+    def log_directory(self, call: Call) -> str:
+        return os.path.join(self.directory(call), "logs")
+
+    def import_roots(self, call: Call) -> ImportRoots:
+        """The tenant's own directory, and what the operator opened to all by `--import-root`."""
+        from zorivest_rpc.serving.tools.files import ImportRoots
+
+        own = self.directory(call)
+        found = self._roots.get(own)
+        if found is None:
+            roots = (os.path.join(own, "imports"), *self.settings.import_root)
+            found = self._roots[own] = ImportRoots(roots, private=self.settings.data_dir)
+        return found
+
+    # --- who calls
+
+    def authenticate(self, header: str | None) -> str | None:
+        """The principal of an access key of this server; it is never sent to a backend."""
+        from zorivest_rpc.app.backends import bearer
+
+        key = bearer(header)
+        return None if key is None else self.resolver.find_principal(key)
+
+    def check_start(self, *, loopback: bool) -> None:
+        """Over HTTP somebody has to be kept out."""
+        if not self.tenants.access and not (self.settings.no_auth and loopback):
+            words = "Tenancy over HTTP needs access rules (or --no-auth on a loopback address)."
+            raise ConfigError(self.tenants.source, words)
+
+    def check_headers(self, headers: RequestHeaders) -> Refused | None:
+        """The refusal of a message that comes without the header, where a proxy is to set it."""
+        if self.settings.tenancy_header != "require" or (headers.get(HEADER) or "").strip():
+            return None
+        from zorivest_rpc.errors import ProtocolError
+        from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST
+        from zorivest_rpc.mcp.transports.streamable import Refused
+
+        return Refused(403, ProtocolError(INVALID_REQUEST, f"{HEADER} header required."))
+
+    # --- embedded backends
+
+    def _place(self, tenant: Tenant) -> Place:
+        from functools import partial
+
+        embedded, id = self.embedded(), tenant.id
+        return Place(partial(embedded.locate, id), partial(embedded.key, id), partial(embedded.use, id))
+
+    def embedded(self) -> EmbeddedTenants:
+        if self._embedded is None:
+            from zorivest_rpc.tenants.embedded import EmbeddedTenants
+
+            secrets = [tenant.api_key_env for tenant in self.tenants.tenants.values() if tenant.api_key_env]
+            enabled = [id for id in self.tenants.embedded if self.tenants.tenants[id].enabled]
+            self._embedded = EmbeddedTenants(
+                self.settings.data_dir,
+                enabled,
+                environ=self._environ,
+                most=self.settings.embedded_running,
+                idle_exit=self.settings.idle_exit,
+                secrets=secrets,
+            )
+        return self._embedded
+
+    async def start(self) -> None:
+        """Keep the schedules of embedded tenants that sleep."""
+        if self.tenants.embedded:
+            await self.embedded().start()
+
+    async def close(self) -> None:
+        if self._embedded is not None:
+            await self._embedded.close()
+        await self.contexts.close()
+
+
+def _bound(tenant: Tenant, *, read_only: bool | None = None) -> Bound:
+    toolsets = None if tenant.toolsets is None else frozenset(tenant.toolsets)
+    return Bound(toolsets, tenant.read_only if read_only is None else read_only)

@@ -1,0 +1,45 @@
+"""Whether there are several tenants, and what is made of them; nothing of them is imported where there are none."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from zorivest_rpc.config import Settings
+from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.serving.audience import Audience
+from zorivest_rpc.serving.catalog.spec import Definitions
+from zorivest_rpc.serving.catalog.toolsets import toolset_names
+from zorivest_rpc.serving.modes.present import OBSERVERS
+
+if TYPE_CHECKING:
+    from zorivest_rpc.app.tenancy import ServedTenants
+    from zorivest_rpc.tenants.config import Tenants
+
+__all__ = ["read_tenants", "serve_tenants"]
+
+
+def read_tenants(settings: Settings, definitions: Definitions) -> Tenants | None:
+    """The tenants of the one source that is set. What is not kept apart for each of them is refused with them."""
+    if not settings.tenant_sources:
+        return None
+    if settings.exposure_trading == "on":
+        raise ConfigError("--exposure-trading", "not with several clients: the lists of all would follow one journal")
+    if any(toolset.name == OBSERVERS for toolset in definitions.toolsets):
+        raise ConfigError("--toolsets", f"{OBSERVERS} not with several clients: its pages belong to none of them")
+    from zorivest_rpc.tenants.config import load_tenants
+
+    return load_tenants(settings, os.environ, toolset_names(definitions))
+
+
+def serve_tenants(settings: Settings, tenants: Tenants, audience: Audience) -> ServedTenants:
+    from zorivest_rpc.app.tenancy import ServedTenants
+
+    return ServedTenants(
+        settings,
+        tenants,
+        os.environ,
+        audience,
+        header=settings.tenancy_header,  # type: ignore[arg-type]
+        in_header=settings.tenancy_mcp_param_header,
+    )
