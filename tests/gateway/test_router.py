@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.gateway.fake import TOOL, Fake, Seen, serving
 from tests.serving.middleware.fake import NoWire
-from zorivest_rpc.errors import ConfirmationRequired
+from zorivest_rpc.errors import ConfirmationRequired, ProtocolError
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import ToolingError
 from zorivest_rpc.gateway.member import Timing
@@ -125,7 +125,7 @@ async def test_every_request_has_exactly_one_end_in_the_telemetry(tmp_path: Path
         await found.call("ops__echo", text="a secret text")
         with pytest.raises(ToolingError):
             await found.call("ops__echo", text="break")
-        with pytest.raises(ToolingError):
+        with pytest.raises(ProtocolError, match="unknown tool 'ops__gone'"):
             await found.call("ops__gone")
         events = found.events()
     ends = [event["event"] for event in events if event["event"].startswith("tool.")]

@@ -39,6 +39,8 @@ class Offered(msgspec.Struct, frozen=True):
     verdicts: Mapping[str, Verdict] = {}
     """What the pins make of each tool, by its name at the server."""
     extras: Extras = NOTHING
+    is_listed: bool = True
+    """Whether clients see the tools. Where they do not, a call of one says why."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -52,6 +54,8 @@ class Published(msgspec.Struct, frozen=True):
     decision: Decision
     repeatable: bool
     held: str | None = None
+    is_listed: bool = True
+    is_gone: bool = False  # its server offers it no longer
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -79,19 +83,28 @@ class _Judged:
         return self._offers[identity.server].verdicts
 
 
-def build(base: Definitions, profile: Profile, offered: Iterable[Offered]) -> Catalogue:
-    """What the servers offer, examined, and joined with our own."""
+def build(
+    base: Definitions, profile: Profile, offered: Iterable[Offered], gone: Mapping[str, Published] = {}
+) -> Catalogue:
+    """What the servers offer, examined, and joined with our own. A client may still call what is `gone`."""
     known = {each.server.name: each for each in offered}
     built_in = {spec.name for spec in (*base.tools, *base.meta_tools)}
     listings = {name: each.listing for name, each in known.items()}
     examined = examine_tools(profile, listings, built_in, _Judged(known))
     table = {
-        each.published: _publish(profile, known[each.server].server, each)
+        each.published: _publish(profile, known[each.server], each)
         for each in examined
         if each.state != "dropped" and each.published is not None
     }
     ordered = {name: table[name] for name in _order(profile, table)}
+    withdrawn = {name: tool for name, tool in gone.items() if name not in ordered and name not in built_in}
+    ordered |= {name: _withdraw(tool) for name, tool in withdrawn.items()}
     return Catalogue(_join(base, profile, known, ordered), ordered, examined)
+
+
+def _withdraw(tool: Published) -> Published:
+    """It is refused before anything is asked."""
+    return msgspec.structs.replace(tool, spec=msgspec.structs.replace(tool.spec, confirm=False), is_gone=True)
 
 
 def _order(profile: Profile, table: Mapping[str, Published]) -> list[str]:
@@ -99,7 +112,8 @@ def _order(profile: Profile, table: Mapping[str, Published]) -> list[str]:
     return sorted(table, key=lambda name: (place[table[name].server.name], name))
 
 
-def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
+def _publish(profile: Profile, offered: Offered, tool: Examined) -> Published:
+    server, is_listed = offered.server, offered.is_listed
     definition, decision, verdict = tool.definition, tool.decision, tool.verdict
     assert tool.published is not None
     assert decision is not None
@@ -124,7 +138,7 @@ def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
             trusted.get("openWorldHint") is not False,
         ),
         hints=annotations_for(server, received),
-        confirm=confirms and held is None,  # a held one is refused where it is forwarded, before anything is asked
+        confirm=confirms and held is None and is_listed,  # else it is refused before anything is asked
         network_bound=True,
         python=FORWARD,
         toolset=server.toolset,
@@ -134,7 +148,8 @@ def _publish(profile: Profile, server: Server, tool: Examined) -> Published:
         ruling=ruling_of(decision, mints=True),
     )
     repeatable = trusted.get("readOnlyHint") is True or trusted.get("idempotentHint") is True
-    return Published(server, tool.upstream, spec, definition["inputSchema"], verdict.hash, decision, repeatable, held)
+    schema_of_server, hash = definition["inputSchema"], verdict.hash
+    return Published(server, tool.upstream, spec, schema_of_server, hash, decision, repeatable, held, is_listed)
 
 
 def _join(
@@ -157,4 +172,4 @@ def _join(
 
 
 def _is_offered(tool: Published) -> bool:
-    return tool.held is None and tool.decision.verdict != "deny"
+    return tool.held is None and tool.is_listed and not tool.is_gone and tool.decision.verdict != "deny"

@@ -1,7 +1,8 @@
 """One upstream over time: it is connected, listed, listed again when it changes, and looked after when it fails.
 
 Rule 1: what it last offered stays offered while a new list cannot be had; nothing of it delays another upstream.
-Rule 2: a state is never silent: each has a reason that `list_available_toolsets` and the log show."""
+Rule 2: a state is never silent: each has a reason that `list_available_toolsets` and the log show.
+Rule 3: while the circuit is open no call is sent. The trial that may close it is a question of our own."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import asyncio
 import logging
 import math
 import random as system_random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -23,17 +25,22 @@ from zorivest_rpc.gateway.errors import (
     AuthEnvMissing,
     AuthRejected,
     CircuitOpen,
+    LoopFound,
+    NoAnswer,
     RetryExhausted,
+    StdioExited,
     ToolingError,
 )
 from zorivest_rpc.gateway.extras import NOTHING, Extras, read_extras
 from zorivest_rpc.gateway.pins import Verdict
+from zorivest_rpc.gateway.restarts import Restarts
 from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
 from zorivest_rpc.gateway.telemetry import Telemetry
 from zorivest_rpc.gateway.upstream import Call, Ended, Happening, Result, Upstream
 from zorivest_rpc.mcp.client.caller import Changed, Touched
 from zorivest_rpc.mcp.client.lists import Listing
-from zorivest_rpc.serving.backend.breaker import Breaker
+from zorivest_rpc.mcp.protocol.revisions import Era
+from zorivest_rpc.serving.backend.breaker import Breaker, Share
 
 __all__ = ["USUAL", "Judge", "Member", "Timing"]
 
@@ -58,10 +65,18 @@ class Timing(NamedTuple):
 USUAL: Final = Timing()
 
 
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Until the event is set, or that long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 class Member:
     """`make` gives the transport, `judge` what the pins say, `changed` is told that the offer is another one.
 
-    `gate` bounds how many servers are discovered at once."""
+    `gate` bounds how many servers are discovered at once. `era` is what an earlier run found, `remember` is told what
+    this one finds. A test has its own `clock`, `pause` and `wait`."""
 
     def __init__(
         self,
@@ -76,8 +91,12 @@ class Member:
         telemetry: Telemetry,
         timing: Timing = USUAL,
         gate: asyncio.Semaphore | None = None,
+        era: Era | None = None,
+        remember: Callable[[Era], None] = lambda era: None,
         random: Callable[[], float] = system_random.random,
+        clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for,
     ) -> None:
         self.server = server
         self.offered = Offered(server, "connecting")
@@ -86,7 +105,7 @@ class Member:
         self.latency_ms: float | None = None
         self.last_ok: float | None = None
         self.followed: set[str] = set()  # URIs of resources that our clients follow, across reconnections
-        self._profile = profile
+        self.profile = profile
         self._make = make
         self._judge = judge
         self._judge_extras = judge_extras
@@ -95,14 +114,27 @@ class Member:
         self._telemetry = telemetry
         self._timing = timing
         self._gate = gate or asyncio.Semaphore(1)
+        self._era = era
+        self._remember = remember
         self._random = random
+        self._clock = clock
         self._pause = pause
+        self._wait = wait
         self._upstream: Upstream | None = None
+        self._retired: list[Upstream] = []  # may have calls under way, and gets no new ones
         self._wake = asyncio.Event()
         self._connecting = asyncio.Lock()
-        self._breaker = Breaker(failures=5, pause=timing.circuit, longest=timing.longest_circuit)
+        self._breaker = Breaker(clock, failures=5, pause=timing.circuit, longest=timing.longest_circuit, share=Share())
+        self._opened = 0.0  # when the circuit did
+        self._is_trying = False
+        self._restarts = Restarts()
+        self._exit: StdioExited | None = None  # the latest end of a child
         self._ttl: float | None = None
+        self._is_due = True  # a list
+        self._attempt = 0
         self._listed = -math.inf  # again: the first list is no reason to wait with the second
+        self._read_at = 0.0
+        self._idle = self._spread(timing.idle)
         self._task: asyncio.Task[None] | None = None
 
     # --- life
@@ -119,51 +151,129 @@ class Member:
         await self._drop()
 
     async def _live(self) -> None:
-        attempt = 0
         while True:
-            try:
-                await self.discover()
-                attempt = 0
-                wait = self._next_look()
-            except ToolingError as error:
-                attempt += 1
-                again = waits_for(error, Purpose.LIST, self._timing.retried)
-                if again is None or attempt >= self._profile.tool_retry_attempts:
-                    attempt = 0
-                    wait = self._timing.retried * (0.8 + 0.4 * self._random())
-                else:
-                    wait = max(again, pause_before(attempt + 1, self._profile, self._random))
-            except ConfigError as error:  # pins that cannot be read: nothing is published that was not judged
-                _log.error("%s", error)
-                self._publish(Offered(self.server, "unavailable", str(error)))
-                wait = self._timing.retried * (0.8 + 0.4 * self._random())
-            finally:
-                self.settled.set()
-            await self._sleep(wait)
+            seconds = await self._do_what_is_due()
+            await self._wait(self._wake, seconds)
+            if self._wake.is_set():
+                if self._is_due:  # changes that follow each other are one
+                    since = self._listed + self._timing.between_lists - self._clock()
+                    await self._pause(max(self._timing.merged, since))
+                self._wake.clear()
 
-    async def _sleep(self, seconds: float) -> None:
-        """Until the time has come or something happened; changes that follow each other are one."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        if self._wake.is_set():
-            now = asyncio.get_running_loop().time()
-            await self._pause(max(self._timing.merged, self._listed + self._timing.between_lists - now))
-            self._wake.clear()
+    async def _do_what_is_due(self) -> float:
+        """One step, and the seconds until the next one; what happens meanwhile comes earlier."""
+        if self._breaker.is_open:
+            seconds = await self._try_circuit()
+            if seconds is not None:
+                return seconds
+        restart = self._restart_left()
+        if restart > 0 and self._upstream is None:
+            self._show_restarts()
+            return restart
+        if self._is_due or self._ttl_left() <= 0:
+            return await self._list()
+        if self._idle_left() <= 0:
+            await self._probe()
+            if self._is_due or self._breaker.is_open:
+                return 0.0
+        return min(self._idle_left(), self._ttl_left())
 
-    def _next_look(self) -> float:
-        """When the list is asked for again unasked: at the end of its time, where no stream tells of changes."""
-        watched = self._upstream is not None and self._upstream.watched.tools_list_changed
-        if self._ttl is not None and not watched:
-            return max(self._timing.shortest_ttl, self._ttl)
-        return self._timing.idle * (0.8 + 0.4 * self._random())
+    async def _list(self) -> float:
+        try:
+            await self.discover()
+        except ToolingError as error:
+            self._attempt += 1
+            again = waits_for(error, Purpose.LIST, self._timing.retried)
+            if again is not None and self._attempt < self.profile.tool_retry_attempts:
+                return max(again, pause_before(self._attempt + 1, self.profile, self._random))
+            self._attempt = 0
+            return self._spread(self._timing.retried)
+        except ConfigError as error:  # pins that cannot be read: nothing is published that was not judged
+            _log.error("%s", error)
+            self._publish(Offered(self.server, "unavailable", str(error)))
+            return self._spread(self._timing.retried)
+        finally:
+            self.settled.set()
+        self._attempt = 0
+        return min(self._idle_left(), self._ttl_left())
+
+    def _spread(self, seconds: float) -> float:
+        """Servers that failed together are not asked together."""
+        return seconds * (0.8 + 0.4 * self._random())
+
+    def _idle_left(self) -> float:
+        return (self.last_ok or 0.0) + self._idle - self._clock()
+
+    def _ttl_left(self) -> float:
+        """Until the list is too old, where no stream tells of its changes."""
+        upstream = self._upstream
+        if self._ttl is None or (upstream is not None and upstream.is_told_of_tools):
+            return math.inf
+        return self._read_at + max(self._timing.shortest_ttl, self._ttl) - self._clock()
+
+    async def _probe(self) -> None:
+        """One cheap question to a server that nothing was heard of for a while."""
+        self._idle = self._spread(self._timing.idle)
+        try:
+            upstream = await self._connect()
+            await upstream.check_health()
+        except ToolingError as error:
+            self._is_due = True  # what became of it is found out by listing it
+            await self._note_failure(error)
+        else:
+            self._note_answer()
+
+    # --- the circuit
+
+    async def _try_circuit(self) -> float | None:
+        """Seconds until the next step of an open circuit; None once it is closed."""
+        now, shown = self._clock(), self.offered.is_listed
+        until_withdrawn = self._opened + self._timing.withdrawn - now
+        if shown and until_withdrawn <= 0:
+            self._show_circuit("unavailable", is_listed=False)
+            shown = False
+        left = self._breaker.left
+        if left > 0:
+            return min(left, until_withdrawn) if shown else left
+        self._is_trying = True
+        try:
+            upstream = await self._connect()
+            await upstream.check_health()
+        except ToolingError as error:
+            self._telemetry.redactor.error(error)
+            if not _stops_calls(error):
+                self._breaker.record_failure()
+                await self._drop()
+                return 0.0
+            self._close_circuit()  # it is there, and does not want us
+            await self._stop_calls(error)
+            return self._spread(self._timing.retried)
+        finally:
+            self._is_trying = False
+        self._close_circuit()
+        return None
+
+    def _close_circuit(self) -> None:
+        self._note_answer()
+        self._is_due = True
+        self._telemetry.emit("mcp.circuit.closed", server=self.server.name)
+
+    def _show_circuit(self, status: str, *, is_listed: bool) -> None:
+        words = CircuitOpen(self.server.name, max(1, round(self._breaker.left))).text
+        self._publish(msgspec.structs.replace(self.offered, status=status, error=words, is_listed=is_listed))
+
+    @property
+    def circuit(self) -> str:
+        if self._is_trying:
+            return "half_open"
+        return "open" if self._breaker.is_open else "closed"
 
     # --- discovery
 
     async def discover(self) -> None:
         """Connect where that is needed, list, and publish. ToolingError after the state was set."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = self._clock()
+        self._is_due = False
         self._telemetry.emit("mcp.discovery.started", server=self.server.name)
         try:
             async with self._gate:
@@ -172,20 +282,21 @@ class Member:
                 listing = await upstream.list_tools() if has_tools else Listing(())
                 extras = await read_extras(upstream, self.server)
         except ToolingError as error:
+            self._is_due = True
             await self._fail(error)
             raise
-        self.latency_ms = (loop.time() - began) * 1000
+        self.latency_ms = (self._clock() - began) * 1000
         if self.last_ok is not None:
-            self._listed = loop.time()
-        self.last_ok = loop.time()
+            self._listed = self._clock()
         self._ttl = None if listing.ttl_ms is None else listing.ttl_ms / 1000
+        self._read_at = self._clock()
         verdicts = await asyncio.to_thread(self._judge, self.server, listing)
         if extras != NOTHING:
             judged = await asyncio.to_thread(self._judge_extras, self.server, extras)
             extras = msgspec.structs.replace(extras, verdicts=judged)
         held = sum(1 for verdict in verdicts.values() if verdict.held)
         self.failure = None
-        self._breaker.record_answer()
+        self._note_answer()
         self._publish(Offered(self.server, "ready", None, listing, verdicts, extras))
         welcome = upstream.welcome
         self._telemetry.emit(
@@ -203,15 +314,28 @@ class Member:
             async with self._connecting:  # a call and a discovery may want it at the same time
                 found = self._upstream
                 if found is None:
-                    found = self._make(self.server, self._on_happening)
-                    try:
-                        await found.connect()
-                    except BaseException:
-                        await found.close()
-                        raise
-                    self._upstream = found
+                    found = self._upstream = await self._open()
                     await self._follow_again(found)
         return found
+
+    async def _open(self) -> Upstream:
+        if self._exit is not None and self._restart_left() > 0:
+            raise StdioExited(self.server.name, self._exit.status, sent=False)
+        await self._close_retired()
+        found = self._make(self.server, self._on_happening)
+        found.era_found = self._era
+        try:
+            await found.connect()
+        except BaseException:
+            await found.close()
+            raise
+        if found.era_found is not None and found.era_found is not self._era:
+            self._era = found.era_found
+            await asyncio.to_thread(self._remember, self._era)
+        return found
+
+    def _restart_left(self) -> float:
+        return self._restarts.wait(self._clock())
 
     async def _follow_again(self, upstream: Upstream) -> None:
         """What our clients follow is followed on the new connection too; what changed meanwhile is not known."""
@@ -228,21 +352,37 @@ class Member:
             await (upstream.subscribe(uri) if is_wanted else upstream.unsubscribe(uri))
 
     async def _fail(self, error: ToolingError) -> None:
+        """A discovery failed: say so, and keep what may be kept."""
         self._telemetry.redactor.error(error)
-        self.failure = error
         self._telemetry.emit("mcp.discovery.failed", server=self.server.name, code=error.code)
         _log.warning("%s", error.problem)
-        if is_transport_failure(error):
+        had_list = bool(self.offered.listing.items)
+        self.failure = error
+        if _stops_calls(error):
+            await self._stop_calls(error)
+        elif is_transport_failure(error):
             await self._drop()
-        if isinstance(error, AuthEnvMissing | AuthEnvEmpty | AuthRejected):
-            await self._drop()
-            state = "auth_failed"
-        else:
-            state = "degraded" if self.offered.listing.items else "unavailable"
-        if state == "degraded":
-            self._publish(msgspec.structs.replace(self.offered, status=state, error=error.text))
-        else:
-            self._publish(Offered(self.server, state, error.text))
+            if had_list:  # of one that was never there nothing can be called: it is looked for every minute
+                self._record_failure()
+        if not _stops_calls(error) and not self._breaker.is_open:
+            status = "degraded" if had_list and self.offered.is_listed else "unavailable"
+            self._publish(msgspec.structs.replace(self.offered, status=status, error=error.text))
+
+    async def _stop_calls(self, error: ToolingError) -> None:
+        """Refused credentials, or a circle: what was offered is no longer listed, and a call of it says why."""
+        self._retire()
+        self._is_due = True
+        self.failure = error
+        status = "unavailable" if isinstance(error, LoopFound) else "auth_failed"
+        self._publish(msgspec.structs.replace(self.offered, status=status, error=error.text, is_listed=False))
+
+    def _show_restarts(self) -> None:
+        if self._exit is not None and self._restarts.too_many(self._clock()):
+            self.failure = self._exit
+            self._publish(
+                msgspec.structs.replace(self.offered, status="unavailable", error=self._exit.text, is_listed=False)
+            )
+            self.settled.set()
 
     def _publish(self, offered: Offered) -> None:
         before, self.offered = self.offered, offered
@@ -255,13 +395,26 @@ class Member:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             await upstream.close()
+        await self._close_retired()
+
+    def _retire(self) -> None:
+        if self._upstream is not None:
+            self._retired.append(self._upstream)
+            self._upstream = None
+
+    async def _close_retired(self) -> None:
+        while self._retired:
+            await self._retired.pop().close()
 
     def _on_happening(self, happening: Happening) -> None:
         if isinstance(happening, Touched):
             self._touched(self.server.name, happening.uri)
         elif isinstance(happening, Ended | Changed):
             if isinstance(happening, Ended):
-                self._upstream = None
+                self._retire()
+                self._exit = StdioExited(self.server.name, happening.status)
+                self._restarts.note_end(self._clock())
+            self._is_due = True
             self._wake.set()
 
     # --- calls
@@ -272,6 +425,14 @@ class Member:
         welcome = self._upstream.welcome if self._upstream is not None else None
         return None if welcome is None else welcome.revision.modern
 
+    @property
+    def era(self) -> str | None:
+        """The revision that is spoken, or was last."""
+        welcome = self._upstream.welcome if self._upstream is not None else None
+        if welcome is not None:
+            return welcome.revision.name
+        return None if self._era is None else self._era.value
+
     async def call(self, call: Call, *, repeatable: bool) -> tuple[Result, int]:
         """Forward a call, again where that cannot deliver it twice; the result and the number of attempts."""
         loop = asyncio.get_running_loop()
@@ -280,36 +441,57 @@ class Member:
         purpose = Purpose.REPEATABLE if repeatable else Purpose.CALL
         attempt = 0
         while True:
+            if self._breaker.is_open:
+                raise CircuitOpen(self.server.name, max(1, round(self._breaker.left)))
             attempt += 1
-            wait = self._breaker.wait()
-            if wait > 0:
-                raise CircuitOpen(self.server.name, max(1, round(wait)))
             try:
-                upstream = await self._connect()
+                upstream = self._upstream or await self._connect_by(deadline, call.seconds)
                 result = await upstream.call(call)
             except ToolingError as error:
-                self._note_failure(error)
+                await self._note_failure(error)
                 again = waits_for(error, purpose, deadline - loop.time())
-                if again is None or attempt >= self._profile.tool_retry_attempts:
+                if again is None or attempt >= self.profile.tool_retry_attempts or self._breaker.is_open:
                     raise (RetryExhausted(self.server.name, attempt, error) if attempt > 1 else error) from None
-                pause = max(again, pause_before(attempt + 1, self._profile, self._random))
+                pause = max(again, pause_before(attempt + 1, self.profile, self._random), self._restart_left())
                 if loop.time() + pause >= deadline:
                     raise
                 await self._pause(pause)
-            except BaseException:
-                self._breaker.gave_up()
-                raise
             else:
-                self._breaker.record_answer()
-                self.last_ok = loop.time()
+                self._note_answer()
                 return result, attempt
 
-    def _note_failure(self, error: ToolingError) -> None:
+    async def _connect_by(self, deadline: float, seconds: float) -> Upstream:
+        """Nothing has been sent when this fails."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._connect()
+        except TimeoutError:
+            raise NoAnswer(self.server.name, round(seconds)) from None
+
+    def _note_answer(self) -> None:
+        self._breaker.record_answer()
+        self.last_ok = self._clock()
+
+    async def _note_failure(self, error: ToolingError) -> None:
         self._telemetry.redactor.error(error)
-        if is_transport_failure(error):
-            self._breaker.record_failure()
+        if _stops_calls(error):
+            await self._stop_calls(error)
+        elif is_transport_failure(error):
+            self._record_failure()
         else:
-            self._breaker.gave_up()
-        if isinstance(error, AuthEnvMissing | AuthEnvEmpty | AuthRejected):
-            self.failure = error
-            self._publish(Offered(self.server, "auth_failed", error.text))
+            self._breaker.record_answer()  # it refused this, and is there
+
+    def _record_failure(self) -> None:
+        """What was under way when the circuit opened says nothing new."""
+        if self._breaker.is_open:
+            return
+        self._breaker.record_failure()
+        if self._breaker.is_open:
+            self._opened = self._clock()
+            self._telemetry.emit("mcp.circuit.opened", server=self.server.name)
+            self._show_circuit("degraded", is_listed=True)
+            self._wake.set()
+
+
+def _stops_calls(error: ToolingError) -> bool:
+    return isinstance(error, AuthEnvMissing | AuthEnvEmpty | AuthRejected | LoopFound)

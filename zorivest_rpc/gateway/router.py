@@ -15,6 +15,7 @@ from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.gateway.assembly import names_no_tool
 from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.gateway.eras import Eras
 from zorivest_rpc.gateway.errors import (
     OutputInvalid,
     ProtocolBroken,
@@ -22,7 +23,7 @@ from zorivest_rpc.gateway.errors import (
     Withdrawn,
 )
 from zorivest_rpc.gateway.examine import judge_tools
-from zorivest_rpc.gateway.extras import judge_extras
+from zorivest_rpc.gateway.extras import NOTHING, judge_extras
 from zorivest_rpc.gateway.followed import Followed
 from zorivest_rpc.gateway.library import Library
 from zorivest_rpc.gateway.links import pass_block
@@ -37,16 +38,18 @@ from zorivest_rpc.gateway.upstream import Happening, Upstream
 from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.offer import RESOURCES
-from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.mcp.protocol.replies import Progress, Told
 from zorivest_rpc.serving.catalog.approval import block
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 __all__ = ["Gateway"]
 
+_UNKNOWN: Final = "unknown_tool"
 _INTERNAL: Final = "internal_error"
 _CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
 _AT_ONCE: Final = 8  # servers that are discovered at the same time
+_MOST_GONE: Final = 512  # tools that a client may still call by an old list
 _log: Final = logging.getLogger(__name__)
 
 Make = Callable[[Server, Callable[[Happening], None]], Upstream]
@@ -109,6 +112,7 @@ class Gateway:
         timing: Timing = USUAL,
         input_seconds: float = 600.0,
         passage: Passage | None = None,
+        eras: Eras | None = None,
     ) -> None:
         self._base = base
         self._profile = profile
@@ -117,6 +121,7 @@ class Gateway:
         self._adopt = adopt
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._warned: set[str] = set()
+        self._gone: dict[str, Published] = {}
         self._checks: dict[str, Callable[[Json], bool]] = {}
         self._passage = passage or Passage()
         self.questions = Questions(self._passage.id, input_seconds)
@@ -135,6 +140,8 @@ class Gateway:
                 telemetry=telemetry,
                 timing=timing,
                 gate=self._gate,
+                era=None if eras is None else eras.known(profile, server),
+                remember=(lambda era: None) if eras is None else partial(eras.remember, profile, server),
             )
             for server in profile.enabled
         }
@@ -167,21 +174,29 @@ class Gateway:
         """The only place that replaces the catalogue."""
         before = self.catalogue
         offers = [_with_status(member) for member in self.members.values()]
-        self.catalogue = build(self._base, self._profile, offers)
+        self.catalogue = build(self._base, self._profile, offers, self._gone)
+        self._remember_gone(before, self.catalogue)
         self._tell_difference(before, self.catalogue)
         self._warn_of_unmatched()
         if self.catalogue.definitions != before.definitions:
             self._checks.clear()
             self._adopt(self.catalogue.definitions)
         owners = {spec.name: spec.upstream for spec in self.catalogue.definitions.tools}
-        offered = {each.server.name: each.extras for each in offers}
+        offered = {each.server.name: each.extras if each.is_listed else NOTHING for each in offers}
         for kind in self.library.update(self._profile, offered, owners):
             self._tell(kind, None)
 
+    def _remember_gone(self, before: Catalogue, after: Catalogue) -> None:
+        """A client may have an old list: what was in one is still known, and whose it was."""
+        lost = {name: tool for name, tool in before.table.items() if name not in after.table}
+        if lost:
+            self._gone = dict(list((self._gone | lost).items())[-_MOST_GONE:])
+            self.catalogue = build(self._base, self._profile, map(_with_status, self.members.values()), self._gone)
+
     def _tell_difference(self, before: Catalogue, after: Catalogue) -> None:
         for server in self.members:
-            old = {name: tool for name, tool in before.table.items() if tool.server.name == server}
-            new = {name: tool for name, tool in after.table.items() if tool.server.name == server}
+            old = _of(before, server)
+            new = _of(after, server)
             added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
             changed = sorted(name for name in new.keys() & old.keys() if new[name].hash != old[name].hash)
             if added or removed or changed:
@@ -249,14 +264,17 @@ class Gateway:
 
     def _admit(self, call: Call, found: Published | None, record: CallRecord) -> Member:
         if found is None:
-            raise Withdrawn(call.name.partition("__")[0], call.name)
+            record.failed(kind="INPUT", code=_UNKNOWN, duration_ms=0.0, attempts=0)
+            raise ProtocolError(INVALID_PARAMS, f"unknown tool {call.name!r}; tools/list names them")
+        if found.is_gone:
+            raise Withdrawn(found.server.name, call.name)
         if found.decision.verdict == "deny":  # what a list denies is refused before it comes here; a change may be new
             record.denied("deny_tool")
             raise block(call.name)
         if found.held is not None:
             raise Quarantined(found.server.name, call.name)
         member = self.members[found.server.name]
-        if member.offered.status == "auth_failed" and member.failure is not None:
+        if not found.is_listed and member.failure is not None:
             raise member.failure
         if not found.server.allows("tool", found.upstream):
             raise Withdrawn(found.server.name, call.name)
@@ -311,6 +329,10 @@ def _with_status(member: Member) -> Offered:
     if offered.status == "ready" and offered.listing.items and all(verdict.held for verdict in verdicts):
         return msgspec.structs.replace(offered, status="quarantined")
     return offered
+
+
+def _of(catalogue: Catalogue, server: str) -> dict[str, Published]:
+    return {name: tool for name, tool in catalogue.table.items() if tool.server.name == server and not tool.is_gone}
 
 
 def _pass_progress(call: Call, progress: Progress) -> None:

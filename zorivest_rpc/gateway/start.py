@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from zorivest_rpc.config import Settings
 from zorivest_rpc.gateway.config import Profile
+from zorivest_rpc.gateway.eras import Eras
 from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.pins import Pins
 from zorivest_rpc.gateway.reach import make_upstream
@@ -40,6 +41,7 @@ def open_gateway(
         make=lambda server, note: make_upstream(server, environ, meta=passage.opening, on_happening=note),
         adopt=adopt,
         passage=passage,
+        eras=Eras(settings.data_dir),
         input_seconds=settings.input_seconds,
         our_prompts=frozenset(ARGUMENTS),
         tell=tell,

@@ -62,6 +62,7 @@ from zorivest_rpc.mcp.protocol.headers import HeaderParams, mirror_params
 from zorivest_rpc.mcp.protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Json, dumps
 from zorivest_rpc.mcp.protocol.replies import Honoured
 from zorivest_rpc.mcp.protocol.revisions import Era
+from zorivest_rpc.mcp.protocol.types import LEVELS
 
 __all__ = ["ENVELOPE", "FRAME_LIMIT", "Ask", "Call", "Ended", "Happening", "Result", "Talk", "Upstream"]
 
@@ -97,6 +98,7 @@ class Upstream:
         self._on_happening = on_happening
         self._mirrored: dict[str, HeaderParams] = {}
         self._subscribed: set[str] = set()
+        self._level: int | None = None  # of the log messages of a legacy server
         self._on_acknowledged: Callable[[], None] | None = None  # of the stream of changes
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -129,6 +131,15 @@ class Upstream:
 
     async def close(self) -> None:
         raise NotImplementedError
+
+    @property
+    def is_following(self) -> bool:
+        """Whether changes are told; `watched` says which were promised."""
+        raise NotImplementedError
+
+    @property
+    def is_told_of_tools(self) -> bool:
+        return self.watched.tools_list_changed and self.is_following
 
     # --- opening
 
@@ -164,6 +175,7 @@ class Upstream:
             raise self._turned_away(away) from None
         assert self.welcome is not None
         self.era_found = self.welcome.revision.era
+        self._level = None
         return self.welcome
 
     def _check_loop(self, answer: Answer | None) -> None:
@@ -221,6 +233,8 @@ class Upstream:
             async with asyncio.timeout_at(deadline) as talk.scope:
                 if call.ask is not None:
                     await self._prepare_to_ask()
+                if call.log_level is not None and call.on_log is not None and not self.caller.revision.modern:
+                    await self._match_level(call.log_level)
                 return await self._call(call, talk)
         except TimeoutError:
             raise CallTimeout(self.name, call.shown or call.name, round(call.seconds)) from None
@@ -291,6 +305,14 @@ class Upstream:
         async with self._limit(deadline):
             method = "server/discover" if self.caller.revision.modern else "ping"
             self._check_loop(await self._exchange(self.caller.request(method, meta=self._meta()), Talk()))
+
+    async def _match_level(self, level: str) -> None:
+        """A legacy server has one level for all its callers: the finest that one of them wants."""
+        rank = LEVELS.get(level)
+        if rank is not None and (self._level is None or rank < self._level):
+            self._level = rank
+            with suppress(ToolingError, ProtocolError):
+                await self.set_log_level(level)
 
     async def set_log_level(self, level: str, deadline: float | None = None) -> None:
         """Of a legacy server, for all its callers; a modern one is told with each request."""
