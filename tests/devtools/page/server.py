@@ -195,7 +195,7 @@ async def serve() -> AsyncIterator[FrameServer]:
     app.router.add_get("/devtools/{name}", static_file)
     app.router.add_route("*", "/echo", server.echo)
     app.router.add_get("/talk", server.talk)
-    app.router.add_get("/{path:.*}", server.page)
+    app.router.add_route("*", "/{path:.*}", server.page)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

