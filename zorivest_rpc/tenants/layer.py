@@ -14,7 +14,8 @@ __all__ = ["client_layer"]
 
 def client_layer(spec: ToolSpec) -> Middleware:
     """The layer of one tool, inside the metrics and before the guard."""
-    changes, writes = not survives_read_only(spec), not spec.reads_only
+    # call_tool runs another tool through that one's own chain, which signs what it wrote; a read keeps its text
+    changes, writes = not survives_read_only(spec), not spec.reads_only and spec.name != "call_tool"
 
     async def works_for(call: Call, inner: Handler) -> Outcome:
         context = call.scope.own
