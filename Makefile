@@ -78,6 +78,7 @@ mutants: $(READY) ## change one operator at a time in critical modules; a test h
 bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
 	@$(BIN)/python -m tests.bench.product
+	@$(BIN)/python -m tests.bench.exposure
 	@$(BIN)/python -m tests.bench.scale
 	@$(BIN)/python -m tests.bench.scale_imports
 

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.docs.examples import Example, stored
+from tests.docs.exposure import render as render_exposure
 from tests.docs.tenants import render as render_clients
 from tests.places import ROOT
 from zorivest_rpc.__main__ import COMMANDS
@@ -256,8 +257,13 @@ def clients() -> str:
     return NOTE + render_clients()
 
 
+def exposure() -> str:
+    return NOTE + render_exposure()
+
+
 REFERENCES = {
     "tenants.md": clients,
+    "exposure.md": exposure,
     "gateway.md": gateway,
     "tools.md": tools,
     "cli.md": cli,

@@ -27,9 +27,9 @@ from zorivest_rpc.serving.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"
-FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY, TENANTS = (
+FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY, TENANTS, EXPOSURE = (
     ROOT / "docs" / "guide" / f"{name}.md"
-    for name in ("first-ten-minutes", "operations", "importing", "market-data", "gateway", "tenants")
+    for name in ("first-ten-minutes", "operations", "importing", "market-data", "gateway", "tenants", "exposure")
 )
 RUN_ELSEWHERE = {
     "connect-a-client.md": "tests/cli/test_guide.py",
@@ -131,6 +131,13 @@ def test_one_client_becomes_ten_from_top_to_bottom(reader: Machine) -> None:
     assert not any(secret in said for secret in reader.secrets())
 
 
+def test_lists_that_follow_the_data_are_shown_from_top_to_bottom(reader: Machine) -> None:
+    said = " ".join(reader.run(EXPOSURE).split())
+    assert "tools as Cline sees them" in said
+    assert "get_sqn is " in said, "what it says of the figure depends on what the other pages left"
+    assert "It is left out of the list until devtools.observed is raised by a first successful call." in said
+
+
 def test_the_guide_shows_the_profile_that_the_tests_load() -> None:
     (sample,) = [block.inside for block in blocks(GATEWAY) if block.language == "toml"]
     assert sample == (ROOT / "tests" / "gateway" / "fixtures" / "example.toml").read_text()
@@ -161,6 +168,7 @@ def test_no_page_of_the_guide_is_without_a_test() -> None:
         MARKET.name,
         GATEWAY.name,
         TENANTS.name,
+        EXPOSURE.name,
         *RUN_ELSEWHERE,
     }
     for name, test in RUN_ELSEWHERE.items():
