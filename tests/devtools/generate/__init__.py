@@ -1,0 +1,1 @@
+"""The makers of artefacts, on recordings that are made up."""
