@@ -56,6 +56,7 @@ def body(recording: Recording, format: str = "test", **arguments: Any) -> list[s
     return [line.strip() for line in inside.splitlines()]
 
 
+# long: a table of actions and lines
 def test_each_kind_of_action_has_its_line() -> None:
     lines = body(
         record(
