@@ -12,7 +12,7 @@ from zorivest_rpc.__main__ import COMMANDS
 from zorivest_rpc.cli.checks import surroundings
 from zorivest_rpc.config import OPTIONS, parse
 from zorivest_rpc.gateway.keys import PROFILE_KEYS, SERVER_KEYS
-from zorivest_rpc.serving.catalog.load import load
+from zorivest_rpc.serving.catalog.load import load, with_tenancy
 from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
 
@@ -114,7 +114,7 @@ def test_the_map_leads_to_every_page() -> None:
 
 
 def test_every_tool_and_prompt_that_the_guides_name_exists() -> None:
-    definitions = load()
+    definitions = with_tenancy(load())
     known = {spec.name for spec in (*definitions.tools, *definitions.meta_tools)} | set(ARGUMENTS)
     verbs = "|".join(sorted({name.partition("_")[0] for name in known}))
     known |= {key.name for key in (*PROFILE_KEYS, *SERVER_KEYS)}

@@ -97,15 +97,15 @@ class Served:
             text = [line[5:] for line in text.splitlines() if line.startswith("data:") and line[5:].strip()][-1]
         return json.loads(text)
 
-    def call(self, key: str, tool: str, headers: dict[str, str] | None = None, **arguments: Any) -> Any:
-        return self.post(key, "tools/call", {"name": tool, "arguments": arguments}, headers)["result"]
+    def call(self, key: str, tool: str, **arguments: Any) -> Any:
+        return self.post(key, "tools/call", {"name": tool, "arguments": arguments})["result"]
 
     def text(self, key: str, tool: str, **arguments: Any) -> str:
         return str(self.call(key, tool, **arguments)["content"][0]["text"])
 
     def write(self, key: str, tool: str, client: str, **arguments: Any) -> Any:
         """A gated call, with a token of the same client."""
-        asked = {"action": tool, "params_summary": "as the test says", "clientId": client}
+        asked: dict[str, Any] = {"action": tool, "params_summary": "as the test says", "clientId": client}
         issued = self.call(key, "get_confirmation_token", **asked)
         assert "structuredContent" in issued, issued
         token = issued["structuredContent"]["token"]
@@ -228,7 +228,7 @@ def test_no_uri_reaches_a_client_that_is_not_granted(served: Served, uri: str) -
 
 
 def test_a_token_of_one_client_opens_nothing_of_another(served: Served) -> None:
-    asked = {"action": "create_trade", "params_summary": "x", "clientId": "a"}
+    asked: dict[str, Any] = {"action": "create_trade", "params_summary": "x", "clientId": "a"}
     token = served.call("ab", "get_confirmation_token", **asked)["structuredContent"]["token"]
     trade = {**TRADE, "exec_id": "E2", "instrument": "STOLEN", "confirmation_token": token}
     for key, client in (("ab", "b"), ("a", "a"), ("all", "a")):
