@@ -16,6 +16,7 @@ from zorivest_rpc.app.backends import LOCAL, Callers
 from zorivest_rpc.app.exposing import follow_journal, open_engine, watch_tools
 from zorivest_rpc.app.federation import Federation
 from zorivest_rpc.app.guards import SeenGuards
+from zorivest_rpc.app.observing import TOOLSET, observe_pages
 from zorivest_rpc.app.policy import opted_in, policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
 from zorivest_rpc.app.with_tenants import read_tenants, serve_tenants
@@ -69,6 +70,7 @@ class Journal:
         policy = policy_of(settings, definitions, self._federation.channel)
         self.audience = Audience(definitions, policy, self.exposure)
         self.tenancy = None if tenants is None else serve_tenants(settings, tenants, self.audience)
+        self.observing = observe_pages(settings, definitions, self.exposure)
         self.started = time.perf_counter()
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
@@ -219,7 +221,7 @@ class Journal:
         tenancy = self.tenancy
         logs = os.path.join(settings.data_dir, "logs")
         own = {} if tenancy is None else tenancy.handlers()
-        return {**own, **forward} | own_handlers(
+        return {**own, **forward, **self.observing.handlers()} | own_handlers(
             self.audience,
             self.backend_for,
             run=pipeline.handler,
@@ -285,6 +287,8 @@ class Journal:
         from zorivest_rpc.serving.tools.resources import TOOLSETS
 
         self._changing.discard(session)
+        if TOOLSET in session.toolsets:
+            self.observing.load()
         self.offer.announce_change(TOOLS, session)
         for uri in sorted(session.subscriptions):
             if uri.startswith(TOOLSETS):  # they tell what this session has loaded
@@ -337,6 +341,7 @@ class Journal:
     async def warm_up(self) -> None:
         """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
         self.start_upstreams()
+        self.observing.start()
         if self.tenancy is None:
             await self.callers.warm_up()
 
@@ -402,6 +407,7 @@ class Journal:
         return self.callers.backend_for(call) if self.tenancy is None else self.tenancy.backend_for(call)
 
     async def close(self) -> None:
+        await self.observing.close()
         if self._tool_watch is not None:
             self._tool_watch.close()
         if self.following is not None:

@@ -12,7 +12,7 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 from zorivest_rpc.serving.catalog.toolsets import ToolsetConfig, decode_config, opt_in_names
 from zorivest_rpc.serving.modes.detect import parse_mode
 
-__all__ = ["opted_in", "policy_of"]
+__all__ = ["is_named", "opted_in", "policy_of"]
 
 
 def policy_of(settings: Settings, definitions: Definitions, channel: str = "auto") -> Policy:
@@ -49,6 +49,11 @@ def opted_in(settings: Settings) -> tuple[str, ...]:
     """The toolsets that exist because the operator named them."""
     enabled = ("devtools",) if settings.devtools_enabled else ()
     return opt_in_names((settings.toolsets,), _read_toolset_file(settings)[1], enabled)
+
+
+def is_named(settings: Settings, toolset: str) -> bool:
+    """Whether some list begins with this toolset, because the options or the toolset file name it."""
+    return toolset in opt_in_names((settings.toolsets,), _read_toolset_file(settings)[1])
 
 
 def _toolset_config(settings: Settings, definitions: Definitions) -> ToolsetConfig:

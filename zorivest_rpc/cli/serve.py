@@ -99,10 +99,14 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
     except OSError as exc:
         raise ConfigError("--port", f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from None
     _greet(settings, transport.port, data, journal)
+    if journal is not None:
+        journal.observing.is_listening(f"http://{_host_to_show(settings)}:{transport.port}", transport.port)
     first = None if journal is None else asyncio.create_task(_first_steps(settings, journal, transport.port))
     await stopped.wait()
     if first is not None:
         first.cancel()
+    if journal is not None:
+        await journal.observing.close()
     await transport.stop()
     records.close()
     if journal is not None:
@@ -148,16 +152,16 @@ def _build(
     sessions = SessionStore(server.seal, server.announcer, records, server.now, server.epoch, life=options.session_life)
     tenancy = None if journal is None else journal.tenancy
     authenticate = _authenticate(settings, data, journal)
-    facts = {"version": __version__}
     transport = HttpTransport(
         server,
         options,
         authenticate=authenticate,
         holding=(lambda header: nullcontext()) if journal is None or tenancy is not None else journal.callers.holding,
         sessions=sessions,
-        facts=lambda: facts,
+        facts=lambda: {"version": __version__},
         metrics=None if journal is None else journal.prometheus,
         gate=(lambda headers: None) if tenancy is None else tenancy.check_headers,
+        beside={} if journal is None else journal.observing.beside(),
     )
     return transport, records
 

@@ -32,8 +32,6 @@ class Counting(Protocol):
 
     def set(self, counter: str, value: int | None) -> None: ...
 
-    def raise_flag(self, name: str) -> None: ...
-
 
 class RingLimits(msgspec.Struct, frozen=True):
     entries: int

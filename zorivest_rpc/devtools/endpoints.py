@@ -33,13 +33,25 @@ Shape: TypeAlias = Json
 
 
 class Endpoint:
-    __slots__ = ("first", "latencies", "method", "origin", "parameters", "path", "seen", "shapes", "statuses")
+    __slots__ = (
+        "first",
+        "first_at",
+        "latencies",
+        "method",
+        "origin",
+        "parameters",
+        "path",
+        "seen",
+        "shapes",
+        "statuses",
+    )
 
-    def __init__(self, method: str, origin: str, path: str, first: int) -> None:
+    def __init__(self, method: str, origin: str, path: str, first: int, first_at: float) -> None:
         self.method = method
         self.origin = origin
         self.path = path
         self.first = first  # number of the first entry
+        self.first_at = first_at  # and when it arrived
         self.seen = 0
         self.statuses: Counter[int] = Counter()
         self.parameters: dict[str, int] = {}  # name to how often
@@ -103,7 +115,7 @@ class Endpoints:
         method, origin, path, query = key
         endpoint = self._known.get((method, origin, path))
         if endpoint is None:
-            endpoint = self._known[method, origin, path] = Endpoint(method, origin, path, entry.number)
+            endpoint = self._known[method, origin, path] = Endpoint(method, origin, path, entry.number, entry.at)
             if len(self._known) > MOST_ENDPOINTS:
                 self._known.popitem(last=False)
             else:

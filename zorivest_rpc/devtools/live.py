@@ -18,7 +18,7 @@ __all__ = ["MOST_PENDING", "TIMEOUTS", "Live"]
 MOST_PENDING: Final = 16
 TIMEOUTS: Final[dict[QueryType, float]] = {"dom": 10.0, "page": 10.0, "a11y": 35.0}
 _PAGE_GIVES_UP: Final[dict[QueryType, int]] = {"dom": 10_000, "page": 10_000, "a11y": 30_000}  # ms
-_LONGEST_SHOWN: Final = 200
+AGAIN: Final = "Call again in a moment."
 
 
 class _Pending(msgspec.Struct, eq=False):
@@ -40,7 +40,7 @@ class Live:
     async def ask(self, page: Page, type: QueryType, params: dict[str, Json]) -> Json:
         """What the page answers, unchecked; a ToolError where it cannot, will not, or goes away."""
         if len(self._pending) >= MOST_PENDING:
-            raise ToolError("Too many live queries are running; try again.", code="too_many_queries")
+            raise ToolError("Too many live queries are running; try again.", code="too_many_queries", next=AGAIN)
         link, seconds = page.link, self._timeouts[type]
         if link is None:
             raise _went_away()
@@ -53,7 +53,7 @@ class Live:
         except TimeoutError:
             self._cancel(page, q)
             words = f"The page did not answer within {seconds:g} s."
-            raise ToolError(words, code="page_timeout") from None
+            raise ToolError(words, code="page_timeout", next=AGAIN) from None
         except asyncio.CancelledError:
             self._cancel(page, q)
             raise
@@ -83,13 +83,13 @@ class Live:
 
 
 def _went_away() -> ToolError:
-    return ToolError("The page went away before it answered.", code="page_gone")
+    return ToolError("The page went away before it answered.", code="page_gone", next=AGAIN)
 
 
 def _failure(result: Result, params: dict[str, Json]) -> ToolError:
     code = result.error.code if result.error is not None else ""
     if code == "invalid_selector":
         selector = params.get("selector") or params.get("scope") or ""
-        return ToolError(f"Invalid CSS selector: {selector}.", code="invalid_selector")
+        return ToolError(f"Invalid CSS selector: {selector}.", code="invalid_selector", next="Correct the selector.")
     # the page's own words stay out of an error: errors are ours, and read as such
     return ToolError("The page could not answer.", code="page_failed", next="Look at observe(errors) for the reason.")

@@ -85,6 +85,17 @@ class Pages:
     def find(self, id: str) -> Page | None:
         return self._known.get(id)
 
+    def of_tab(self, tab: str) -> list[Page]:
+        return [page for page in self._known.values() if page.tab == tab]
+
+    def meet(self, id: str, tab: str) -> Page:
+        """The page of this id, connected or not: its last words come when it is gone."""
+        page = self._known.get(id)
+        if page is None:
+            page = self._known[id] = Page(id, tab)
+            self._forget_old()
+        return page
+
     def connected(self) -> list[Page]:
         """Those that were focused last come first."""
         pages = [page for page in self._known.values() if page.link is not None]
@@ -157,7 +168,7 @@ class Pages:
 
     def _forget_old(self) -> None:
         if len(self._known) > MOST_PAGES:
-            oldest = next((id for id, page in self._known.items() if page.link is None), None)
+            oldest = next((page.id for page in self._known.values() if page.link is None), None)
             if oldest is not None:
                 del self._known[oldest]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ log: Final = logging.getLogger("zorivest_rpc")
 Authenticate: TypeAlias = Callable[[str | None], str | Awaitable[str | None] | None]
 """The Authorization header to a principal, or None where it names no principal."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+NOTHING_BESIDE: Final[Mapping[str, Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]]] = {}
 _KEEP_ALIVE: Final = 15.0
 _IDLE: Final = 75.0  # seconds that a connection may stay without a request
 _OAUTH: Final = (
@@ -103,15 +104,18 @@ class HttpTransport:
         facts: Callable[[], Json] = dict,
         metrics: Callable[[str], str] | None = None,
         gate: Callable[[RequestHeaders], Refused | None] = lambda headers: None,
+        beside: Mapping[str, Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = NOTHING_BESIDE,
     ) -> None:
         """`holding` is open while a request runs, for code that needs its credentials that long and no longer.
-        `metrics` are those that a principal may see; `gate` refuses messages by their headers."""
+        `metrics` are those that a principal may see; `gate` refuses messages by their headers; `beside` answers paths
+        by their first part, with checks of Origin and credentials of its own."""
         self._gate = gate
         self._server = server
         self._options = options
         self._authenticate = authenticate
         self._holding = holding
         self._metrics = metrics
+        self._beside = beside
         self._facts = facts
         if sessions is None:  # an empty store is false, but it is the one to use
             sessions = SessionStore(
@@ -201,6 +205,9 @@ class HttpTransport:
         path = request.raw_path.partition("?")[0]
         try:
             self._check_host(request)
+            other = self._beside.get(path[1:].partition("/")[0]) if self._beside else None
+            if other is not None:
+                return await other(request)
             self._check_origin(request)
             if path == self._options.path:
                 return await self._mcp(request)
