@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from zorivest_rpc.gateway.config import Profile
     from zorivest_rpc.gateway.library import Library, Pass
     from zorivest_rpc.gateway.loops import Passage
+    from zorivest_rpc.gateway.recorded import Recorder
     from zorivest_rpc.gateway.router import Gateway
+    from zorivest_rpc.gateway.telemetry import Telemetry
 
 __all__ = ["Federation"]
 
@@ -28,6 +30,8 @@ class Federation:
         self._settings = settings
         self._base = base
         self._gateway: Gateway | None = None
+        self._recorder: Recorder | None = None
+        self._told: Telemetry | None = None
         self.profile = self._load_profile()
         if several and self.profile is not None:
             self.profile = _without_servers(self.profile)
@@ -61,7 +65,9 @@ class Federation:
 
             passage = self.passage
             assert passage is not None
-            self._gateway = open_gateway(self._settings, self.profile, self._base, os.environ, adopt, tell, passage)
+            self._gateway = open_gateway(
+                self._settings, self.profile, self._base, os.environ, adopt, tell, passage, self._telemetry()
+            )
             self._gateway.library.behind = behind
         return self._gateway
 
@@ -69,7 +75,25 @@ class Federation:
         """What the servers offer besides tools; None until the gateway is there."""
         return None if self._gateway is None else self._gateway.library
 
+    def recorder(self) -> Recorder | None:
+        """What tells the events of each call; None where no profile and no variable asks for it."""
+        if self._recorder is None and (self.profile is not None or self._settings.telemetry):
+            from zorivest_rpc.gateway.recorded import Recorder
+
+            self._recorder = Recorder(self._telemetry(), self._settings.input_seconds)
+        return self._recorder
+
+    def _telemetry(self) -> Telemetry:
+        """One for everything in this process: its lines share a run_id."""
+        if self._told is None:
+            from zorivest_rpc.gateway.start import open_telemetry
+
+            self._told = open_telemetry(self._settings, self.profile, os.environ)
+        return self._told
+
     async def close(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
         if self._gateway is not None:
             await self._gateway.close()
 

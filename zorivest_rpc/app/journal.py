@@ -153,6 +153,9 @@ class Journal:
 
     def refusal(self, session: Session, name: str, scope: Scope) -> ToolError | None:
         refusal = self.audience.refusal(session, name)
+        spec = self.audience.specs[name]
+        if spec.is_denied and (recorder := self._federation.recorder()) is not None:
+            recorder.deny(spec, session.principal, "deny_tool")
         if refusal is not None or self.tenancy is None:
             return refusal
         return self.tenancy.refusal(session, name, scope)
@@ -178,10 +181,9 @@ class Journal:
         from zorivest_rpc.serving.pipeline import Pipeline
         from zorivest_rpc.serving.tools.files import ImportRoots, default_roots
 
-        settings, definitions = self.settings, self.audience.definitions
-        network = [spec.name for spec in definitions.tools if spec.network_bound]
+        settings = self.settings
         here = os.getcwd() if settings.command == "stdio" else None
-        metrics = Metrics(network_bound=network, started=self.started)
+        metrics = Metrics(is_network_bound=self.audience.is_network_bound, started=self.started)
         tenancy = self.tenancy
         roots_of: Callable[[Call], ImportRoots]
         layer: Callable[[ToolSpec], Middleware] | None
@@ -210,7 +212,12 @@ class Journal:
         """What the outcomes of a tool mean for lists, around its whole chain."""
         if self.exposure is not None:
             handler = self.exposure.wrap(name, handler)
-        return handler if self.following is None else self.following.wrap(name, handler)
+        if self.following is not None:
+            handler = self.following.wrap(name, handler)
+        recorder = self._federation.recorder()
+        if recorder is None or name == "call_tool":  # the tool that it calls is recorded itself
+            return handler
+        return recorder.around(self.audience.specs[name], handler)
 
     def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:
         from zorivest_rpc.serving.tools.own import own_handlers

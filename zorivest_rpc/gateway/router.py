@@ -254,6 +254,9 @@ class Gateway:
         return outcome
 
     def _record(self, call: Call, found: Published | None) -> CallRecord:
+        """That of the layer around the whole call, which began it and ends what nothing else does."""
+        if isinstance(call.record, CallRecord):
+            return call.record
         return self._telemetry.call(
             tool=call.name,
             provenance="upstream",

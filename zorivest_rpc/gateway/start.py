@@ -15,7 +15,12 @@ from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 from zorivest_rpc.serving.catalog.spec import Definitions
 from zorivest_rpc.serving.tools.prompts import ARGUMENTS
 
-__all__ = ["open_gateway"]
+__all__ = ["open_gateway", "open_telemetry"]
+
+
+def open_telemetry(settings: Settings, profile: Profile | None, environ: Mapping[str, str]) -> Telemetry:
+    secrets = () if profile is None else secret_values(profile, environ)
+    return Telemetry(settings.telemetry, Redactor(secrets), capture_content=settings.telemetry_content)
 
 
 def open_gateway(
@@ -26,13 +31,9 @@ def open_gateway(
     adopt: Callable[[Definitions], None],
     tell: Callable[[str, str | None], None],
     passage: Passage,
+    telemetry: Telemetry,
 ) -> Gateway:
     """Nothing is contacted before `start`."""
-    telemetry = Telemetry(
-        settings.telemetry,
-        Redactor(secret_values(profile, environ)),
-        capture_content=settings.telemetry_content,
-    )
     return Gateway(
         base,
         profile,

@@ -107,6 +107,8 @@ class Telemetry:
         unknown = [name for name in fields if name.rstrip("_") not in allowed]
         if event not in EVENTS or unknown:
             raise ValueError(f"no event {event} with {', '.join(unknown) or 'any field'}")
+        if self._path is None and not _log.isEnabledFor(logging.INFO):
+            return
         line: dict[str, Any] = {"ts": self._now(), "event": event, "run_id": self.run_id}
         for name, value in fields.items():  # `class_` and `from_` are Python's way to write these two
             if value is not None and (self._capture or name not in CONTENT_FIELDS):

@@ -32,6 +32,7 @@ __all__ = [
     "InputRequired",
     "Middleware",
     "Outcome",
+    "Record",
     "Scope",
     "Wire",
     "chain",
@@ -221,6 +222,14 @@ class Wire(Protocol):
     def hang_up(self) -> None: ...
 
 
+class Record(Protocol):
+    """What a layer tells of a call while it runs."""
+
+    def confirm_requested(self, channel: str) -> None: ...
+
+    def confirmed(self, channel: str | None, *, auto: bool = False) -> None: ...
+
+
 class Call:
     """One request being worked on: what was asked, by whom, and the way back to them."""
 
@@ -233,6 +242,7 @@ class Call:
         "in_task",
         "kept",
         "name",
+        "record",
         "scope",
         "session",
         "view",
@@ -255,6 +265,7 @@ class Call:
         self.wire = wire
         self.view = view
         self.scope = scope
+        self.record: Record | None = None  # of what becomes of this call, where that is written down
         self.context: Any = None  # the offer's own: what it has found out about this call and needs again
         self.answers: Mapping[str, Json] = _NOTHING
         self.kept: Mapping[str, Json] = _NOTHING  # what the round before left with its questions

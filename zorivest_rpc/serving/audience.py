@@ -170,6 +170,11 @@ class Audience:
         unbound = ListLimits(policy.excluded, policy.read_only)
         self._limits: dict[tuple[tuple[str, ...], frozenset[Bound]], ListLimits] = {((), frozenset()): unbound}
 
+    def is_network_bound(self, name: str) -> bool:
+        """Whether it waits for others by nature: a tool that says so, or what is read from another server."""
+        spec = self.specs.get(name)
+        return spec is None or spec.network_bound
+
     def profile(self, session: Session) -> Profile:
         """Who is calling, decided from this session alone."""
         client, able = session.client, session.capabilities

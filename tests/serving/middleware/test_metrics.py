@@ -55,7 +55,7 @@ def test_a_slow_tool_is_warned_of() -> None:
 def test_network_tools_are_exempt_from_slow_warnings_alone() -> None:
     bound = [spec.name for spec in load().tools if spec.network_bound]
     assert sorted(bound) == ["get_market_news", "get_sec_filings", "get_stock_quote", "search_ticker"]
-    metrics = Metrics(network_bound=bound)
+    metrics = Metrics(is_network_bound=bound.__contains__)
     for name in bound:
         metrics.record(name, 5000, 100, False)
     assert metrics.summary()["warnings"] == []

@@ -147,10 +147,20 @@ class Confirmation:
                 way = "elicitation"
         if way == "refuse":
             raise not_approved(spec.name)
-        if way == "elicitation":
-            self._ask(call, spec, question, bound)
-        else:
-            self._spend(call, spec, bound)
+        channel = "elicitation" if way == "elicitation" else "token"
+        try:
+            if way == "elicitation":
+                self._ask(call, spec, question, bound)
+            else:
+                self._spend(call, spec, bound)
+        except (InputRequired, ConfirmationRequired) as open_still:
+            if call.record is not None and (
+                isinstance(open_still, InputRequired) or open_still.code == "confirmation_missing"
+            ):
+                call.record.confirm_requested(channel)
+            raise
+        if call.record is not None:
+            call.record.confirmed(channel)
 
     def _ask(self, call: Call, spec: ToolSpec, question: Ask, bound: Mapping[str, Json]) -> None:
         answer = self.answer_to(call, question, digest(spec, bound))

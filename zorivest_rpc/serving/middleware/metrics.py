@@ -70,13 +70,13 @@ class Metrics:
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
-        network_bound: Collection[str] = (),
+        is_network_bound: Callable[[str], bool] = lambda name: False,
         started: float | None = None,
     ) -> None:
-        """`network_bound` tools wait for others by nature, so their latency raises no warning. `started` is when
-        the server did, by the same clock; the collector itself may be younger."""
+        """A tool that `is_network_bound` waits for others by nature, so its latency raises no warning. `started` is
+        when the server did, by the same clock; the collector itself may be younger."""
         self._clock = clock
-        self._network_bound = frozenset(network_bound)
+        self._is_network_bound = is_network_bound
         self._started = clock() if started is None else started
         self._tools: dict[tuple[str, str], _Tool] = {}  # by client and tool; of one client the name is empty
         self.unresolved = 0  # calls that named no client they could be done for
@@ -165,7 +165,7 @@ class Metrics:
         if tool.error_rate > _ERROR_RATE:
             percent = _round(tool.error_rate * 100)
             yield f"Tool '{name}' has {percent}% error rate ({tool.errors}/{tool.calls} calls)"
-        if p95 > _SLOW_MS and own not in self._network_bound:
+        if p95 > _SLOW_MS and not self._is_network_bound(own):
             yield f"Tool '{name}' p95 latency is {p95}ms"
 
     def prometheus(self, clients: Collection[str] | None = None) -> str:
