@@ -78,6 +78,7 @@ class Member:
     `gate` bounds how many servers are discovered at once. `era` is what an earlier run found, `remember` is told what
     this one finds. A test has its own `clock`, `pause` and `wait`."""
 
+    # long: whom it asks and tells, one line each, and what it knows, one line each
     def __init__(
         self,
         profile: Profile,
