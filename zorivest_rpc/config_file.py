@@ -61,11 +61,16 @@ class ConfigFileRefused(ConfigError):
 
 
 class ConfigFile(NamedTuple):
-    """A file that was read: its tables, and the hash of the bytes they came from."""
+    """A file that was read: its tables, and the bytes they came from."""
 
     path: str
     document: dict[str, Any]
-    sha256: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """On demand: importing hashlib costs a start 2 ms, and only trust and pins ask for it."""
+        return _hash(self.data)
 
 
 class Found(NamedTuple):
@@ -218,6 +223,6 @@ def parse_toml(path: str, data: bytes) -> ConfigFile:
         reason = told[1] if told else str(exc)
         line = int(told[2]) if told and told[2] else data.rstrip(b"\r\n").count(b"\n") + 1
     else:
-        return ConfigFile(path, document, _hash(data))
+        return ConfigFile(path, document, data)
     # The reason may quote one character of the file, never a value.
     raise ConfigFileRefused(path, [Problem("", f"not valid TOML: {reason} (line {line})")])

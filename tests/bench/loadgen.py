@@ -247,11 +247,18 @@ class _Limit(NamedTuple):
 
 
 def stdio_load(
-    server: Stdio, kind: str, in_flight: int, seconds: float = 1.0, *, count: int | None = None, warmup: int = 100
+    server: Stdio,
+    kind: str,
+    in_flight: int,
+    seconds: float = 1.0,
+    *,
+    count: int | None = None,
+    warmup: int = 100,
+    modern: bool = False,
 ) -> dict[str, Any]:
     """Keep `in_flight` requests outstanding for some seconds, or until `count` answers came."""
     tally = Tally(kind, server.pid)
-    before, after = request_around_id(kind)
+    before, after = request_around_id(kind, modern)
     id = FIRST_ID
     size = 0
     for _ in range(warmup):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["CORE", "IMPORTS", "PRODUCT", "SCALE", "Section"]
+__all__ = ["CORE", "GATEWAY", "IMPORTS", "PRODUCT", "SCALE", "Section"]
 
 
 class Section(NamedTuple):
@@ -36,5 +36,6 @@ def _section(name: str, title: str = "", by: str = "") -> Section:
 
 CORE: Final = _section("bench", by="tests.bench")
 PRODUCT: Final = _section("product", "## The product", by="tests.bench.product")
+GATEWAY: Final = _section("gateway", "## The gateway", by="tests.bench.gateway")
 SCALE: Final = _section("scale", "## Scale of the embedded backend")
 IMPORTS: Final = _section("scale-imports", "## Scale of imports")

