@@ -16,8 +16,9 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 def test_a_function_above_fifty_lines_has_its_reason_beside_it() -> None:
     files = [path for room in ("zorivest_rpc", "tests") for path in sorted((ROOT / room).rglob("*.py"))]
-    assert len(files) > 500
-    assert [place for path in files for place in long_functions(path)] == []
+    ours = [path for path in files if ".env" not in path.parts]  # the peers of the benchmarks are not
+    assert len(ours) > 500
+    assert [place for path in ours for place in long_functions(path)] == []
 
 
 def test_the_rule_sees_what_it_forbids(tmp_path: Path) -> None:

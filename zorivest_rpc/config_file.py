@@ -34,6 +34,7 @@ __all__ = [
 TRUST_FILE: Final = "trusted-configs.json"
 _LOCAL: Final = os.path.join(".zorivest", "config.toml")
 _LARGEST: Final = 4 * 1024 * 1024
+_MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that some editors put in front of UTF-8
 _NEAR: Final = 2  # letters that may differ for a key to be proposed
 
 
@@ -212,10 +213,11 @@ def parse_toml(path: str, data: bytes) -> ConfigFile:
     import re
     import tomllib
 
+    text = data.removeprefix(_MARK)
     try:
-        document = tomllib.loads(data.decode("utf-8-sig"))
+        document = tomllib.loads(text.decode())
     except UnicodeDecodeError as exc:
-        reason, line = "it is not UTF-8 text", data.count(b"\n", 0, exc.start) + 1
+        reason, line = "it is not UTF-8 text", text.count(b"\n", 0, exc.start) + 1
     except RecursionError:
         reason, line = "it is nested too deeply", 1
     except tomllib.TOMLDecodeError as exc:

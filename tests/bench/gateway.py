@@ -86,7 +86,8 @@ def ask(server: Stdio, tool: str, id: int, modern: bool = True) -> None:
 def latency_of(server: Stdio, tools: Sequence[str], eighth: str, seconds: float) -> dict[str, Any]:
     """Milliseconds of one call after the other, over the tools in turn. Every tenth time the eighth is called as well,
     which may be broken: up to four of its calls wait meanwhile."""
-    taken, wrong, id = [], 0, 1_000_000
+    taken: list[float] = []
+    wrong, id = 0, 1_000_000
     open_: set[int] = set()
     with without_collector():
         end = time.perf_counter() + seconds
@@ -197,10 +198,9 @@ class _GatewayRun(_Run):
                     _wait_http(url, row.modern)
                     http_load(url, "echo", connections, row.warmup, modern=row.modern, warmup=0)
                     servers.append((row, url, process.pid))
+            seconds = self.plan.seconds * (connections / 16)  # a peer takes most of a second for 64 at once
             for row, url, pid in servers:
-                load = partial(
-                    http_load, url, "echo", connections, self.plan.seconds, modern=row.modern, pid=pid, warmup=0.1
-                )
+                load = partial(http_load, url, "echo", connections, seconds, modern=row.modern, pid=pid, warmup=0.1)
                 self._load(row, test, load)
 
     def isolation(self, well: Row, broken: Row) -> None:

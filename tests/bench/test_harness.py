@@ -19,7 +19,7 @@ from tests.bench.bars import BARS, Bar, Figures, Verdict, judge, judge_all
 from tests.bench.catalog import ECHO_TEXT, tools, write_catalog
 from tests.bench.loadgen import Stdio, stdio_load
 from tests.bench.loadgen_http import http_load
-from tests.bench.page import CORE, IMPORTS, PRODUCT, SCALE, Section
+from tests.bench.page import CORE, GATEWAY, IMPORTS, PRODUCT, SCALE, Section
 from tests.bench.report import about_run, bars_table, report
 from tests.bench.rows import FLOOR, REAL, ROOT, Row, environment, rows
 
@@ -218,7 +218,7 @@ def test_the_table_names_a_miss_and_the_report_counts_it() -> None:
     assert f"Bars: 1 miss, {len(BARS) - 1} not measured" in report(records, about)
 
 
-SECTIONS = (CORE, PRODUCT, SCALE, IMPORTS)
+SECTIONS = (CORE, PRODUCT, GATEWAY, SCALE, IMPORTS)
 
 
 @pytest.mark.parametrize("section", SECTIONS)

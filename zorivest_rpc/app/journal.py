@@ -34,6 +34,8 @@ from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
 
 if TYPE_CHECKING:
+    import asyncio
+
     from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.serving.backend.http import HttpBackend
     from zorivest_rpc.serving.backend.interface import Backend
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Journal"]
 
 ONE_OF_SEVERAL: Final = "one of several for each call; list_clients names them, clientId chooses"
+_LIST_FIRST = 0.03  # seconds after the first answer
 
 
 class Journal:
@@ -81,6 +84,7 @@ class Journal:
         self._completions: JournalCompletions | None = None
         self._changing: set[Session] = set()
         self._guard_watches: dict[str, GuardWatch] = {}  # by client
+        self._starting: asyncio.TimerHandle | None = None
         self._tool_watch = watch_tools(self.audience, has_servers=self._federation.has_servers)
         prompts, resources = self._shelves()
         self.offer = Offer(
@@ -307,13 +311,8 @@ class Journal:
         who = self._acting_for_list(session, session.headers)
         listed = audience.visible_tools(session, who)
         categories = [
-            Category(
-                toolset.name,
-                toolset.description,
-                len(audience.callable_tools(session, toolset.name, who)),
-                audience.is_loaded(session, toolset.name, who),
-            )
-            for toolset in audience.definitions.toolsets
+            Category(toolset.name, toolset.description, count, is_loaded)
+            for toolset, count, is_loaded in audience.groups(session, who)
             if who.has_toolset(toolset.name)
         ]
         return compose(
@@ -346,8 +345,13 @@ class Journal:
             gateway.start()
 
     async def warm_up(self) -> None:
-        """Connect and unlock before the first call needs it; what goes wrong is told by that call."""
-        self.start_upstreams()
+        """Connect and unlock before the first call needs it; what goes wrong is told by that call.
+
+        A client asks for its first list within milliseconds of the first answer, and what the gateway imports would
+        stand before that."""
+        import asyncio
+
+        self._starting = asyncio.get_running_loop().call_later(_LIST_FIRST, self.start_upstreams)
         self.observing.start()
         if self.tenancy is None:
             await self.callers.warm_up()
@@ -415,6 +419,8 @@ class Journal:
 
     async def close(self) -> None:
         await self.observing.close()
+        if self._starting is not None:
+            self._starting.cancel()
         if self._tool_watch is not None:
             self._tool_watch.close()
         if self.following is not None:

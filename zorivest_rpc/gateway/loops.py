@@ -6,10 +6,9 @@ the server behind it reaches one of them, the circle is found before any call go
 
 from __future__ import annotations
 
-import re
+import os
 import time
 from collections.abc import Callable, Iterable
-from secrets import token_hex
 from typing import Final
 
 import msgspec
@@ -28,7 +27,8 @@ REMEMBERED: Final = 300.0  # seconds; a gateway that still reaches us asks for o
 _MOST_CALLERS: Final = 64
 _MOST_BYTES: Final = 4_096
 _LONGEST_ID: Final = 64
-_TRACE: Final = re.compile(rb'"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"')
+_HEX: Final = frozenset(b"0123456789abcdef")
+_TRACE: Final = (2, 32, 16, 2)  # the digits of a traceparent, between hyphens
 
 
 class Passage:
@@ -37,7 +37,7 @@ class Passage:
     def __init__(
         self, id: str | None = None, clock: Callable[[], float] = time.monotonic, remembered: float = REMEMBERED
     ) -> None:
-        self.id = id or token_hex(8)
+        self.id = id or os.urandom(8).hex()
         self._clock = clock
         self._remembered = remembered
         self._callers: dict[str, tuple[tuple[str, ...], float]] = {}  # the last gateway before us, and the way to it
@@ -67,7 +67,7 @@ class Passage:
             return self._alone
         members = self._alone if meta.via is UNSET else self._encode((*read_via(meta.via), self.id))
         trace = b"" if meta.traceparent is UNSET else bytes(meta.traceparent)
-        return b'%b,"traceparent":%b' % (members, trace) if _TRACE.fullmatch(trace) else members
+        return b'%b,"traceparent":%b' % (members, trace) if _is_trace(trace) else members
 
     def opening(self) -> bytes:
         """The members of a request that is our own: behind us stand all that have reached us of late.
@@ -82,6 +82,13 @@ class Passage:
 
     def _encode(self, passed: Iterable[str]) -> bytes:
         return b'"%b":%b' % (VIA.encode(), dumps(list(passed)))
+
+
+def _is_trace(raw: bytes) -> bool:
+    """Whether it is the JSON text of a traceparent (W3C Trace Context, 3.2)."""
+    parts = raw[1:-1].split(b"-")
+    quoted = raw[:1] == raw[-1:] == b'"'
+    return quoted and tuple(map(len, parts)) == _TRACE and all(_HEX.issuperset(part) for part in parts)
 
 
 def read_via(raw: Raw) -> tuple[str, ...]:

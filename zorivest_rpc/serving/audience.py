@@ -17,7 +17,7 @@ from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.catalog.view import SOON, STEADY, View
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.catalog.approval import BLOCKED, Channel, block
-from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec, spellings
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolsetSpec, ToolSpec, spellings
 from zorivest_rpc.serving.catalog.toolsets import (
     Selection,
     ToolsetConfig,
@@ -406,6 +406,18 @@ class Audience:
         """The tools of the toolset that this session may call: what every count of it counts."""
         limits = self.limits(session, who)
         return tuple(spec for spec in members(self.definitions, toolset) if limits.refusal(spec) is None)
+
+    def groups(self, session: Session, who: ActingFor = THE_ONE) -> list[tuple[ToolsetSpec, int, bool]]:
+        """Each toolset, how many of its tools this session may call, and whether it has loaded all of these."""
+        limits = self.limits(session, who)
+        listed = {spec.name for spec in self.loaded_tools(session, who)}
+        inside: dict[str, list[str]] = {}
+        for spec in self.definitions.tools:
+            if limits.refusal(spec) is None:
+                for name in spec.toolsets:
+                    inside.setdefault(name, []).append(spec.name)
+        found = [(toolset, inside.get(toolset.name, [])) for toolset in self.definitions.toolsets]
+        return [(toolset, len(names), bool(names) and listed.issuperset(names)) for toolset, names in found]
 
     def is_loaded(self, session: Session, toolset: str, who: ActingFor = THE_ONE) -> bool:
         """Whether the session has loaded every tool of the toolset that may be called; one without any is not."""
