@@ -21,6 +21,7 @@ from zorivest_rpc.gateway.links import mark, pass_block
 from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import Member
 from zorivest_rpc.gateway.naming import describe
+from zorivest_rpc.gateway.questions import Questions
 from zorivest_rpc.gateway.scan import clean
 from zorivest_rpc.gateway.upstream import Call as Forwarded
 from zorivest_rpc.mcp.call import Call, Outcome
@@ -82,9 +83,15 @@ class Library:
     """`behind` runs a read behind metrics and guard; it is given once there is a pipeline."""
 
     def __init__(
-        self, profile: Profile, members: Mapping[str, Member], passage: Passage, our_prompts: Collection[str] = ()
+        self,
+        profile: Profile,
+        members: Mapping[str, Member],
+        passage: Passage,
+        questions: Questions,
+        our_prompts: Collection[str] = (),
     ) -> None:
         self._profile = profile
+        self._questions = questions
         self._passage = passage
         self._members = members
         self._our_prompts = our_prompts
@@ -245,9 +252,12 @@ class Library:
         limit = _COMPLETION_LIMIT if method == "completion/complete" else server.max_result_bytes
         request = Forwarded(
             method, dumps(params), name=name, shown=shown, seconds=seconds, max_bytes=limit,
-            log_level=call.session.log_level, meta=self._passage.onward(call.wire.meta),
+            log_level=call.session.log_level, meta=self._passage.onward(call.wire.meta), server=server.name,
         )  # fmt: skip
-        result, _ = await member.call(request, repeatable=True)  # it is a read, whatever the server is trusted with
+        send = partial(member.call, repeatable=True)  # it is a read, whatever the server is trusted with
+        if method == "completion/complete":
+            return (await send(request))[0].raw
+        result, _ = await self._questions.put_through(call, request, send, _Reading(), modern=member.is_modern)
         return result.raw
 
     def _decode(self, server: Server, read: Callable[[msgspec.Raw], Any], raw: msgspec.Raw) -> Any:
@@ -358,6 +368,13 @@ def _about(server: Server, piece: Piece) -> dict[str, Json]:
 
 def _wire(items: Mapping[str, Prompt] | Mapping[str, Resource] | Mapping[str, Template]) -> list[dict[str, Json]]:
     return [item.wire() for item in items.values()]
+
+
+class _Reading:
+    """What is known of a read over its rounds: nothing that has to be told when no answer comes."""
+
+    def end_unheard(self, code: str) -> None:
+        return
 
 
 class _Silent:

@@ -126,7 +126,7 @@ class Gateway:
         self._passage = passage or Passage()
         self.questions = Questions(self._passage.id, input_seconds)
         self.members: dict[str, Member] = {}
-        self.library = Library(profile, self.members, self._passage, our_prompts)
+        self.library = Library(profile, self.members, self._passage, self.questions, our_prompts)
         self.followed = Followed(self.members, self.library.locate, lambda uri: tell(RESOURCES, uri))
         self.members |= {
             server.name: Member(

@@ -80,13 +80,15 @@ async def opened(
     name: str = "cline",
     trusted: bool = True,
     entry: str = "",
+    own_file: bool = True,
     **options: Any,
 ) -> AsyncIterator[Client]:
     config = place / "config.toml"
     head = f'[[profiles.default.mcp_servers]]\nname = "ops"\nendpoint = "{far.server}"\n{entry}\n'
     config.write_text(f"[profiles.default]\n{profile}\n{head}trust_annotations = {str(trusted).lower()}\n")
     given = {"HOME": str(place), "ZORIVEST_KEYRING": "off", "ZORIVEST_API_KEY": "zrv_sk_of_a_test"}
-    words = ["--data-dir", str(place), "--config", str(config), "--api-url", far.backend, *flags]
+    own = ["--config", str(config)] if own_file else []
+    words = ["--data-dir", str(place), *own, "--api-url", far.backend, *flags]
     client = Client(
         Journal(parse("stdio", words, given | options.pop("environ", {}))),
         name,
@@ -96,9 +98,9 @@ async def opened(
     try:
         await client.open()
         gateway = client.journal.gateway()
-        assert gateway is not None
-        gateway.start()
-        await gateway.settle(60)
+        if gateway is not None:
+            gateway.start()
+            await gateway.settle(60)
         far.clear()
         yield client
     finally:

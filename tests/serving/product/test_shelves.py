@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.gateway.fake import TOOL, Noted, Seen, answering, note
 from tests.gateway.test_http_questions import Changing
 from tests.serving.product.conftest import Client, text_of
-from tests.serving.product.far import Far, opened, serve_far
+from tests.serving.product.far import FORMS, Far, opened, serve_far
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -326,6 +326,38 @@ async def test_completion_is_passed_on_under_the_names_of_the_server(tmp_path: P
             assert (sent["ref"], sent["context"]) == (theirs, {"arguments": {"other": "b"}})
         unknown = {"ref": {"type": "ref/prompt", "name": "ops__none"}, "argument": {"name": "who", "value": "a"}}
         assert (await client.request("completion/complete", unknown))["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_a_server_that_asks_while_it_is_read_gets_the_users_answer(tmp_path: Path, revision: str) -> None:
+    schema = {"type": "object", "properties": {"branch": {"type": "string"}}}
+    asking = {"method": "elicitation/create", "params": {"message": "Which branch?", "requestedSchema": schema}}
+    answer = {"action": "accept", "content": {"branch": "main"}}
+
+    async def ask(seen: Seen) -> web.StreamResponse:
+        if "inputResponses" not in seen.params:
+            return seen.result(resultType="input_required", inputRequests={"k": asking}, requestState="theirs")
+        branch = seen.params["inputResponses"]["k"]["content"]["branch"]
+        if seen.method == "prompts/get":
+            return seen.result(messages=[{"role": "user", "content": {"type": "text", "text": branch}}])
+        return seen.result(contents=[{"uri": seen.params["uri"], "text": branch}])
+
+    async with shop(tmp_path, revision=revision, capabilities=FORMS) as (open_shop, client, far):
+        open_shop.fake.handlers |= {"prompts/get": ask, "resources/read": ask}
+        for method, params in (
+            ("prompts/get", {"name": "ops__greet", "arguments": {"who": "x"}}),
+            ("resources/read", {"uri": "upstream:ops:notes:///a"}),
+        ):
+            client.answers = [answer]
+            before = far.checked
+            result = (await client.request(method, params))["result"]
+            if revision == MODERN:
+                ((key, question),) = result["inputRequests"].items()
+                assert question["params"]["message"] == "[ops] Which branch?"
+                again = {**params, "inputResponses": {key: answer}, "requestState": result["requestState"]}
+                result = (await client.request(method, again))["result"]
+            assert "main" in str(result)
+            assert far.checked == before + 1, "the guard counts a read once, however often it asks"
 
 
 # --- what changes
