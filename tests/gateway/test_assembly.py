@@ -45,6 +45,18 @@ def test_every_tool_resolves_to_a_decision_and_the_exempt_ones_run() -> None:
         assert "confirmation_token" not in required
 
 
+def test_the_mode_alone_binds_our_tools() -> None:
+    built = assemble(OURS, Profile(tool_confirmation_mode="always"))
+    assert {spec.name for spec in built.tools if spec.verdict == "allow"} == EXEMPT & {spec.name for spec in OURS.tools}
+
+
+def test_a_server_is_a_toolset_before_it_has_answered() -> None:
+    last = assemble(OURS, Profile(mcp_servers=(OPS,))).toolsets[-1]
+    assert (last.name, last.description, last.status, last.error) == (
+        "mcp-ops", "0 tools from MCP server ops", "connecting", None,
+    )  # fmt: skip
+
+
 def test_an_import_that_is_confirmed_is_confirmed_for_the_bytes_of_its_file() -> None:
     """Confirming its arguments would bind a name under which the file can be exchanged."""
     built = {spec.name: spec for spec in assemble(OURS, Profile(require_confirm_tool=("import_*",))).tools}
