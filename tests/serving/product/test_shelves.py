@@ -472,7 +472,7 @@ async def test_a_client_that_goes_takes_its_subscription_with_it(tmp_path: Path,
 
 async def test_a_modern_client_follows_with_listen(tmp_path: Path) -> None:
     uri = "upstream:ops:notes:///a"
-    async with shop(tmp_path, "legacy", revision=MODERN) as (open_shop, client, _):
+    async with shop(tmp_path, "legacy", revision=MODERN, profile='pin = "off"') as (open_shop, client, _):
         wanted = {"resourceSubscriptions": [uri], "promptsListChanged": True, "resourcesListChanged": True}
         listening = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
         told = await client.hears("notifications/subscriptions/acknowledged")
@@ -480,6 +480,11 @@ async def test_a_modern_client_follows_with_listen(tmp_path: Path) -> None:
         await open_shop.asked(lambda: bool(open_shop.followed))
         open_shop.updated("notes:///a")
         assert (await client.hears("notifications/resources/updated"))["uri"] == uri
+        open_shop.prompts = [GREET, {"name": "bye"}]
+        open_shop.resources = []
+        open_shop.changed("prompts")
+        for kind in ("prompts", "resources"):
+            assert "_meta" in await client.hears(f"notifications/{kind}/list_changed")
         listening.cancel()
 
 

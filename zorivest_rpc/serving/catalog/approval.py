@@ -41,9 +41,9 @@ def choose_way(channel: str, *, has_token: bool, can_ask: bool, has_console: boo
     return "console" if channel == "console" and has_console else "refuse"
 
 
-def confirmation_required(tool: str, reason: str) -> ConfirmationRequired:
+def confirmation_required(tool: str, reason: str, preface: str = "") -> ConfirmationRequired:
     step = f'Call get_confirmation_token with action "{tool}", then repeat this call with confirmation_token.'
-    text = f'Confirmation required for "{tool}" ({reason}). {step}'
+    text = f'{preface}Confirmation required for "{tool}" ({reason}). {step}'
     return ConfirmationRequired(text, code="confirmation_missing", next=step)
 
 

@@ -214,7 +214,7 @@ class Confirmation:
         fetch = f"Call {action} and repeat the call with its token"
         if not given:
             if spec.ruling is not None and spec.ruling.reason and CONTENT not in bound:
-                return confirmation_required(name, spec.ruling.reason)
+                return confirmation_required(name, spec.ruling.reason, call.scope.preface)
             return ConfirmationRequired(
                 f"{call.scope.preface}{name} needs a confirmation. Show the user what will be done; if they agree, "
                 f"call {action} and repeat the call with its token as {ARGUMENT} within {TOKEN_SECONDS} seconds.",
