@@ -13,9 +13,9 @@ from tests.conformance.cache import CACHE, file_key, once
 HERE = Path(__file__).parent
 
 
-def python_with(name: str) -> Path:
-    """The interpreter of a virtual environment that holds exactly `requirements/<name>.txt`."""
-    requirements = HERE / "requirements" / f"{name}.txt"
+def python_with(name: str, folder: Path = HERE / "requirements") -> Path:
+    """The interpreter of a virtual environment that holds exactly `<name>.txt` of the folder."""
+    requirements = folder / f"{name}.txt"
 
     def build(directory: Path) -> None:
         venv.create(directory, with_pip=True, symlinks=sys.platform != "win32")

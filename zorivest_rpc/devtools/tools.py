@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -45,7 +46,7 @@ class GenerateArguments(msgspec.Struct, frozen=True, omit_defaults=True):
     page: str | None = None
 
 
-ARGUMENTS = {
+ARGUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "observe": ObserveArguments,
     "analyze": AnalyzeArguments,
     "generate": GenerateArguments,
