@@ -79,6 +79,7 @@ bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
 	@$(BIN)/python -m tests.bench.product
 	@$(BIN)/python -m tests.bench.exposure
+	@$(BIN)/python -m tests.bench.devtools
 	@$(BIN)/python -m tests.bench.gateway
 	@$(BIN)/python -m tests.bench.scale
 	@$(BIN)/python -m tests.bench.scale_imports
