@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.devtools.stage import TAB, Desk, click, encode, log, perf, request, socket
 from zorivest_rpc.devtools.frames import Ack, Settings, SettingsFrame, Slow, Welcome
@@ -175,3 +179,21 @@ def test_five_hot_seconds_have_to_be_in_a_row() -> None:
     for second in range(40):
         now[0] += 1
         assert limiter.take(5_000 if second % 5 else 1_000)
+
+
+FRAGMENTS = st.sampled_from(
+    (
+        *(b'{"frame":"', b"hello", b"events", b"state", b"result", b'","', b'seq":', b'items":[', b'kind":"', b"log"),
+        *(b"]", b"}", b"{", b"1e999", b"-1", b"null", b'"', b"\\ud800", b"\xff", b",", b":", b"[" * 2_000),
+    )
+)
+
+
+@given(st.lists(FRAGMENTS | st.binary(max_size=12), max_size=30).map(b"".join))
+def test_no_bytes_break_it(data: bytes) -> None:
+    desk = Desk()
+    visit, _ = desk.visit()
+    for frame in (data, b'{"frame":"events","seq":1,"items":[' + data + b"]}", b'{"frame":"state","url":"' + data):
+        with suppress(Refused):
+            visit.receive(frame)
+    assert desk.counters.all() == desk.buffers.counts()

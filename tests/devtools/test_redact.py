@@ -14,7 +14,6 @@ from zorivest_rpc.devtools.redact import (
     redact_attributes,
     redact_headers,
     redact_html,
-    redact_json,
     redact_text,
     redact_url,
 )
@@ -103,7 +102,6 @@ def test_what_a_secret_input_holds_is_in_no_snippet_and_no_attribute() -> None:
         "class": "wide",
         "data-token": REDACTED,
     }
-    assert PLANTED not in str(redact_json({"a": [{"type": "password", "value": PLANTED}, "Bearer hunter2hunter2"]}))
 
 
 @given(

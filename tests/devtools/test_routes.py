@@ -38,7 +38,7 @@ class Served:
 
     async def open(self) -> None:
         self.origin = f"http://127.0.0.1:{await self.listener.start(0)}"
-        self.http = aiohttp.ClientSession(self.origin)
+        self.http = aiohttp.ClientSession(self.origin, connector=aiohttp.TCPConnector(limit=0))
 
     async def close(self) -> None:
         for socket in self.sockets:
@@ -339,3 +339,13 @@ async def test_a_body_that_cannot_be_read_is_refused(served: Served, body: bytes
 async def test_a_body_above_five_mebibytes_is_not_read(served: Served) -> None:
     async with served.http.post(f"/devtools/sync?k={KEY}", data=io.BytesIO(b" " * ((5 << 20) + 1))) as answer:
         assert answer.status == 413
+
+
+async def test_connections_are_counted_whether_they_say_hello_or_not(served: Served) -> None:
+    for _ in range(100):
+        await served.socket()
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await served.socket()
+    assert refused.value.status == 503
+    answers = [await served.post("sync", page=f"{number:016x}") for number in range(101)]
+    assert [status for status, _ in answers] == [410] * 100 + [503]

@@ -21,7 +21,6 @@ __all__ = [
     "redact_attributes",
     "redact_headers",
     "redact_html",
-    "redact_json",
     "redact_text",
     "redact_url",
 ]
@@ -29,8 +28,6 @@ __all__ = [
 REDACTED: Final = "[redacted]"
 NAMES: Final = ("pass", "secret", "token", "auth", "key", "ssn", "card", "cvv", "cvc", "iban")
 _HEADERS: Final = ("authorization", "cookie", "token", "secret", "key", "password")
-_MOST_DEPTH: Final = 64
-_MOST_TEXT: Final = 4_096  # characters of one text in an answer
 
 # No pattern below may look twice at a long run: a page chooses the text. So runs are possessive, or have a length.
 _BOUND: Final = r"(?<![\w.\[\]%$-])"
@@ -205,25 +202,6 @@ def is_secret_input(attribute: str, value: str) -> bool:
     if attribute == "autocomplete":
         return value.lower().startswith("cc-") or is_secret_name(value)
     return is_secret_name(value)
-
-
-def redact_json(value: Json, depth: int = 0) -> Json:
-    """A parsed answer of a page, of any shape; what lies below 64 levels is left out, and long texts are cut."""
-    if isinstance(value, str):
-        return redact_html(value[:_MOST_TEXT])
-    if depth >= _MOST_DEPTH:
-        return None
-    if isinstance(value, dict):
-        secret = any(isinstance(said, str) and is_secret_input(name, said) for name, said in _about_input(value))
-        return {
-            redact_text(name[:_MOST_TEXT]): REDACTED
-            if secret and name in ("value", "data-value")
-            else redact_json(member, depth + 1)
-            for name, member in value.items()
-        }
-    if isinstance(value, list):
-        return [redact_json(member, depth + 1) for member in value]
-    return value
 
 
 def redact_attributes(attributes: Mapping[str, str]) -> dict[str, str]:

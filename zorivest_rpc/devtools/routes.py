@@ -29,6 +29,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 STATIC: Final = Path(__file__).parent / "static"
 BODY_LIMIT: Final = 5 << 20
 _MOST_QUEUED: Final = 200  # frames for a page that does not read
+_MOST_LINKS: Final = 100  # sockets, and pages that sync; more than the pages that may say hello
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _post: Final = msgspec.json.Decoder(Post)
 _encode: Final = msgspec.json.Encoder().encode
@@ -224,6 +225,8 @@ class Routes:
         offered = [part.strip() for part in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         if SUBPROTOCOL not in offered:
             raise _Answered(400, f"the subprotocol {SUBPROTOCOL} is needed")
+        if len(self._sockets) >= _MOST_LINKS:
+            raise _Answered(503, "too many pages are connected")
         socket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,), autoping=False, autoclose=True, max_msg_size=BODY_LIMIT, timeout=1.0
         )
@@ -315,6 +318,8 @@ class Routes:
         key = (watch.tenant, post.page)
         link = self._syncs.get(key)
         if link is None or link.closed:
+            if link is None and len(self._syncs) >= _MOST_LINKS:
+                raise _Answered(503, "too many pages are connected")
             link = self._syncs[key] = _SyncLink()
             link.visit = Visit(watch, link, asyncio.get_running_loop().call_later)
         link.turn += 1
