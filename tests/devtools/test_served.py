@@ -371,10 +371,14 @@ async def test_the_same_over_http(tmp_path: Path) -> None:
                 async with client.http.get(url, headers=headers) as refused:
                     assert refused.status == 403
             client.stream.close()
+            process.terminate()
             assert client.page is not None
-            await client.page.close()
+            async with asyncio.timeout(10):
+                goodbye = await client.page.receive()
+            assert (goodbye.type, goodbye.data) == (aiohttp.WSMsgType.CLOSE, 1001)
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         async with asyncio.timeout(20):
             _, said = await process.communicate()
     assert process.returncode == 0, said
