@@ -173,6 +173,32 @@ def test_a_flood_is_refused_after_five_seconds_until_ten_were_calm() -> None:
         assert isinstance(link.frames[-1], Ack if second > 10 else Slow), second
 
 
+STATE = {"frame": "state", "url": "http://localhost/", "title": "", "visible": True, "focused": True}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [STATE, {"frame": "result", "q": "nobody asked", "ok": True}, {"frame": "events", "seq": 1, "items": []}],
+    ids=lambda frame: frame["frame"],
+)
+def test_frames_without_events_are_a_flood_too(frame: dict[str, object]) -> None:
+    desk = Desk()
+    visit, link = desk.visit()
+    told = ""
+    for number in range(8 * 1_100):
+        desk.clock.now += 1 if number % 1_100 == 0 else 0
+        try:
+            visit.receive(encode(frame))
+        except Refused as refused:
+            told = refused.reason
+            break
+        if Slow(1000) in link.frames:
+            told = "slow"
+            break
+        link.frames.clear()
+    assert told == ("slow" if frame["frame"] == "events" else "too many frames")
+
+
 def test_five_hot_seconds_have_to_be_in_a_row() -> None:
     now = [100.0]
     limiter = Limiter(lambda: now[0])

@@ -56,6 +56,7 @@ class Visit:
             self._receive_loose(data, exc)
             return
         if isinstance(frame, Hello):
+            self._check_rate()
             self._greet(frame)
             return
         page = self._require_page()
@@ -64,12 +65,18 @@ class Visit:
                 raise Refused(1009, f"a batch has at most {limits.batch_items} items and {limits.batch_bytes} bytes")
             self._store(page, frame.seq, frame.items, frame.dropped)
         elif isinstance(frame, PageState):
+            self._check_rate()
             before = page.url
             self._watch.pages.change(page, frame)
             if page.url != before:
                 self._watch.navigated(page)
-        else:
-            self._watch.live.answer(page, frame)
+        elif not self._watch.live.answer(page, frame):
+            self._check_rate()
+
+    def _check_rate(self) -> None:
+        """What is no batch counts as one event, and has no answer that could slow it down."""
+        if not self._watch.limiter.take(1):
+            raise Refused(1013, "too many frames")
 
     def _receive_loose(self, data: bytes, why: Exception) -> None:
         """One item of a batch is wrong, and costs itself alone; any other frame that cannot be read ends the visit."""

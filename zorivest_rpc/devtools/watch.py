@@ -51,7 +51,7 @@ class Watch:
 
     def take(self, page: Page, seq: int, items: list[Item], lost: int) -> bool:
         """Store a batch that is not stored yet; False if pages are to slow down, and then nothing of it is."""
-        if not self.limiter.take(len(items)):
+        if not self.limiter.take(max(1, len(items))):
             return False
         if page.is_new(seq):
             self.buffers.dropped += lost
