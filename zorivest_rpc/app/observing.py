@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zorivest_rpc.app.policy import is_named
@@ -15,6 +13,9 @@ from zorivest_rpc.mcp.call import Call, Handler
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+
     from aiohttp import web
 
     from zorivest_rpc.devtools.buffers import Counting
@@ -65,9 +66,14 @@ class Observing:
             return {}
         from zorivest_rpc.devtools.tools import Tools
 
-        root = Path(self._settings.data_dir) / TOOLSET / "store"
+        root = self._data_dir() / TOOLSET / "store"
         tools = Tools(self._watch_of, lambda tenant: root / _as_name(tenant), self._settings.devtools_export_dir)
         return tools.handlers()
+
+    def _data_dir(self) -> Path:
+        from pathlib import Path
+
+        return Path(self._settings.data_dir)
 
     def _watch_of(self, call: Call) -> Watch:
         self.load()
@@ -109,6 +115,8 @@ class Observing:
 
     def _open_soon(self) -> None:
         if self._settings.command == "stdio" and self._opening is None:
+            import asyncio
+
             self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
@@ -132,13 +140,13 @@ class Observing:
 
         origin, port = self._place
         keys = {watch.tenant: watch.key for watch in self._watches.all()}
-        publish(Path(self._settings.data_dir), port, Place(origin, os.getpid(), keys))
+        publish(self._data_dir(), port, Place(origin, os.getpid(), keys))
 
     async def close(self) -> None:
         if self._place is not None:
             from zorivest_rpc.devtools.place import withdraw
 
-            withdraw(Path(self._settings.data_dir), self._place[1])
+            withdraw(self._data_dir(), self._place[1])
         if self._opening is not None:
             self._opening.cancel()
         if self._routes is not None:
