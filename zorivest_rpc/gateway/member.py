@@ -13,7 +13,7 @@ import random as system_random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -36,6 +36,7 @@ from zorivest_rpc.gateway.pins import Verdict
 from zorivest_rpc.gateway.restarts import Restarts
 from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
 from zorivest_rpc.gateway.telemetry import Telemetry
+from zorivest_rpc.gateway.timing import USUAL, Timing, wait_for
 from zorivest_rpc.gateway.upstream import Call, Ended, Happening, Result, Upstream
 from zorivest_rpc.mcp.client.caller import Changed, Touched
 from zorivest_rpc.mcp.client.lists import Listing
@@ -47,29 +48,6 @@ __all__ = ["USUAL", "Judge", "Member", "Timing"]
 Judge = Callable[[Server, Listing], Mapping[str, Verdict]]
 JudgeExtras = Callable[[Server, Extras], Mapping[str, Mapping[str, Verdict]]]
 _log: Final = logging.getLogger(__name__)
-
-
-class Timing(NamedTuple):
-    """Seconds; a test has others."""
-
-    merged: float = 0.5  # changes that come together are one
-    between_lists: float = 5.0
-    retried: float = 60.0  # a server that failed all attempts
-    idle: float = 60.0  # before its health is asked for
-    shortest_ttl: float = 30.0
-    withdrawn: float = 60.0  # tools of an open circuit stay listed that long
-    circuit: float = 30.0
-    longest_circuit: float = 300.0
-
-
-USUAL: Final = Timing()
-
-
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Until the event is set, or that long."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 class Member:
