@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from msgspec import Raw
 
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.errors import ConfigError, ProtocolError
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 if TYPE_CHECKING:
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from zorivest_rpc.gateway.telemetry import Telemetry
 
 __all__ = ["Federation"]
+
+_GRACE: Final = 3.0  # seconds that the first list of a client waits which asks for no other
 
 
 class Federation:
@@ -32,15 +39,15 @@ class Federation:
         self._gateway: Gateway | None = None
         self._recorder: Recorder | None = None
         self._told: Telemetry | None = None
+        self._waited: WeakSet[Session] = WeakSet()  # sessions whose first list was
+        self._several = several
         self.profile = self._load_profile()
         if several and self.profile is not None:
             self.profile = _without_servers(self.profile)
         self.definitions = base
-        self.passage: Passage | None = None  # there from the first request on, which may come from a gateway
+        self._passage: Passage | None = None
         if self.has_servers:
-            from zorivest_rpc.gateway.loops import Passage
-
-            self.passage = Passage()
+            self._draw_id()
         if self.profile is not None:
             from zorivest_rpc.gateway.assembly import assemble
 
@@ -63,13 +70,61 @@ class Federation:
         if self._gateway is None and self.profile is not None and self.profile.enabled:
             from zorivest_rpc.gateway.start import open_gateway
 
-            passage = self.passage
-            assert passage is not None
+            passage = self._draw_id()
             self._gateway = open_gateway(
                 self._settings, self.profile, self._base, os.environ, adopt, tell, passage, self._telemetry()
             )
             self._gateway.library.behind = behind
         return self._gateway
+
+    def admit(self, via: Raw) -> ProtocolError | None:
+        """The refusal of a request that has been here; from the first request on, which may come from a gateway."""
+        return None if self._passage is None else self._passage.admit(via)
+
+    def _draw_id(self) -> Passage:
+        if self._passage is None:
+            from zorivest_rpc.gateway.loops import Passage
+
+            self._passage = Passage()
+        return self._passage
+
+    def first_list(self, session: Session, gateway: Gateway) -> Awaitable[None] | None:
+        """What the list of a client that never asks again has to wait for: servers that are still connecting."""
+        if session in self._waited or gateway.is_settled:
+            return None
+        if not session.revision.modern:  # there each request has a session of its own
+            self._waited.add(session)
+        gateway.start()
+        return gateway.settle(_GRACE)
+
+    def report(self) -> list[dict[str, Json]] | None:
+        """The state of each server, for a diagnosis; None where there are none."""
+        return None if self._gateway is None else self._gateway.report()
+
+    # --- a file that is read again
+
+    def read_again(self) -> Profile:
+        """The servers and lists as the file has them now, and all else as it runs. ConfigError: nothing changes."""
+        from zorivest_rpc.config import default_data_dir
+        from zorivest_rpc.config_file import find
+        from zorivest_rpc.gateway.config import load_profile, take_reloaded
+
+        settings = self._settings
+        found = find(settings.config, os.environ, settings.trust_dir, default_data_dir(os.environ))
+        ours = [spec.name for spec in (*self._base.tools, *self._base.meta_tools)]
+        fresh = load_profile(settings._replace(file=found.file), ours)
+        profile = take_reloaded(self.profile or load_profile(settings, ours), fresh)
+        return _without_servers(profile) if self._several else profile
+
+    async def take(self, profile: Profile, adopt: Callable[[Definitions], None]) -> None:
+        """Serve this profile from now on; the first servers of all are opened by `gateway`."""
+        self.profile = profile
+        if self._gateway is not None:
+            await self._gateway.replace(profile)
+        else:
+            from zorivest_rpc.gateway.assembly import assemble
+
+            adopt(assemble(self._base, profile))
 
     def library(self) -> Library | None:
         """What the servers offer besides tools; None until the gateway is there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc import __version__
@@ -102,7 +102,8 @@ class Journal:
             watch=self._watch,
             unwatch=self._unwatch,
             tool_watch=self._tool_watch,
-            passage=None if self._federation.passage is None else self._federation.passage.admit,
+            passage=self._federation.admit,
+            before_list=self._before_list,
         )
 
     def _shelves(self) -> tuple[Prompts, Resources]:
@@ -246,6 +247,7 @@ class Journal:
             log_directory=(lambda call: logs) if tenancy is None else tenancy.log_directory,
             own_page=os.path.join(settings.data_dir, "desktop-setup.html"),
             tenancy=tenancy,
+            upstreams=self._federation.report,
             environ=os.environ,
             desktop=bool(settings.api_url),
             gui_page=settings.gui_page,
@@ -338,6 +340,29 @@ class Journal:
         return Situation(backend=backend, locked=self._guards.read(session.principal), read_only=read_only)
 
     # --- the backend
+
+    def _before_list(self, session: Session) -> Awaitable[None] | None:
+        """A client that reads its list once gets the tools of servers that are about to answer."""
+        if not self._federation.has_servers or self.audience.profile(session).mode is not Mode.STATIC:
+            return None
+        gateway = self.gateway()
+        return None if gateway is None else self._federation.first_list(session, gateway)
+
+    async def reload(self) -> None:
+        """Read the servers and the lists of the profile again; a file that is wrong is told, and nothing changes."""
+        import logging
+
+        log = logging.getLogger("zorivest_rpc")
+        try:
+            profile = self._federation.read_again()
+        except ConfigError as error:
+            for line in str(error).splitlines():
+                log.error("not read again: %s", line)
+            return
+        await self._federation.take(profile, self._adopt)
+        self.offer.changing = self._changing_lists()
+        self.start_upstreams()
+        log.warning("read again: %d servers, and the lists of the profile", len(profile.enabled))
 
     def start_upstreams(self) -> None:
         """Begin to discover the other MCP servers, where there are any."""

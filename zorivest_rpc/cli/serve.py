@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from zorivest_rpc import __version__
 from zorivest_rpc.cli.logs import set_up_logging
+from zorivest_rpc.cli.stdio import reload_on_hangup
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.core_dumps import forbid_core_dumps
 from zorivest_rpc.errors import ConfigError
@@ -94,6 +95,8 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    if journal is not None and settings.file is not None:
+        reload_on_hangup(loop, journal.reload)
     try:
         await transport.start()
     except OSError as exc:

@@ -14,7 +14,7 @@ from zorivest_rpc.mcp.offer import Offer
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["fast_loop", "run", "serve_stdio"]
+__all__ = ["fast_loop", "reload_on_hangup", "run", "serve_stdio"]
 
 
 def run(argv: list[str]) -> int:
@@ -29,7 +29,8 @@ def run(argv: list[str]) -> int:
     from zorivest_rpc.app import Journal
 
     journal = Journal(settings)
-    return serve_stdio(lambda: journal.offer, settings, journal.warm_up, journal.close, new_loop=fast_loop)
+    reload = journal.reload if settings.file is not None else None
+    return serve_stdio(lambda: journal.offer, settings, journal.warm_up, journal.close, fast_loop, reload)
 
 
 async def _nothing() -> None:
@@ -57,10 +58,12 @@ def serve_stdio(
     warm_up: Callable[[], Coroutine[Any, Any, None]] = _nothing,
     close: Callable[[], Coroutine[Any, Any, None]] = _nothing,
     new_loop: Callable[[], asyncio.AbstractEventLoop] = plain_loop,
+    reload: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> NoReturn:
     """Ends the process itself: a worker thread that still blocks must not keep it alive.
 
-    `warm_up` starts when the first answer is on the wire; `close` is given a moment at the end."""
+    `warm_up` starts when the first answer is on the wire; `close` is given a moment at the end. `reload` is what SIGHUP
+    asks for, where there is a file to be read again."""
     import asyncio
 
     from zorivest_rpc.mcp.transports.stdio import StdioTransport, protect_stdout
@@ -74,7 +77,10 @@ def serve_stdio(
     def settle() -> None:
         nonlocal warming
         _settle(settings)
-        warming = asyncio.get_running_loop().create_task(warm_up())
+        running = asyncio.get_running_loop()
+        warming = running.create_task(warm_up())
+        if reload is not None:
+            reload_on_hangup(running, reload)
 
     async def main() -> int:
         from zorivest_rpc.mcp.dispatcher import Limits
@@ -95,6 +101,30 @@ def serve_stdio(
     code = loop.run_until_complete(main())
     sys.stderr.flush()
     os._exit(code)
+
+
+def reload_on_hangup(loop: asyncio.AbstractEventLoop, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """SIGHUP, where the platform has it: what is asked for while one is being read is done after it, once."""
+    import signal
+
+    if not hasattr(signal, "SIGHUP"):
+        return
+    running: asyncio.Task[None] | None = None
+    is_wanted = False
+
+    async def read() -> None:
+        nonlocal is_wanted
+        while is_wanted:
+            is_wanted = False
+            await reload()
+
+    def on_hangup() -> None:
+        nonlocal running, is_wanted
+        is_wanted = True
+        if running is None or running.done():
+            running = loop.create_task(read())
+
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
 
 
 def _settle(settings: Settings) -> None:

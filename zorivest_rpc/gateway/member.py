@@ -13,6 +13,7 @@ import random as system_random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -40,6 +41,7 @@ from zorivest_rpc.gateway.timing import USUAL, Timing, wait_for
 from zorivest_rpc.gateway.upstream import Call, Ended, Happening, Result, Upstream
 from zorivest_rpc.mcp.client.caller import Changed, Touched
 from zorivest_rpc.mcp.client.lists import Listing
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import Era
 from zorivest_rpc.serving.backend.breaker import Breaker, Share
 
@@ -411,6 +413,22 @@ class Member:
         if welcome is not None:
             return welcome.revision.name
         return None if self._era is None else self._era.value
+
+    def report(self, count: tuple[int, int]) -> dict[str, Json]:
+        """For a diagnosis; `count` are its listed and its held tools."""
+        ago = None if self.last_ok is None else self._clock() - self.last_ok
+        at = None if ago is None else datetime.fromtimestamp(time.time() - ago, UTC).isoformat(timespec="seconds")
+        return {
+            "name": self.server.name,
+            "state": self.offered.status,
+            "era": self.era,
+            "tools": count[0],
+            "held": count[1],
+            "last_ok": at,
+            "latency_ms": None if self.latency_ms is None else round(self.latency_ms),
+            "circuit": self.circuit,
+            "error": self.offered.error,
+        }
 
     async def call(self, call: Call, *, repeatable: bool) -> tuple[Result, int]:
         """Forward a call, again where that cannot deliver it twice; the result and the number of attempts."""

@@ -32,7 +32,7 @@ from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
 from zorivest_rpc.gateway.questions import Questions
 from zorivest_rpc.gateway.schemas import undo_renames
-from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
+from zorivest_rpc.gateway.telemetry import CallRecord, Redactor, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
 from zorivest_rpc.gateway.upstream import Happening, Upstream
 from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
@@ -113,6 +113,7 @@ class Gateway:
         input_seconds: float = 600.0,
         passage: Passage | None = None,
         eras: Eras | None = None,
+        redactor: Callable[[Profile], Redactor] = lambda profile: Redactor(),
     ) -> None:
         self._base = base
         self._profile = profile
@@ -128,25 +129,28 @@ class Gateway:
         self.members: dict[str, Member] = {}
         self.library = Library(profile, self.members, self._passage, self.questions, our_prompts)
         self.followed = Followed(self.members, self.library.locate, lambda uri: tell(RESOURCES, uri))
-        self.members |= {
-            server.name: Member(
-                profile,
-                server,
-                make=make,
-                judge=self._judge,
-                judge_extras=lambda server, extras: judge_extras(self._profile, server, extras, self._pins),
-                changed=self._rebuild,
-                touched=self.followed.touched,
-                telemetry=telemetry,
-                timing=timing,
-                gate=self._gate,
-                era=None if eras is None else eras.known(profile, server),
-                remember=(lambda era: None) if eras is None else partial(eras.remember, profile, server),
-            )
-            for server in profile.enabled
-        }
+        self._make, self._timing, self._eras = make, timing, eras
+        self._redactor = redactor
+        self.members |= {server.name: self._member(server) for server in profile.enabled}
         self._tell = tell
         self.catalogue: Catalogue = build(base, profile, [member.offered for member in self.members.values()])
+
+    def _member(self, server: Server) -> Member:
+        eras, profile = self._eras, self._profile
+        return Member(
+            profile,
+            server,
+            make=self._make,
+            judge=self._judge,
+            judge_extras=lambda server, extras: judge_extras(self._profile, server, extras, self._pins),
+            changed=self._rebuild,
+            touched=self.followed.touched,
+            telemetry=self._telemetry,
+            timing=self._timing,
+            gate=self._gate,
+            era=None if eras is None else eras.known(profile, server),
+            remember=(lambda era: None) if eras is None else partial(eras.remember, profile, server),
+        )
 
     # --- life
 
@@ -161,6 +165,31 @@ class Gateway:
             _, late = await asyncio.wait(waits, timeout=seconds)
             for each in late:
                 each.cancel()
+
+    @property
+    def is_settled(self) -> bool:
+        return all(member.settled.is_set() for member in self.members.values())
+
+    async def replace(self, profile: Profile) -> None:
+        """Other servers and lists: what stays the same stays connected, and what is gone is told as withdrawn."""
+        before, self._profile = self.members.copy(), profile
+        self._telemetry.redactor = self._redactor(profile)
+        self.members.clear()
+        for server in profile.enabled:
+            member = before.get(server.name)
+            if member is None or member.server != server:
+                member = self._member(server)
+            member.profile = profile
+            self.members[server.name] = member
+        self._rebuild()
+        self.start()
+        ended = [member for name, member in before.items() if self.members.get(name) is not member]
+        await asyncio.gather(*(member.close() for member in ended), return_exceptions=True)
+
+    def report(self) -> list[dict[str, Json]]:
+        """One entry for each server, in the order of the file; no URL and no token in it."""
+        redact = self._telemetry.redactor.value
+        return [redact(member.report(_count(self.catalogue, name))) for name, member in self.members.items()]
 
     async def close(self) -> None:
         self.questions.close()
@@ -332,6 +361,13 @@ def _with_status(member: Member) -> Offered:
     if offered.status == "ready" and offered.listing.items and all(verdict.held for verdict in verdicts):
         return msgspec.structs.replace(offered, status="quarantined")
     return offered
+
+
+def _count(catalogue: Catalogue, server: str) -> tuple[int, int]:
+    """The tools that are listed, and those that are held."""
+    tools = _of(catalogue, server).values()
+    listed = {spec.name for spec in catalogue.definitions.tools}
+    return sum(tool.spec.name in listed for tool in tools), sum(tool.held is not None for tool in tools)
 
 
 def _of(catalogue: Catalogue, server: str) -> dict[str, Published]:

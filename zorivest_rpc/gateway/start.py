@@ -43,6 +43,7 @@ def open_gateway(
         adopt=adopt,
         passage=passage,
         eras=Eras(settings.data_dir),
+        redactor=lambda profile: Redactor(secret_values(profile, environ)),
         input_seconds=settings.input_seconds,
         our_prompts=frozenset(ARGUMENTS),
         tell=tell,

@@ -281,7 +281,8 @@ class Offer:
     `watch` is called with a resource that got its first subscriber, and a function that says whether it still has one.
     `tool_watch` decides when a change of the tools is told; without one it is told at once.
     `holding` keeps what a session's calls need, such as its key, for work that outlives its request.
-    `passage` judges the servers that a request says it has passed: one that leads in a circle is refused."""
+    `passage` judges the servers that a request says it has passed: one that leads in a circle is refused.
+    `before_list` gives what a session's list of tools has to wait for, if there is something."""
 
     def __init__(
         self,
@@ -303,6 +304,7 @@ class Offer:
         unwatch: Callable[[str], None] = lambda uri: None,
         tool_watch: ToolWatch | None = None,
         passage: Callable[[msgspec.Raw], ProtocolError | None] | None = None,
+        before_list: Callable[[Session], Awaitable[None] | None] = lambda session: None,
         page_size: int = 1_000,
         ttl_ms: int = 0,
         shared: bool = False,
@@ -321,6 +323,7 @@ class Offer:
         self.unwatch = unwatch
         self.tool_watch = tool_watch
         self.passage = passage
+        self.before_list = before_list
         self.page_size = page_size
         self.cache = (ttl_ms, "public" if shared else "private")
         self._listeners: list[Callable[[str, Session | None, str | None], None]] = []

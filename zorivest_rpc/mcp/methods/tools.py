@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -37,7 +37,15 @@ class Tools:
         self._core = core
         self._tools = tools
 
-    def list(self, exchange: Exchange, params: ListItems) -> Result:
+    def list(self, exchange: Exchange, params: ListItems) -> Result | Coroutine[Any, Any, Result]:
+        wait = self._core.offer.before_list(exchange.session)
+        return self._list(exchange, params) if wait is None else self._list_after(wait, exchange, params)
+
+    async def _list_after(self, wait: Awaitable[None], exchange: Exchange, params: ListItems) -> Result:
+        await wait
+        return self._list(exchange, params)
+
+    def _list(self, exchange: Exchange, params: ListItems) -> Result:
         core, session = self._core, exchange.session
         view = self._tools.view(session, exchange.headers)
         size, count = core.offer.page_size, len(view.listed)

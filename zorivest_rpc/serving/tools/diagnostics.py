@@ -64,6 +64,7 @@ class Diagnostics:
         unlisted: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
         neighbour: Callable[[str], Awaitable[str | None]] | None = None,
+        upstreams: Callable[[], list[dict[str, Json]] | None] = lambda: None,
         about: Callable[[Call, bool], dict[str, Json]] = lambda call, verbose: {},
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
@@ -79,6 +80,7 @@ class Diagnostics:
         self._unlisted = unlisted
         self._runtime = runtime
         self._seconds = seconds
+        self._upstreams = upstreams
         self._neighbour = neighbour  # says what else listens where a backend usually does
 
     def handlers(self) -> dict[str, Handler]:
@@ -105,6 +107,9 @@ class Diagnostics:
             "metrics": self._summary(verbose),
             **self._about(call, verbose),
         }
+        upstreams = self._upstreams()
+        if upstreams is not None:
+            report["upstreams"] = upstreams
         problems = [
             _problem(path, found) for path, found in zip(_PROBES, replies, strict=True) if isinstance(found, ToolError)
         ]
