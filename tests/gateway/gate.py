@@ -88,6 +88,17 @@ class Gate:
                 self.telemetry.grown.clear()
                 await self.telemetry.grown.wait()
 
+    async def until_over(self) -> None:
+        """Every call that was requested has ended."""
+        over = ("tool.succeeded", "tool.failed", "tool.denied")
+        async with asyncio.timeout(20):
+            while True:
+                events = [event["event"] for event in self.events()]
+                if sum(each in over for each in events) >= events.count("tool.requested"):
+                    return
+                self.telemetry.grown.clear()
+                await self.telemetry.grown.wait()
+
     def ends(self) -> list[str]:
         """How each call that was requested ended, in the order of the ends; AssertionError if one has none or two."""
         events = self.events()
