@@ -13,6 +13,7 @@ from typing import Any
 from tests.connect import Client, Host
 from tests.gateway.fake import Fake, serving
 from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.gateway.library import Library
 from zorivest_rpc.gateway.member import Member, Timing
 from zorivest_rpc.gateway.pins import Pins
 from zorivest_rpc.gateway.reach import make_upstream
@@ -21,7 +22,8 @@ from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
 from zorivest_rpc.mcp.call import Call, Handler, chain
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.dispatcher import Limits
-from zorivest_rpc.mcp.offer import Offer, ToolShelf
+from zorivest_rpc.mcp.offer import Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template, ToolShelf
+from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.server import Server as McpServer
 from zorivest_rpc.mcp.transports.http import HttpOptions, HttpTransport, accept_everyone
 from zorivest_rpc.serving.catalog.load import load
@@ -42,6 +44,24 @@ class Told(Telemetry):
     def emit(self, event: str, **fields: Any) -> None:
         super().emit(event, **fields)
         self.grown.set()
+
+
+class Prompts(PromptShelf):
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self._library = library
+
+    def find(self, session: Session, name: str) -> Prompt | None:
+        return self._library.find_prompt(name, lambda toolset: True)
+
+
+class Resources(ResourceShelf):
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self._library = library
+
+    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
+        return self._library.find_resource(uri, lambda toolset: True)
 
 
 class Gate:
@@ -72,7 +92,9 @@ class Gate:
         handler: Handler = chain(self.gateway.forward, confirmation) if self.confirms else self.gateway.forward
         tools = [(Tool(spec.name, spec.title, spec.input_schema), handler) for spec in specs.values()]
         shelf = ToolShelf(tools)
-        self.server = McpServer(Offer("gate", "1", tools=shelf), key=key, limits=Limits(input_seconds=self.seconds))
+        library = self.gateway.library
+        offer = Offer("gate", "1", tools=shelf, prompts=Prompts(library), resources=Resources(library))
+        self.server = McpServer(offer, key=key, limits=Limits(input_seconds=self.seconds))
 
     def member(self, name: str = "up") -> Member:
         return self.gateway.members[name]
@@ -169,19 +191,22 @@ async def faked(fake: Fake, name: str = "up", **keys: Any) -> AsyncIterator[Serv
 
 async def answered(client: Client, name: str, arguments: Any, *answers: Any) -> tuple[Any, list[Any]]:
     """Call, and give these answers to what is asked, one after the other; the result, and the params of each form."""
+    return await asked_for(client, "tools/call", {"name": name, "arguments": arguments}, *answers)
+
+
+async def asked_for(client: Client, method: str, params: Any, *answers: Any) -> tuple[Any, list[Any]]:
     given, asked = list(answers), []
     if client.modern:
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
-        result = await client.result("tools/call", params)
+        result = await client.result(method, params)
         while result.get("resultType") == "input_required":
             responses = {}
             for key, request in result["inputRequests"].items():
                 asked.append(request["params"])
                 responses[key] = given.pop(0)
             again = {**params, "inputResponses": responses, "requestState": result["requestState"]}
-            result = await client.result("tools/call", again)
+            result = await client.result(method, again)
         return result, asked
-    id = await client.start_call(name, arguments)
+    id = await client.start(method, params)
     for number, answer in enumerate(given, start=len(client.questions) + 1):
         question = await client.question(number)
         asked.append(question["params"])
@@ -205,6 +230,7 @@ __all__ = [
     "Gate",
     "accept",
     "answered",
+    "asked_for",
     "faked",
     "gate",
     "in_front",

@@ -79,7 +79,7 @@ def test_a_first_discovery_without_tools_was_the_first_one(pins: Pins) -> None:
     assert held(pins.judge(HERE, "tofu", "tool", of(a="1"))) == {"a": "new"}
 
 
-def test_a_new_tool_that_the_allowlist_names_is_pinned_and_a_changed_one_is_held(pins: Pins) -> None:
+def test_a_new_tool_that_the_allowlist_names_is_pinned_and_a_change_one_is_held(pins: Pins) -> None:
     pins.judge(HERE, "tofu", "tool", of(a="1"), ["a", "b"])
     assert held(pins.judge(HERE, "tofu", "tool", of(a="1", b="2", c="3"), ["a", "b"])) == {
         "a": None,
@@ -116,7 +116,7 @@ def test_off_holds_nothing_and_knows_of_a_change(pins: Pins) -> None:
 
 
 @pytest.mark.parametrize("mode", ["tofu", "strict", "off"])
-def test_what_has_not_changed_is_not_written_again(pins: Pins, mode: str) -> None:
+def test_what_has_not_change_is_not_written_again(pins: Pins, mode: str) -> None:
     pins.accept(HERE, "tool", of(a="0"))
     for version in ("1", "2"):
         pins.judge(HERE, mode, "tool", of(a=version))
@@ -129,7 +129,7 @@ def test_a_change_that_fails_is_not_written_and_leaves_no_lock(pins: Pins) -> No
     pins.judge(HERE, "tofu", "tool", of(a="1"))
 
     def fail_in_the_middle() -> None:
-        with pins._changed() as stored:
+        with pins._change() as stored:
             stored.servers.clear()
             raise ZeroDivisionError
 

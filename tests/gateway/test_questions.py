@@ -16,6 +16,7 @@ from tests.gateway.gate import (
     UPSTREAMS,
     accept,
     answered,
+    asked_for,
     faked,
     gate,
     in_front,
@@ -338,6 +339,61 @@ async def test_what_was_never_declared_is_refused_as_such(tmp_path: Path, reques
             result = await client.call("up__echo")
         assert words_of(result).startswith('"up__echo" asks for interactive input, which is not supported.')
         assert between.ends() == ["input_required_unsupported"]
+
+
+# --- prompts and resources ask too
+
+READS: dict[str, Any] = {
+    "prompts/get": (
+        {"name": "up__greet", "arguments": {}},
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}]},
+    ),
+    "resources/read": ({"uri": "upstream:up:notes:///a"}, {"contents": [{"uri": "notes:///a", "text": "Hi"}]}),
+}
+
+
+async def lists(seen: Seen) -> web.StreamResponse:
+    listed: dict[str, Any] = {
+        "prompts/list": {"prompts": [{"name": "greet", "description": "Greet"}]},
+        "resources/list": {"resources": [{"uri": "notes:///a", "name": "a"}]},
+        "resources/templates/list": {"resourceTemplates": []},
+    }
+    return seen.result(**listed[seen.method])
+
+
+@pytest.mark.parametrize("method", READS)
+@pytest.mark.parametrize("behind", ["legacy", "modern"])
+@pytest.mark.parametrize("front", ["memory", "memory-modern"])
+async def test_a_prompt_or_resource_that_needs_an_answer_gets_it(
+    tmp_path: Path, front: str, behind: str, method: str
+) -> None:
+    params, result = READS[method]
+    given: list[Any] = []
+    asking = Asking(form())
+
+    async def legacy(seen: Seen) -> web.StreamResponse:
+        response = await seen.stream()
+        question = {"jsonrpc": "2.0", "id": "q0", "method": "elicitation/create", "params": form()}
+        await response.write(event(question))
+        given.append(await asking.answers.get())
+        await response.write(event({"jsonrpc": "2.0", "id": seen.id, "result": result}))
+        return response
+
+    async def modern(seen: Seen) -> web.StreamResponse:
+        if "requestState" in seen.params:
+            given.append(seen.params["inputResponses"]["a"])
+            return seen.result(**result)
+        requests = {"a": {"method": "elicitation/create", "params": form()}}
+        return seen.result(resultType="input_required", inputRequests=requests, requestState="s")
+
+    fake = Fake(behind, {"tools": {}, "prompts": {}, "resources": {}})
+    fake.handlers |= dict.fromkeys(("prompts/list", "resources/list", "resources/templates/list"), lists)
+    fake.handlers |= {method: legacy if behind == "legacy" else modern, "POST": asking.hear}
+    async with faked(fake) as server, gate(tmp_path, server) as between, in_front(front, between) as client:
+        found, asked = await asked_for(client, method, params, accept(count=4))
+    assert "Hi" in json.dumps(found)
+    assert [params["message"] for params in asked] == ["[up] Which?"]
+    assert given == [accept(count=4, branch="main")]
 
 
 # --- questions and confirmations

@@ -56,7 +56,7 @@ class Follower:
             await asyncio.gather(task, return_exceptions=True)
         self.is_open = False
 
-    def _opened(self) -> None:
+    def _note_open(self) -> None:
         self.is_open = True
         self._openings += 1
         self._settled.set()
@@ -70,7 +70,7 @@ class Follower:
             while True:
                 began, again = clock(), True
                 with suppress(ToolingError, ProtocolError):
-                    again = await self._stream(self._opened)
+                    again = await self._stream(self._note_open)
                 was_open, self.is_open = self.is_open, False
                 if not again:
                     return

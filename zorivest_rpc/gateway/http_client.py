@@ -399,7 +399,7 @@ class HttpUpstream(Upstream):
             headers["Last-Event-ID"] = self._last_seen
         async with self._send("GET", b"", headers) as response:
             if response.status == 200 and response.content_type == _EVENTS:
-                self.watched = self._promised()
+                self.watched = self._promises()
                 opened()
                 reader = EventReader(FRAME_LIMIT)
                 try:

@@ -159,7 +159,7 @@ class Pins:
         """Drop what is known of servers that were removed from a configuration."""
         names = set(servers)
         place = os.path.realpath(file)
-        with self._changed() as stored:
+        with self._change() as stored:
             stored.servers = {
                 key: known
                 for key, known in stored.servers.items()
@@ -169,7 +169,7 @@ class Pins:
     def _store(
         self, identity: Identity, kind: Kind, definitions: Mapping[str, Mapping[str, Any]], *, by_person: bool
     ) -> None:
-        with self._changed() as stored:
+        with self._change() as stored:
             known = stored.servers.get(identity.key)
             if known is None:
                 known = stored.servers[identity.key] = _Known(identity.file, identity.profile, identity.server, {})
@@ -186,7 +186,7 @@ class Pins:
         pins = known.pins.get(kind, {}) if known else {}
         if all((pins[name].seen or pins[name].hash) == new for name, new in offered.items() if name in pins):
             return
-        with self._changed() as stored:
+        with self._change() as stored:
             for name, new in offered.items():
                 pin = stored.servers[identity.key].pins[kind].get(name)
                 if pin is not None:
@@ -204,7 +204,7 @@ class Pins:
             raise ConfigError(self.path, f"cannot be read; {advice}") from None
 
     @contextmanager
-    def _changed(self) -> Iterator[_File]:
+    def _change(self) -> Iterator[_File]:
         """The file read, changed and written while no other process does; not written where the change fails."""
         with alone(self.path):
             stored = self._read()

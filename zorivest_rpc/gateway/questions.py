@@ -139,7 +139,7 @@ class Questions:
         id = kept["id"]
         stay = self._stays.get(id)
         if stay is None and (id.startswith(self._run) or "forms" not in kept):
-            raise _lost(call.name)
+            raise _lost(request.shown)
         if stay is not None and stay.parked is not None:
             parked = stay.parked
             given = call.need_all(parked.asks(), call.kept, partial(self._give_up, id, _GIVEN_UP))

@@ -318,7 +318,7 @@ class StdioUpstream(Upstream):
 
     async def _watch(self) -> None:
         if not self.caller.revision.modern:
-            self.watched = self._promised()
+            self.watched = self._promises()
             await self._follower.stop()
         elif self._wants_changes():
             await self._follower.start()

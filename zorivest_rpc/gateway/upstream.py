@@ -348,14 +348,14 @@ class Upstream:
         listed = offered.tools_changed or offered.prompts_changed or offered.resources_changed
         return listed or offered.resources_subscribe or bool(self._subscribed)
 
-    def _promised(self) -> Honoured:
+    def _promises(self) -> Honoured:
         """What a legacy server tells because it has declared it."""
         offered = self.welcome.offered if self.welcome is not None else Offered()
         return Honoured(offered.tools_changed, offered.prompts_changed, offered.resources_changed)
 
     def _filter(self) -> bytes:
         """The params of `subscriptions/listen`."""
-        promised = self._promised()
+        promised = self._promises()
         wanted: dict[str, Json] = {
             "toolsListChanged": promised.tools_list_changed,
             "promptsListChanged": promised.prompts_list_changed,
