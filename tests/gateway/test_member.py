@@ -484,3 +484,87 @@ async def test_a_tool_that_its_server_dropped_is_told_as_withdrawn_whatever_it_w
         fake.tools = [TOOL, {**TOOL, "name": "old"}]
         await between.member().discover()
         assert not (await between.gateway.forward(Call("old", {}, Session(), NoWire()))).is_error
+
+
+# --- one failure does not spread
+
+
+async def test_a_list_that_fails_cuts_no_call_that_is_under_way(tmp_path: Path) -> None:
+    fake, release, arrived = Fake(), asyncio.Event(), asyncio.Event()
+
+    async def listed(seen: Seen) -> web.StreamResponse:
+        return seen.result(tools=fake.tools, ttlMs=30_000)
+
+    async def slow(seen: Seen) -> web.StreamResponse:
+        arrived.set()
+        await release.wait()
+        return fake.answer(seen)
+
+    fake.handlers |= {"tools/list": listed, "tools/call": slow}
+    async with living(tmp_path, fake) as one:
+        running = asyncio.create_task(one.member.call(calling("still here"), repeatable=False))
+        await arrived.wait()
+        fake.handlers["tools/list"] = broken(500)
+        await one.clock.move(31.0)
+        assert one.state == ("degraded", True)
+        fake.handlers["tools/list"] = listed
+        await one.clock.move(60.0)
+        assert one.state == ("ready", True)  # over another connection
+        release.set()
+        assert b"still here" in bytes((await running)[0].raw)
+        await one.clock.move(60.0)
+        assert one.member._retired == []
+
+
+async def test_pins_that_cannot_be_written_are_told_and_tried_again(tmp_path: Path) -> None:
+    def full(server: Server, listing: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    fake = Fake()
+
+    async def listed(seen: Seen) -> web.StreamResponse:
+        return seen.result(tools=fake.tools, ttlMs=30_000)
+
+    fake.handlers["tools/list"] = listed
+    async with living(tmp_path, fake) as one:
+        judge, one.member._judge = one.member._judge, full
+        await one.clock.move(31.0)
+        assert one.state[0] == "unavailable"
+        assert "No space left" in str(one.member.offered.error)
+        one.member._judge = judge
+        await one.clock.move(60.0)
+        assert one.state == ("ready", True)
+
+
+async def test_a_defect_is_shown_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fake = Fake()
+
+    async def listed(seen: Seen) -> web.StreamResponse:
+        return seen.result(tools=fake.tools, ttlMs=30_000)
+
+    fake.handlers["tools/list"] = listed
+    async with living(tmp_path, fake) as one:
+        judge, one.member._judge = one.member._judge, lambda server, listing: {}[0]  # type: ignore[index,unused-ignore]
+        await one.clock.move(31.0)
+        assert one.state[0] == "unavailable"
+        assert "internal error" in caplog.text
+        one.member._judge = judge
+        await one.clock.move(60.0)
+        assert one.state == ("ready", True)
+
+
+async def test_a_server_that_changes_its_era_while_it_is_connected_is_opened_anew(tmp_path: Path) -> None:
+    fake = Fake("legacy")
+    async with living(tmp_path, fake) as one:
+        assert one.member.era == "2025-11-25"
+        fake.era = "modern"
+
+        async def unknown(seen: Seen) -> web.StreamResponse:
+            return seen.error(-32600, "no _meta") if "Mcp-Session-Id" in seen.headers else fake.answer(seen)
+
+        fake.handlers |= {"tools/list": unknown, "ping": unknown}
+        with pytest.raises(ToolingError):
+            await one.member.discover()
+        await one.clock.move(60.0)
+        assert one.member.era == "2026-07-28"
+        assert one.state == ("ready", True)

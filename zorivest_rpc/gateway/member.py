@@ -129,11 +129,19 @@ class Member:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        await self._drop()
+        self._retire()
+        while self._retired:
+            await self._retired.pop().close()
 
     async def _live(self) -> None:
         while True:
-            seconds = await self._do_what_is_due()
+            try:
+                seconds = await self._do_what_is_due()
+            except Exception as broken:  # noqa: BLE001 - a defect costs this server, is seen, and is tried again
+                _log.error("%s: internal error", self.server.name, exc_info=broken)
+                self._publish(Offered(self.server, "unavailable", "Internal error; the server's log has the details."))
+                self.settled.set()
+                seconds = self._spread(self._timing.retried)
             await self._wait(self._wake, seconds)
             if self._wake.is_set():
                 if self._is_due:  # changes that follow each other are one
@@ -143,6 +151,7 @@ class Member:
 
     async def _do_what_is_due(self) -> float:
         """One step, and the seconds until the next one; what happens meanwhile comes earlier."""
+        await self._close_retired()
         if self._breaker.is_open:
             seconds = await self._try_circuit()
             if seconds is not None:
@@ -169,8 +178,9 @@ class Member:
                 return max(again, pause_before(self._attempt + 1, self.profile, self._random))
             self._attempt = 0
             return self._spread(self._timing.retried)
-        except ConfigError as error:  # pins that cannot be read: nothing is published that was not judged
+        except (ConfigError, OSError) as error:  # pins that cannot be kept: nothing is published that was not judged
             _log.error("%s", error)
+            self._is_due = True
             self._publish(Offered(self.server, "unavailable", str(error)))
             return self._spread(self._timing.retried)
         finally:
@@ -341,6 +351,8 @@ class Member:
         self.failure = error
         if _stops_calls(error):
             await self._stop_calls(error)
+        elif self.server.endpoint is not None and not is_transport_failure(error):
+            await self._drop()  # another server may answer there now, of another era
         elif is_transport_failure(error):
             await self._drop()
             if had_list:  # of one that was never there nothing can be called: it is looked for every minute
@@ -373,9 +385,8 @@ class Member:
             self._changed()
 
     async def _drop(self) -> None:
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
-            await upstream.close()
+        """Connect anew the next time; what is under way may still end well."""
+        self._retire()
         await self._close_retired()
 
     def _retire(self) -> None:
@@ -384,8 +395,10 @@ class Member:
             self._upstream = None
 
     async def _close_retired(self) -> None:
-        while self._retired:
-            await self._retired.pop().close()
+        idle = [each for each in self._retired if not each.is_busy]
+        self._retired = [each for each in self._retired if each.is_busy]
+        for each in idle:
+            await each.close()
 
     def _on_happening(self, happening: Happening) -> None:
         if isinstance(happening, Touched):

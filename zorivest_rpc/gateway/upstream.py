@@ -138,6 +138,11 @@ class Upstream:
         raise NotImplementedError
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return any(is_call(request.listener) for request in self.caller.pending.values())
+
+    @property
     def is_told_of_tools(self) -> bool:
         return self.watched.tools_list_changed and self.is_following
 
