@@ -113,7 +113,7 @@ async def failing(
             if answer is None:
                 await port.stop()
                 with pytest.raises(ToolingError):  # what was open is known to be closed now
-                    await one.member._upstream.check_health()  # type: ignore[union-attr]
+                    await (await one.member.link.connect()).check_health()
             else:
                 left = [answer]
 
@@ -279,6 +279,7 @@ async def test_progress_extends_no_deadline_and_is_told_to_its_own_call(tmp_path
 # --- every request has exactly one end
 
 
+# long: the servers of every kind, the calls at random, and what became of them
 async def test_whatever_happens_each_call_that_was_requested_ends_once(tmp_path: Path) -> None:
     """A hundred calls at random: failures of every kind, questions answered, refused and left alone, cancellations."""
     seed = 20_261_118

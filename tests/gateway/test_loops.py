@@ -215,7 +215,7 @@ async def test_a_circle_that_came_together_at_once_is_found_when_health_is_asked
         a.passage._callers.clear()
         b.passage._callers.clear()
         await b.follow(a)
-        upstream = a.gateway.members["b"]._upstream
+        upstream = a.gateway.members["b"].link.current
         assert upstream is not None
         with pytest.raises(LoopFound) as found:
             await upstream.check_health()

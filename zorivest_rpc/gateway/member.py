@@ -29,12 +29,11 @@ from zorivest_rpc.gateway.errors import (
     LoopFound,
     NoAnswer,
     RetryExhausted,
-    StdioExited,
     ToolingError,
 )
 from zorivest_rpc.gateway.extras import NOTHING, Extras, read_extras
+from zorivest_rpc.gateway.link import Link, Make
 from zorivest_rpc.gateway.pins import Verdict
-from zorivest_rpc.gateway.restarts import Restarts
 from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
 from zorivest_rpc.gateway.telemetry import Telemetry
 from zorivest_rpc.gateway.timing import USUAL, Timing, wait_for
@@ -64,7 +63,7 @@ class Member:
         profile: Profile,
         server: Server,
         *,
-        make: Callable[[Server, Callable[[Happening], None]], Upstream],
+        make: Make,
         judge: Judge,
         judge_extras: JudgeExtras = lambda server, extras: {},
         changed: Callable[[], None],
@@ -87,7 +86,6 @@ class Member:
         self.last_ok: float | None = None
         self.followed: set[str] = set()  # URIs of resources that our clients follow, across reconnections
         self.profile = profile
-        self._make = make
         self._judge = judge
         self._judge_extras = judge_extras
         self._touched = touched
@@ -95,21 +93,23 @@ class Member:
         self._telemetry = telemetry
         self._timing = timing
         self._gate = gate or asyncio.Semaphore(1)
-        self._era = era
-        self._remember = remember
         self._random = random
         self._clock = clock
         self._pause = pause
         self._wait = wait
-        self._upstream: Upstream | None = None
-        self._retired: list[Upstream] = []  # may have calls under way, and gets no new ones
+        self.link = Link(
+            server,
+            make,
+            hear=self._on_happening,
+            opened=self._follow_again,
+            era=era,
+            remember=remember,
+            clock=clock,
+        )
         self._wake = asyncio.Event()
-        self._connecting = asyncio.Lock()
         self._breaker = Breaker(clock, failures=5, pause=timing.circuit, longest=timing.longest_circuit, share=Share())
         self._opened = 0.0  # when the circuit did
         self._is_trying = False
-        self._restarts = Restarts()
-        self._exit: StdioExited | None = None  # the latest end of a child
         self._ttl: float | None = None
         self._is_due = True  # a list
         self._attempt = 0
@@ -129,9 +129,7 @@ class Member:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._retire()
-        while self._retired:
-            await self._retired.pop().close()
+        await self.link.close()
 
     async def _live(self) -> None:
         while True:
@@ -151,13 +149,13 @@ class Member:
 
     async def _do_what_is_due(self) -> float:
         """One step, and the seconds until the next one; what happens meanwhile comes earlier."""
-        await self._close_retired()
+        await self.link.close_retired()
         if self._breaker.is_open:
             seconds = await self._try_circuit()
             if seconds is not None:
                 return seconds
-        restart = self._restart_left()
-        if restart > 0 and self._upstream is None:
+        restart = self.link.restart_left
+        if restart > 0 and self.link.current is None:
             self._show_restarts()
             return restart
         if self._is_due or self._ttl_left() <= 0:
@@ -197,8 +195,7 @@ class Member:
 
     def _ttl_left(self) -> float:
         """Until the list is too old, where no stream tells of its changes."""
-        upstream = self._upstream
-        if self._ttl is None or (upstream is not None and upstream.is_told_of_tools):
+        if self._ttl is None or self.link.is_told_of_tools:
             return math.inf
         return self._read_at + max(self._timing.shortest_ttl, self._ttl) - self._clock()
 
@@ -206,7 +203,7 @@ class Member:
         """One cheap question to a server that nothing was heard of for a while."""
         self._idle = self._spread(self._timing.idle)
         try:
-            upstream = await self._connect()
+            upstream = await self.link.connect()
             await upstream.check_health()
         except ToolingError as error:
             self._is_due = True  # what became of it is found out by listing it
@@ -228,13 +225,13 @@ class Member:
             return min(left, until_withdrawn) if shown else left
         self._is_trying = True
         try:
-            upstream = await self._connect()
+            upstream = await self.link.connect()
             await upstream.check_health()
         except ToolingError as error:
             self._telemetry.redactor.error(error)
             if not _stops_calls(error):
                 self._breaker.record_failure()
-                await self._drop()
+                self.link.retire()
                 return 0.0
             self._close_circuit()  # it is there, and does not want us
             await self._stop_calls(error)
@@ -268,7 +265,7 @@ class Member:
         self._telemetry.emit("mcp.discovery.started", server=self.server.name)
         try:
             async with self._gate:
-                upstream = await self._connect()
+                upstream = await self.link.connect()
                 has_tools = upstream.welcome is None or upstream.welcome.offered.tools
                 listing = await upstream.list_tools() if has_tools else Listing(())
                 extras = await read_extras(upstream, self.server)
@@ -299,35 +296,6 @@ class Member:
             latency_ms=round(self.latency_ms),
         )
 
-    async def _connect(self) -> Upstream:
-        found = self._upstream
-        if found is None:
-            async with self._connecting:  # a call and a discovery may want it at the same time
-                found = self._upstream
-                if found is None:
-                    found = self._upstream = await self._open()
-                    await self._follow_again(found)
-        return found
-
-    async def _open(self) -> Upstream:
-        if self._exit is not None and self._restart_left() > 0:
-            raise StdioExited(self.server.name, self._exit.status, sent=False)
-        await self._close_retired()
-        found = self._make(self.server, self._on_happening)
-        found.era_found = self._era
-        try:
-            await found.connect()
-        except BaseException:
-            await found.close()
-            raise
-        if found.era_found is not None and found.era_found is not self._era:
-            self._era = found.era_found
-            await asyncio.to_thread(self._remember, self._era)
-        return found
-
-    def _restart_left(self) -> float:
-        return self._restarts.wait(self._clock())
-
     async def _follow_again(self, upstream: Upstream) -> None:
         """What our clients follow is followed on the new connection too; what changed meanwhile is not known."""
         for uri in sorted(self.followed):
@@ -338,7 +306,7 @@ class Member:
     async def follow(self, uri: str, is_wanted: bool) -> None:
         """Subscribe to a resource, or no longer; while the server is away that is only remembered."""
         (self.followed.add if is_wanted else self.followed.discard)(uri)
-        upstream = self._upstream
+        upstream = self.link.current
         if upstream is not None and self.offered.extras.can_follow:
             await (upstream.subscribe(uri) if is_wanted else upstream.unsubscribe(uri))
 
@@ -352,9 +320,9 @@ class Member:
         if _stops_calls(error):
             await self._stop_calls(error)
         elif self.server.endpoint is not None and not is_transport_failure(error):
-            await self._drop()  # another server may answer there now, of another era
+            self.link.retire()  # another server may answer there now, of another era
         elif is_transport_failure(error):
-            await self._drop()
+            self.link.retire()
             if had_list:  # of one that was never there nothing can be called: it is looked for every minute
                 self._record_failure()
         if not _stops_calls(error) and not self._breaker.is_open:
@@ -363,18 +331,17 @@ class Member:
 
     async def _stop_calls(self, error: ToolingError) -> None:
         """Refused credentials, or a circle: what was offered is no longer listed, and a call of it says why."""
-        self._retire()
+        self.link.retire()
         self._is_due = True
         self.failure = error
         status = "unavailable" if isinstance(error, LoopFound) else "auth_failed"
         self._publish(msgspec.structs.replace(self.offered, status=status, error=error.text, is_listed=False))
 
     def _show_restarts(self) -> None:
-        if self._exit is not None and self._restarts.too_many(self._clock()):
-            self.failure = self._exit
-            self._publish(
-                msgspec.structs.replace(self.offered, status="unavailable", error=self._exit.text, is_listed=False)
-            )
+        exit = self.link.exit
+        if exit is not None and self.link.ends_too_often:
+            self.failure = exit
+            self._publish(msgspec.structs.replace(self.offered, status="unavailable", error=exit.text, is_listed=False))
             self.settled.set()
 
     def _publish(self, offered: Offered) -> None:
@@ -384,48 +351,14 @@ class Member:
         if before != offered:
             self._changed()
 
-    async def _drop(self) -> None:
-        """Connect anew the next time; what is under way may still end well."""
-        self._retire()
-        await self._close_retired()
-
-    def _retire(self) -> None:
-        if self._upstream is not None:
-            self._retired.append(self._upstream)
-            self._upstream = None
-
-    async def _close_retired(self) -> None:
-        idle = [each for each in self._retired if not each.is_busy]
-        self._retired = [each for each in self._retired if each.is_busy]
-        for each in idle:
-            await each.close()
-
     def _on_happening(self, happening: Happening) -> None:
         if isinstance(happening, Touched):
             self._touched(self.server.name, happening.uri)
         elif isinstance(happening, Ended | Changed):
-            if isinstance(happening, Ended):
-                self._retire()
-                self._exit = StdioExited(self.server.name, happening.status)
-                self._restarts.note_end(self._clock())
             self._is_due = True
             self._wake.set()
 
     # --- calls
-
-    @property
-    def is_modern(self) -> bool | None:
-        """Of the server as it is connected; None where it is not."""
-        welcome = self._upstream.welcome if self._upstream is not None else None
-        return None if welcome is None else welcome.revision.modern
-
-    @property
-    def era(self) -> str | None:
-        """The revision that is spoken, or was last."""
-        welcome = self._upstream.welcome if self._upstream is not None else None
-        if welcome is not None:
-            return welcome.revision.name
-        return None if self._era is None else self._era.value
 
     def report(self, count: tuple[int, int]) -> dict[str, Json]:
         """For a diagnosis; `count` are its listed and its held tools."""
@@ -434,7 +367,7 @@ class Member:
         return {
             "name": self.server.name,
             "state": self.offered.status,
-            "era": self.era,
+            "era": self.link.era,
             "tools": count[0],
             "held": count[1],
             "last_ok": at,
@@ -455,14 +388,14 @@ class Member:
                 raise CircuitOpen(self.server.name, max(1, round(self._breaker.left)))
             attempt += 1
             try:
-                upstream = self._upstream or await self._connect_by(deadline, call.seconds)
+                upstream = self.link.current or await self._connect_by(deadline, call.seconds)
                 result = await upstream.call(call)
             except ToolingError as error:
                 await self._note_failure(error)
                 again = waits_for(error, purpose, deadline - loop.time())
                 if again is None or attempt >= self.profile.tool_retry_attempts or self._breaker.is_open:
                     raise (RetryExhausted(self.server.name, attempt, error) if attempt > 1 else error) from None
-                pause = max(again, pause_before(attempt + 1, self.profile, self._random), self._restart_left())
+                pause = max(again, pause_before(attempt + 1, self.profile, self._random), self.link.restart_left)
                 if loop.time() + pause >= deadline:
                     raise
                 await self._pause(pause)
@@ -474,7 +407,7 @@ class Member:
         """Nothing has been sent when this fails."""
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._connect()
+                return await self.link.connect()
         except TimeoutError:
             raise NoAnswer(self.server.name, round(seconds)) from None
 

@@ -26,6 +26,7 @@ from zorivest_rpc.gateway.examine import judge_tools
 from zorivest_rpc.gateway.extras import NOTHING, judge_extras
 from zorivest_rpc.gateway.followed import Followed
 from zorivest_rpc.gateway.library import Library
+from zorivest_rpc.gateway.link import Make
 from zorivest_rpc.gateway.links import pass_block
 from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
@@ -34,7 +35,6 @@ from zorivest_rpc.gateway.questions import Questions
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Redactor, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
-from zorivest_rpc.gateway.upstream import Happening, Upstream
 from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.offer import RESOURCES
@@ -51,8 +51,6 @@ _CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client
 _AT_ONCE: Final = 8  # servers that are discovered at the same time
 _MOST_GONE: Final = 512  # tools that a client may still call by an old list
 _log: Final = logging.getLogger(__name__)
-
-Make = Callable[[Server, Callable[[Happening], None]], Upstream]
 
 
 class _Answer(msgspec.Struct, rename="camel"):
@@ -265,7 +263,9 @@ class Gateway:
             assert found is not None
             send = partial(member.call, repeatable=found.repeatable)
             request = self._request(call, found)
-            result, attempts = await self.questions.put_through(call, request, send, errand, modern=member.is_modern)
+            result, attempts = await self.questions.put_through(
+                call, request, send, errand, modern=member.link.is_modern
+            )
             errand.attempts += attempts
             outcome = self._read(found, result.raw)
         except ToolError as error:
