@@ -58,6 +58,20 @@ async def test_who_cannot_be_asked_is_not(tmp_path: Path, front: str, behind: st
             assert "asks for interactive input" in words_of(result)
 
 
+async def test_a_client_that_takes_no_stream_of_events_is_not_asked(tmp_path: Path) -> None:
+    asking = Asking(form())
+    async with (
+        faked(asking.fake) as server,
+        gate(tmp_path, server) as between,
+        in_front("streamable", between) as client,
+    ):
+        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "up__echo", "arguments": {}}}
+        await client.send(message, {"Accept": "application/json"})
+        result = (await client.answer(7))["result"]
+    assert json.loads(words_of(result)) == [{"action": "cancel"}]
+    assert client.questions == []
+
+
 # --- legacy upstreams: the call waits
 
 

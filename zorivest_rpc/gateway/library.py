@@ -382,6 +382,7 @@ class _Silent:
 
     progress_token: Id | None = None
     meta: Json = UNSET
+    carries_questions = False
     cancelled = False
 
     def notify(self, method: str, params: bytes) -> None:

@@ -122,7 +122,7 @@ class Questions:
         kept = call.kept.get(_KEPT)
         if kept is not None:
             return await self._go_on(call, request, send, errand, kept)
-        if not call.session.capabilities.elicitation_form:
+        if not (call.session.capabilities.elicitation_form and call.wire.carries_questions):
             return await send(request)
         request.can_ask = request.hands_on = True
         if modern:

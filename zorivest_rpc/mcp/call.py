@@ -217,6 +217,10 @@ class Wire(Protocol):
     cancelled: bool
     meta: Meta | UnsetType
 
+    @property
+    def carries_questions(self) -> bool:
+        """Whether one that is put now would arrive."""
+
     def notify(self, method: str, params: bytes) -> None: ...
 
     def hang_up(self) -> None: ...

@@ -140,6 +140,11 @@ class Exchange:
         self.channel = channel
         self.progress_token = progress_token
 
+    @property
+    def carries_questions(self) -> bool:
+        """Modern ones are the answer itself; a legacy client may have said that it takes no stream of events."""
+        return self.session.revision.modern or self.channel.carries_questions
+
     def notify(self, method: str, params: bytes) -> None:
         """On this request's own stream; nothing after its answer, nothing for a cancelled one. Any thread may call."""
         frame = notification_frame(method, params)

@@ -30,6 +30,7 @@ TERMINAL: Final = frozenset({COMPLETED, FAILED, CANCELLED})
 class TaskRecord:
     """One task. It is also the wire of its call: there is no stream left, so progress becomes the status message."""
 
+    carries_questions = True
     __slots__ = (
         "_store",
         "_waiters",

@@ -45,6 +45,7 @@ class NoWire:
     progress_token: Id | None = None
     cancelled = False
     meta: Meta | UnsetType = UNSET
+    carries_questions = True
 
     def notify(self, method: str, params: bytes) -> None:
         raise AssertionError(method)

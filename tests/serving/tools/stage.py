@@ -106,6 +106,7 @@ class Wire:
         self.progress_token: int | str | None = 1
         self.cancelled = False
         self.meta: Meta | UnsetType = UNSET
+        self.carries_questions = True
         self.notes: list[Any] = []
 
     def notify(self, method: str, params: bytes) -> None:
