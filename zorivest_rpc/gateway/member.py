@@ -360,6 +360,10 @@ class Member:
 
     # --- calls
 
+    @property
+    def is_modern(self) -> bool | None:
+        return self.link.is_modern
+
     def report(self, count: tuple[int, int]) -> dict[str, Json]:
         """For a diagnosis; `count` are its listed and its held tools."""
         ago = None if self.last_ok is None else self._clock() - self.last_ok

@@ -264,7 +264,7 @@ class Gateway:
             send = partial(member.call, repeatable=found.repeatable)
             request = self._request(call, found)
             result, attempts = await self.questions.put_through(
-                call, request, send, errand, modern=member.link.is_modern
+                call, request, send, errand, modern=member.is_modern
             )
             errand.attempts += attempts
             outcome = self._read(found, result.raw)
