@@ -61,6 +61,7 @@ def test_what_has_been_here_is_refused_with_its_path_and_what_came_too_far_as_we
     assert refusal is not None
     assert refusal.data == {LOOP: ["me", "b", "me"]}
     assert read_loop(refusal.data) == ("me", "b", "me")
+    assert MOST_PASSED == 8
     assert passage.admit(raw([str(number) for number in range(MOST_PASSED)])) is None
     too_far = passage.admit(raw([str(number) for number in range(MOST_PASSED + 1)]))
     assert too_far is not None
@@ -79,7 +80,9 @@ def test_whatever_a_list_holds_it_is_read_or_refused(value: Any) -> None:
 
 
 def test_a_list_that_is_too_long_to_be_read_came_too_far() -> None:
-    assert Passage("me").admit(raw(["x" * 5_000])) is not None
+    longest = 4_096 - len('[""]')
+    assert Passage("me").admit(raw(["x" * longest])) is None
+    assert Passage("me").admit(raw(["x" * (longest + 1)])) is not None
     assert len(read_via(raw(["x" * 100]))[0]) == 64
 
 
@@ -97,10 +100,23 @@ def test_an_opening_names_who_reached_us_of_late_and_the_longest_way_whole() -> 
     assert named[-1] == "me"
     now = 299.0
     passage.admit(raw(["c"]))
-    now = 301.0
+    now = 300.0
+    assert via_of(passage.opening()) == ["c", "me"]  # five minutes are over
     assert via_of(passage.opening()) == ["c", "me"]
     passage.admit(raw([str(number) for number in range(MOST_PASSED)]))
     assert len(via_of(passage.opening())) == MOST_PASSED + 1  # this one the next server refuses
+
+
+def test_of_a_thousand_callers_the_latest_are_remembered() -> None:
+    now = 0.0
+    passage = Passage("me", clock=lambda: now)
+    passage.admit(raw(["first"]))
+    for number in range(63):
+        passage.admit(raw([str(number)]))
+    assert "first" in passage._callers
+    passage.admit(raw(["one", "too", "many"]))
+    assert "first" not in passage._callers
+    assert len(passage._callers) == 64
 
 
 # --- servers that name each other

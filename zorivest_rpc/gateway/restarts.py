@@ -18,8 +18,10 @@ class Restarts:
 
     def __init__(self) -> None:
         self._ends: deque[float] = deque(maxlen=_MOST + 1)
+        self._streak = 0  # ends that followed each other within five minutes
 
     def note_end(self, now: float) -> None:
+        self._streak = self._streak + 1 if self._count(now) else 1
         self._ends.append(now)
 
     def too_many(self, now: float) -> bool:
@@ -32,7 +34,7 @@ class Restarts:
             return 0.0
         if count > _MOST:  # not before one of these ends is five minutes old
             return max(0.0, self._ends[0] + _WITHIN - now)
-        return max(0.0, self._ends[-1] + min(_LONGEST, _FIRST * 2.0 ** (count - 1)) - now)
+        return max(0.0, self._ends[-1] + min(_LONGEST, _FIRST * 2.0 ** (self._streak - 1)) - now)
 
     def _count(self, now: float) -> int:
         while self._ends and self._ends[0] <= now - _WITHIN:

@@ -263,9 +263,7 @@ class Gateway:
             assert found is not None
             send = partial(member.call, repeatable=found.repeatable)
             request = self._request(call, found)
-            result, attempts = await self.questions.put_through(
-                call, request, send, errand, modern=member.is_modern
-            )
+            result, attempts = await self.questions.put_through(call, request, send, errand, modern=member.is_modern)
             errand.attempts += attempts
             outcome = self._read(found, result.raw)
         except ToolError as error:
