@@ -24,6 +24,7 @@ class Wire:
     progress_token: Id | None = None
     cancelled = False
     meta: Any = None
+    carries_questions = False
 
     def notify(self, method: str, params: bytes) -> None:
         return
