@@ -83,6 +83,7 @@ bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench.gateway
 	@$(BIN)/python -m tests.bench.scale
 	@$(BIN)/python -m tests.bench.scale_imports
+	@$(BIN)/python -m tests.bench.observed_page
 
 bench-peers: $(READY) ## the same beside the official SDKs, installed for it
 	@$(BIN)/python -m tests.bench.setup_peers
