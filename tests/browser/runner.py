@@ -11,8 +11,9 @@ from jsonschema.validators import validator_for
 
 from tests.browser import chromium
 from tests.conformance import node
+from tests.interop.environments import python_with
 
-__all__ = ["check_har", "check_sarif", "run_scripts", "sarif_problems"]
+__all__ = ["check_har", "check_openapi", "check_sarif", "run_scripts", "sarif_problems"]
 
 CONFIG = """export default {{
   reporter: [["json", {{ outputFile: "report.json" }}]], outputDir: "out",
@@ -78,6 +79,15 @@ async def check_har(text: str) -> None:
     modules = await asyncio.to_thread(chromium.modules)
     said = await _run([str(node.node()), "--eval", HAR], modules.parent, text.encode())
     assert said.strip() == "valid", said
+
+
+async def check_openapi(text: str, directory: Path) -> None:
+    """By PyPI's `openapi-spec-validator`, in an environment of its own."""
+    interpreter = await asyncio.to_thread(python_with, "openapi", Path(__file__).parent)
+    path = directory / "openapi.yaml"
+    path.write_text(text)
+    said = await _run([str(interpreter), "-m", "openapi_spec_validator", str(path)], directory)
+    assert said.strip().endswith("OK"), said
 
 
 def sarif_problems(text: str) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import html
 import json
 import os
 import signal
@@ -58,7 +60,11 @@ async def _demo(arguments: argparse.Namespace) -> int:
     place, _ = _find(arguments.data_dir, arguments.tenant)
 
     def tag() -> str:
-        return script_tag(*_origin_and_key(arguments.data_dir, arguments.tenant))
+        try:
+            place, key = _find(arguments.data_dir, arguments.tenant)
+        except ZorivestError as exc:
+            return f"<p><strong>{html.escape(str(exc))}</strong></p>"  # the page tells that nothing observes it
+        return script_tag(place.origin, key)
 
     runner = web.AppRunner(make_demo(tag), shutdown_timeout=1)
     await runner.setup()
@@ -66,7 +72,8 @@ async def _demo(arguments: argparse.Namespace) -> int:
         await web.TCPSite(runner, "127.0.0.1", arguments.port).start()
         stop = asyncio.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(name, stop.set)
+            with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises there
+                asyncio.get_running_loop().add_signal_handler(name, stop.set)
         print(
             f"Open http://127.0.0.1:{runner.addresses[0][1]}/ in a browser; it reports to {place.origin}.", flush=True
         )
@@ -75,11 +82,6 @@ async def _demo(arguments: argparse.Namespace) -> int:
     finally:
         await runner.cleanup()
     return 0
-
-
-def _origin_and_key(data_dir: Path, tenant: str | None) -> tuple[str, str]:
-    place, key = _find(data_dir, tenant)
-    return place.origin, key
 
 
 def _find(data_dir: Path, tenant: str | None) -> tuple[Place, str]:

@@ -20,7 +20,7 @@ FORM = """
   <label><input type="checkbox" data-testid="gtc"> Good till cancelled</label>
   <button>Place order</button>
 </form>
-<p><span>Twice</span> <span>Twice</span> <b>Once</b></p>
+<p><span>Twice</span> <span>Twice</span> <b>Once</b> <i>Same</i> <u>Same</u></p>
 <div style="height: 3000px"></div>
 """
 
@@ -71,11 +71,13 @@ async def test_a_selector_is_told_only_where_it_names_one_element(server: FrameS
     await open_page(server, page, FORM)
     await page.locator("span").nth(1).click()
     await page.locator("b").click()
-    await server.until(lambda: len(server.items("action")) == 2)
-    twice, once = [item["selectors"] for item in server.items("action")]
+    await page.locator("u").click()
+    await server.until(lambda: len(server.items("action")) == 3)
+    twice, once, same = [item["selectors"] for item in server.items("action")]
     assert twice == {"css": "html > body > p > span:nth-of-type(2)"}
     assert once["text"] == "Once"
-    for selectors in (twice, once):
+    assert same == {"css": "html > body > p > u"}
+    for selectors in (twice, once, same):
         assert await page.locator(selectors["css"]).count() == 1
 
 

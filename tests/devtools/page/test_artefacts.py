@@ -25,7 +25,7 @@ async def test_what_was_done_on_the_demo_page_is_done_again_by_its_scripts(
         await page.locator("[name=symbol]").press_sequentially("ACME")
         await page.locator("[name=quantity]").fill("12")
         await page.get_by_label("Side").press("ArrowDown")
-        await page.get_by_label("Account password").fill("hunter22")
+        await page.get_by_label("Password").fill("hunter22")
         await page.get_by_test_id("send").click()
         await page.get_by_role("button", name="Get quote").click()
         await page.get_by_role("link", name="History").click()
@@ -42,7 +42,7 @@ async def test_what_was_done_on_the_demo_page_is_done_again_by_its_scripts(
         reproduction = make_artefact("reproduction", broken, {})
         assert test.notes == ()
         for wanted in (
-            'page.getByRole("textbox", { name: "Symbol", exact: true }).fill("ACME");',
+            'page.locator("css=#order > fieldset > input:nth-of-type(1)").fill("ACME");',
             'page.getByRole("combobox", { name: "Side", exact: true }).selectOption("sell");',
             'fill(process.env.ZV_INPUT_1 ?? "");',
             'page.getByTestId("send").click();',

@@ -133,3 +133,12 @@ async def test_two_tabs_have_two_names_and_a_question_reaches_the_right_one(
         lambda: next((f for f in server.frames if f["frame"] == "hello" and f["page"] not in known), None)
     )
     assert hello["tab"] == hellos[0]["tab"]
+
+
+async def test_a_browser_that_refuses_sockets_outright_is_observed_by_requests(server: FrameServer, page: Page) -> None:
+    refusal = "function () { throw new DOMException('mixed content', 'SecurityError') }"
+    server.pages["/no-sockets"] = f"<script>window.WebSocket = {refusal}</script>COLLECTOR"
+    await page.goto(server.origin + "/no-sockets")
+    await page.evaluate("console.log('by request')")
+    await server.item("log", message="by request")
+    assert set(server.ways) == {"sync"}

@@ -56,7 +56,7 @@ def _speed(measured: Measured | None) -> Iterator[str]:
 def _row(name: str, field: str, unit: str, first: Performance, latest: Performance, compared: bool) -> str:
     before, after = getattr(first, field), getattr(latest, field)
     if not compared:
-        before = None
+        return f"| {name} | – | {_value(after, field, unit)} | – |"
     change = "–"
     if before is not None and after is not None:
         rounded = round(after - before, 3 if field == "cls" else 0)
@@ -73,8 +73,8 @@ def _value(value: float | None, field: str, unit: str) -> str:
 
 def _errors(recording: Recording, measured: Measured | None) -> Iterator[str]:
     errors = [entry for entry in recording.logs if entry.item.level == "error"]
-    if measured is None:
-        yield f"{len(errors)} recorded; without a measured load there is no before and after."
+    if measured is None or measured.documents < 2:
+        yield f"{len(errors)} recorded; before and after are told once a page was loaded twice."
         yield from _list([entry.item.message for entry in errors])
         return
     mark = measured.first.number

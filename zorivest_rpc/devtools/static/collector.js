@@ -3,7 +3,7 @@ it. It cannot run code for the server. Rules: nothing thrown here reaches the pa
 taken out before they are sent; all that is kept is bounded; its own traffic is not collected. Its frames: frames.py. */
 (() => {
 "use strict";
-
+try {
 // --- beginnings: what is needed of the browser, before the page replaces it
 
 const MARK = "__zorivest_devtools__";
@@ -61,9 +61,7 @@ try {
 	const kept = sessionStorage.getItem(MARK);
 	if (/^[0-9a-f]{16}$/.test(kept)) TAB = kept;
 	sessionStorage.setItem(MARK, TAB);
-} catch {
-	// a sandboxed frame
-}
+} catch {} // a sandboxed frame
 
 // --- redaction: the server does it again, but a secret should not leave the page
 
@@ -72,14 +70,15 @@ const SECRET = /pass|secret|token|auth|key|ssn|card|cvv|cvc|iban/i;
 const SECRET_HEADER = /auth|cookie|token|secret|key|password/i;
 const SECRET_VALUE =
 	/\b(?:bearer|basic)\s+[\w.~+/=-]{6,}|\b(?:zrv_sk_|ctk_|zdk_)[\w-]+|\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/gi;
-const PARAMETER = /([?&#;]|^)([^?&#;=\s]{1,100})=([^&#;\s"'<>]*)/g;
+const PARAMETER = /([?&#;]|^)([^?&#;=\s]{1,100})=("[^"]*"|[^&#;\s"'<>]*)/g;
 const MEMBER = /("((?:[^"\\]|\\.){1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|[^\s,{}[\]"]*)/g;
 
 const cleanText = (text) => text
+	.replace(/(\w:\/\/)[^\s/?#@]*@/g, "$1")
 	.replace(PARAMETER, (all, before, name) => (SECRET.test(name) ? `${before}${name}=${GONE}` : all))
 	.replace(MEMBER, (all, before, name) => (SECRET.test(name) ? `${before}"${GONE}"` : all))
 	.replace(SECRET_VALUE, GONE);
-const cleanUrl = (url) => cleanText(String(url).replace(/^([a-z]+:\/\/)[^/?#]*@/i, "$1"));
+const cleanUrl = (url) => cleanText(String(url));
 const mapObject = (object, change) =>
 	Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
 const cleanHeaders = (headers) => mapObject(headers, (text, name) => (SECRET_HEADER.test(name) ? GONE : cleanText(text)));
@@ -236,8 +235,8 @@ let failures = 0; // since the last welcome
 let socket = null;
 let syncing = 0; // requests that are under way
 let outbox = []; // frames for the next of them
-let watch = 0;
-let retry = 0;
+let watch;
+let retry;
 let lastState = "";
 
 const address = (name) => HOME + name + search;
@@ -259,11 +258,14 @@ const connect = () => {
 	if (blocked || socket || syncing) return;
 	if (failures > 1 && failures % 2 === 0) { // twice a socket, then each in turn
 		outbox = [hello()];
-		sync();
-		return;
+		return sync();
 	}
-	const made = new NativeSocket(address("ws").replace(/^http/, "ws"), "zorivest.devtools.v1");
-	socket = made;
+	let made;
+	try {
+		made = socket = new NativeSocket(address("ws").replace(/^http/, "ws"), "zorivest.devtools.v1");
+	} catch {
+		return lose(); // mixed content
+	}
 	listen(made, "open", () => made.send(hello()));
 	listen(made, "message", (event) => receive(parse(event.data)));
 	listen(made, "close", () => socket === made && lose());
@@ -284,9 +286,7 @@ const sync = async () => {
 			outbox.unshift(...sent);
 		} else if (reply.status === 410) frames = outbox = [hello()];
 		else if (reply.ok) ({ frames } = await reply.json());
-	} catch {
-		// `frames` says it
-	}
+	} catch {} // `frames` says it
 	forget(timer);
 	syncing -= 1;
 	if (!frames) return lose();
@@ -294,10 +294,7 @@ const sync = async () => {
 	if (!syncing) later(() => syncing || socket || sync(), ready ? 0 : 1000);
 };
 const send = (text) => {
-	if (!socket) {
-		if (outbox.push(text) === 1) later(() => outbox.length && sync(), 0);
-		return;
-	}
+	if (!socket) return outbox.push(text) === 1 && later(() => outbox.length && sync(), 0);
 	socket.send(text);
 	// no answer: the connection is gone, which a browser may not notice for minutes
 	forget(watch);
@@ -561,17 +558,19 @@ const watchSocket = safely((made) => {
 		tellSocket(watched, "close", { code, reason });
 	});
 });
-window.WebSocket = new Proxy(NativeSocket, {
-	construct(target, args, newTarget) {
-		const made = Reflect.construct(target, args, newTarget);
-		watchSocket(made);
-		return made;
-	},
-});
-NativeSocket.prototype.constructor = window.WebSocket;
-wrap(NativeSocket.prototype, "send", safely((made, data) => {
-	if (sockets.has(made) && made.readyState === 1) countMessage(sockets.get(made), "outgoing", data);
-}));
+if (NativeSocket) {
+	window.WebSocket = new Proxy(NativeSocket, {
+		construct(...args) {
+			const made = Reflect.construct(...args);
+			watchSocket(made);
+			return made;
+		},
+	});
+	NativeSocket.prototype.constructor = window.WebSocket;
+	wrap(NativeSocket.prototype, "send", safely((made, data) => {
+		if (sockets.has(made) && made.readyState === 1) countMessage(sockets.get(made), "outgoing", data);
+	}));
+}
 
 // --- elements: ways to find one again
 
@@ -636,7 +635,7 @@ const selectorsOf = (node) => {
 	if (role && isAlone(withRole(role), node, nameOf)) found.role = { role, name: nameOf(node) };
 	if (node.matches(FIELD)) {
 		if (isAlone(FIELD, node, labelOf)) found.label = labelOf(node);
-	} else if (isAlone(node.localName, node, textOf)) {
+	} else if (isAlone(`${node.localName},body :not(:has(*))`, node, textOf)) {
 		// a parent that holds nothing else has the same text
 		if (!node.parentElement || textOf(node.parentElement) !== textOf(node)) found.text = textOf(node);
 	}
@@ -647,7 +646,7 @@ const selectorsOf = (node) => {
 // --- actions: what the user did
 
 const KEYS = /^(Enter|Escape|Tab|Arrow\w+|Backspace|Delete)$/;
-const CHOSEN = /^(checkbox|radio|file|select-one|select-multiple)$/;
+const CHOSEN = /^(checkbox|radio|file|select-\w+)$/;
 const ACTIVE = "button,a,input,select,textarea,summary,option,[role],[data-testid],[onclick]";
 let typing = null; // the field that is typed into: one item until a second of rest
 let lastEnter = 0;
@@ -738,9 +737,7 @@ const observe = (type, work) => {
 	try {
 		const observer = new PerformanceObserver((list) => list.getEntries().forEach(safely(work)));
 		observer.observe({ type, buffered: true, durationThreshold: 16 });
-	} catch {
-		// not in this browser
-	}
+	} catch {} // not in this browser
 };
 observe("largest-contentful-paint", (entry) => (lcp = entry.startTime));
 observe("layout-shift", ({ hadRecentInput, startTime, value }) => {
@@ -943,5 +940,6 @@ const afterLoad = () => {
 };
 if (document.readyState === "complete") afterLoad();
 else listen(window, "load", afterLoad);
-later(begin, 3000); // even if its loading never ends
+later(begin, 3000);
+} catch {}
 })();
