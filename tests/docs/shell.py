@@ -22,7 +22,7 @@ from tests.places import ROOT
 from zorivest_rpc.embedded.locate import find
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-SERVED_AT = "8766"  # in the pages; the tests take a free port instead
+SERVED_AT, SHOWN_AT = "8766", "8768"  # in the pages; the tests take free ports instead
 SECONDS = 120
 PREAMBLE = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
 
@@ -72,9 +72,10 @@ class Machine:
     def run(self, page: Path) -> str:
         """What the page's `sh` blocks print, run from top to bottom in one shell; the first that fails, fails."""
         script = "\n".join(block.inside for block in blocks(page) if block.language == "sh")
+        script = script.replace(SERVED_AT, str(self.port)).replace(SHOWN_AT, str(_free_port()))
         assert script, f"{page.name} has no commands"
         shell = subprocess.Popen(
-            ["bash", "-c", PREAMBLE + script.replace(SERVED_AT, str(self.port))],
+            ["bash", "-c", PREAMBLE + script],
             cwd=self.home,
             env=self.environ,
             stdout=subprocess.PIPE,

@@ -27,9 +27,18 @@ from zorivest_rpc.serving.tools.prompts import shelf
 
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 README = ROOT / "README.md"
-FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY, TENANTS, EXPOSURE = (
+FIRST, OPERATIONS, IMPORTING, MARKET, GATEWAY, TENANTS, EXPOSURE, DEVTOOLS = (
     ROOT / "docs" / "guide" / f"{name}.md"
-    for name in ("first-ten-minutes", "operations", "importing", "market-data", "gateway", "tenants", "exposure")
+    for name in (
+        "first-ten-minutes",
+        "operations",
+        "importing",
+        "market-data",
+        "gateway",
+        "tenants",
+        "exposure",
+        "devtools",
+    )
 )
 RUN_ELSEWHERE = {
     "connect-a-client.md": "tests/cli/test_guide.py",
@@ -131,6 +140,17 @@ def test_one_client_becomes_ten_from_top_to_bottom(reader: Machine) -> None:
     assert not any(secret in said for secret in reader.secrets())
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl, which this machine lacks")
+def test_a_page_is_observed_from_top_to_bottom(reader: Machine) -> None:
+    said = reader.run(DEVTOOLS)
+    tag = f'<script src="http://127.0.0.1:{reader.port}/devtools/collector.js?k=zdk_'
+    assert said.count(tag) == 2, "printed, and in the page"
+    assert "Open http://127.0.0.1:" in said
+    images = re.findall(r"\]\((images/[^)]*)\)", DEVTOOLS.read_text())
+    assert len(images) == 2
+    assert all((DEVTOOLS.parent / image).read_bytes().startswith(b"\x89PNG") for image in images)
+
+
 def test_lists_that_follow_the_data_are_shown_from_top_to_bottom(reader: Machine) -> None:
     said = " ".join(reader.run(EXPOSURE).split())
     assert "tools as Cline sees them" in said
@@ -169,6 +189,7 @@ def test_no_page_of_the_guide_is_without_a_test() -> None:
         GATEWAY.name,
         TENANTS.name,
         EXPOSURE.name,
+        DEVTOOLS.name,
         *RUN_ELSEWHERE,
     }
     for name, test in RUN_ELSEWHERE.items():
