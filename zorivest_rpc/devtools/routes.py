@@ -154,7 +154,8 @@ class Routes:
         except _Answered as answered:
             return _tell(answered.status, str(answered), cors)
         except Refused as refused:
-            return _tell(413 if refused.code == 1009 else 400, refused.reason, cors)
+            status = {1009: 413, 1013: 429}.get(refused.code, 400)
+            return _tell(status, refused.reason, cors | ({"Retry-After": "1"} if status == 429 else {}))
 
     async def close(self) -> None:
         """Hang up on every page."""

@@ -56,7 +56,8 @@ class Visit:
             self._receive_loose(data, exc)
             return
         if isinstance(frame, Hello):
-            self._check_rate()
+            if self.page is not None:  # the first one is free: what other pages do keeps none away
+                self._check_rate()
             self._greet(frame)
             return
         page = self._require_page()
