@@ -220,8 +220,10 @@ class Journal:
         if self.following is not None:
             handler = self.following.wrap(name, handler)
         recorder = self._federation.recorder()
-        if recorder is None or name == "call_tool":  # the tool that it calls is recorded itself
+        if recorder is None:
             return handler
+        if name == "call_tool":
+            return recorder.beside(self.audience.specs.get, handler)
         return recorder.around(self.audience.specs[name], handler)
 
     def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:

@@ -51,6 +51,20 @@ class Recorder:
         """A call that was refused before anything of it was looked at."""
         self._begin(spec, principal, None, {}).denied(reason)
 
+    def beside(self, find: Callable[[str], ToolSpec | None], inner: Handler) -> Handler:
+        """The dispatcher's chain: the tool that it calls is recorded by its own, unless it is denied before that."""
+
+        async def dispatched(call: Call) -> Outcome:
+            try:
+                return await inner(call)
+            except ConfirmationRequired as refused:
+                spec = find(str(call.arguments.get("name")))
+                if refused.code == "denied" and spec is not None and spec.is_denied:
+                    self.deny(spec, call.session.principal, "deny_tool")
+                raise
+
+        return dispatched
+
     def around(self, spec: ToolSpec, inner: Handler) -> Handler:
         """The chain of one tool, recorded."""
 

@@ -127,11 +127,12 @@ async def test_in_the_modern_era_two_requests_are_one_call(far: Far, tmp_path: P
 async def test_what_is_denied_and_what_the_guard_stops_is_told_as_denied(far: Far, tmp_path: Path, told: Told) -> None:
     async with opened(far, tmp_path, 'deny_tool = ["list_trades"]', environ=told.environ) as client:
         await client.call("list_trades")
+        await client.call("call_tool", name="list_trades", arguments={})
         far.is_locked = True
         await client.call("ops__read")
-    assert told.events("list_trades") == ["tool.requested", "tool.denied"]
+    assert told.events("list_trades") == ["tool.requested", "tool.denied"] * 2
     assert [line.get("reason") for line in told.lines() if line["event"] == "tool.denied"] == [
-        "deny_tool", "guard_blocked",
+        "deny_tool", "deny_tool", "guard_blocked",
     ]  # fmt: skip
 
 
