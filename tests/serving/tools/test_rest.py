@@ -64,7 +64,7 @@ async def test_a_tool_sends_the_request_that_was_agreed(case: dict[str, Any], tm
     (tmp_path / "statement 1.csv").write_bytes(b"hello")
     backend = FakeBackend()
     jsonschema.validate(case["arguments"], SPECS[case["tool"]].input_schema)
-    await run(case["tool"], case["arguments"], backend, files=ImportRoots([str(tmp_path)]))
+    await run(case["tool"], case["arguments"], backend, files=lambda call: ImportRoots([str(tmp_path)]))
     (asked,) = backend.asked
     assert seen(asked) == case["request"]
 
@@ -326,5 +326,7 @@ async def test_a_file_outside_the_roots_is_not_sent(tmp_path: Path) -> None:
     backend = FakeBackend()
     files = ImportRoots([str(tmp_path)])
     with pytest.raises(FileRefused, match="may be read"):
-        await run("import_broker_csv", {"file_path": "/etc/passwd", "account_id": "A"}, backend, files=files)
+        await run(
+            "import_broker_csv", {"file_path": "/etc/passwd", "account_id": "A"}, backend, files=lambda call: files
+        )
     assert backend.asked == []
