@@ -91,7 +91,8 @@ class Tool:
         other.task = self.task
         other.input_schema = self.input_schema
         other.spellings = self.spellings
-        other.header_params = self.header_params
+        shown = definition["inputSchema"]
+        other.header_params = self.header_params if shown is self.input_schema else header_params(shown)
         other.definition = definition
         other.output_schema = definition.get("outputSchema")
         other._fragments = {}
