@@ -117,7 +117,8 @@ class Tools:
             if outcome.structured is not UNSET:
                 problem = tool.check_output(outcome.structured) or ""
             if problem:
-                log.error("result of %s does not fit its output schema: %s", tool.name, problem)
+                whose = f" (tenant={call.scope.name})" if call.scope.name else ""
+                log.error("result of %s%s does not fit its output schema: %s", tool.name, whose, problem)
                 outcome = _unfit(tool, outcome, problem)
                 self._tools.report_mismatch(call, len(outcome.content[0]["text"].encode("utf-8", "replace")))
         return encode(outcome, call.session.revision, call.scope)
