@@ -13,6 +13,7 @@ from tests.tenants.wall.walk import walk
 from zorivest_rpc.mcp.call import Scope
 from zorivest_rpc.mcp.methods import inputs, tools
 from zorivest_rpc.serving import audience, pipeline
+from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.tenants import context, resolve
 
@@ -37,6 +38,16 @@ def pool(patch: pytest.MonkeyPatch) -> None:
 
 
 def confirmation(patch: pytest.MonkeyPatch) -> None:
+    """A token or a question is bound to no tenant."""
+    made = Confirmation.__init__
+
+    def forgets(self: Any, *given: Any, **options: Any) -> None:
+        made(self, *given, **{**options, "tenant": lambda call: ""})
+
+    patch.setattr(Confirmation, "__init__", forgets)
+
+
+def receipts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pipeline, "_scope_name", lambda call: "")
 
 
@@ -151,6 +162,7 @@ def key(patch: pytest.MonkeyPatch) -> None:
 MUTANTS: list[Mutant] = [
     pool,
     confirmation,
+    receipts,
     seal,
     view,
     limits,
