@@ -32,7 +32,7 @@ __all__ = ["ServedTenants"]
 
 USAGE: Final = "Pass one of these client IDs as the clientId parameter to other tools"
 _MOST_ENUMERATED: Final = 20
-_MOST_KEPT: Final = 64  # sets of clients whose lists are remembered
+_MOST_KEPT: Final = 256  # callers and clients whose lists are remembered
 log: Final = logging.getLogger("zorivest_rpc.tenants")
 
 
@@ -65,7 +65,8 @@ class ServedTenants:
             own=environ.get("ZORIVEST_CLIENT_ID") if settings.command != "serve" else None,
             local="" if alone else None,
         )
-        self._lists: dict[tuple[tuple[str, ...], str | None], ActingFor] = {}
+        self._lists: dict[tuple[str, str | None, bool], ActingFor] = {}  # by caller; equal ones are one
+        self._bounds: dict[tuple[str, bool], Bound] = {}
         self._metrics: Metrics | None = None
         for warning in tenants.warnings:
             log.warning("%s", warning)
@@ -91,12 +92,15 @@ class ServedTenants:
         if not isinstance(context, TenantContext):
             return None
         spec, id = self.audience.specs[name], context.id
-        bound = _bound(context.tenant, read_only=context.is_read_only)
+        key = (id, context.is_read_only)
+        bound = self._bounds.get(key)
+        if bound is None:
+            bound = self._bounds[key] = _bound(context.tenant, read_only=context.is_read_only)
         if not bound.has(spec):
             return out_of_bounds(id, name)
         if not bound.allows(spec):
             return read_only(id, name)
-        if not context.is_configured:
+        if not context.is_open and not context.is_configured:
             return unconfigured(id, self.resolver.grants(session.principal).others(id))
         if counts and (seconds := context.take_call()):
             return over_rate(id, context.tenant.calls_per_minute or 0, seconds)
@@ -124,11 +128,10 @@ class ServedTenants:
         return self._acting(call.session.principal, name if isinstance(call.scope.own, TenantContext) else None)
 
     def _acting(self, principal: str, id: str | None, *, optional: bool = False) -> ActingFor:
-        ids = self.resolver.grants(principal).ids
-        key = (ids, f"{id}{'?' if optional else ''}" if id else None)
+        key = (principal, id, optional)
         found = self._lists.get(key)
         if found is None:
-            tenants = self.tenants.tenants
+            ids, tenants = self.resolver.grants(principal).ids, self.tenants.tenants
             bounds = frozenset(_bound(tenants[each]) for each in ((id,) if id else ids))
             clients = Clients(
                 ids if len(ids) <= _MOST_ENUMERATED else (),
@@ -136,6 +139,7 @@ class ServedTenants:
                 in_header=self._in_header,
             )
             found = ActingFor(clients, bounds or frozenset({Bound(frozenset())}))
+            found = next((each for each in self._lists.values() if each == found), found)
             if len(self._lists) >= _MOST_KEPT:
                 del self._lists[next(iter(self._lists))]
             self._lists[key] = found

@@ -65,7 +65,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Names of clients whose lists tell no modes and no counts."""
 
 
-class Bound(msgspec.Struct, frozen=True):
+class Bound(msgspec.Struct, frozen=True, cache_hash=True):
     """What one client's own settings allow; None: every toolset."""
 
     toolsets: frozenset[str] | None = None
@@ -78,7 +78,7 @@ class Bound(msgspec.Struct, frozen=True):
         return self.toolsets is None or not spec.toolset or not self.toolsets.isdisjoint(spec.toolsets)
 
 
-class ActingFor(msgspec.Struct, frozen=True):
+class ActingFor(msgspec.Struct, frozen=True, cache_hash=True):
     """The clients that a list or a call is for; what one of them may use is shown. None where there is but one."""
 
     clients: Clients | None = None

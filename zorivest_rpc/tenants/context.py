@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ZorivestError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError, ZorivestError
 from zorivest_rpc.mcp.call import Scope
 from zorivest_rpc.tenants.config import Tenant, Tenants
 from zorivest_rpc.tenants.refusals import NOTICE, name_client, timed_out
@@ -65,7 +65,8 @@ class TenantBackend:
         self.tenant = tenant
         self.inner = inner
         self._use = use
-        self._slots = asyncio.Semaphore(tenant.max_concurrency)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._running = 0
         self._seconds = tenant.http_timeout_ms / 1000
         self.in_flight = 0
         self.used = time.monotonic()
@@ -86,25 +87,36 @@ class TenantBackend:
         self.inner.lock()
 
     async def ask(self, request: Request) -> Reply:
-        self.in_flight += 1
         began = time.monotonic()
+        self.in_flight += 1
         try:
-            return await self._within(request, began)
+            if self._use is not None or self._running >= self.tenant.max_concurrency:
+                return await self._wait_and_ask(request, began)
+            if request.timeout is not None and request.timeout > self._seconds:
+                request = replace(request, timeout=self._seconds)
+            self._running += 1
+            try:
+                return await self.inner.ask(request)
+            finally:
+                self._leave()
         except TimeoutError:
             raise timed_out(self.tenant.id, self.tenant.http_timeout_ms) from None
         except (BackendUnreachable, OutcomeUnknown) as error:
-            if time.monotonic() - began < self._seconds * 0.98:
-                raise name_client(error, self.tenant.id) from None
-            late = timed_out(self.tenant.id, self.tenant.http_timeout_ms)
-            if isinstance(error, OutcomeUnknown):
-                words = f"{late.text} Whether it was done is unknown; it was not sent again."
-                raise OutcomeUnknown(words, next=error.next, problem=late.text) from None
-            raise late from None
+            raise self._name_lost(error, began) from None
         except BackendError as error:
             raise name_client(error, self.tenant.id) from None
         finally:
             self.in_flight -= 1
-            self.used = time.monotonic()
+            self.used = began
+
+    def _name_lost(self, error: BackendUnreachable | OutcomeUnknown, began: float) -> ToolError:
+        if time.monotonic() - began < self._seconds * 0.98:
+            return name_client(error, self.tenant.id)
+        late = timed_out(self.tenant.id, self.tenant.http_timeout_ms)
+        if isinstance(error, BackendUnreachable):
+            return late
+        words = f"{late.text} Whether it was done is unknown; it was not sent again."
+        return OutcomeUnknown(words, next=error.next, problem=late.text)
 
     async def unlock(self) -> Grant | None:
         """A session at hand, in the time that a request may take."""
@@ -117,22 +129,39 @@ class TenantBackend:
         except (BackendError, BackendUnreachable) as error:
             raise name_client(error, self.tenant.id) from None
 
-    async def _within(self, request: Request, began: float) -> Reply:
+    async def _wait_and_ask(self, request: Request, began: float) -> Reply:
         """The reply, after a wait for one of the places where all are taken."""
-        slots = self._slots
-        if slots.locked():
-            async with asyncio.timeout(self._seconds):
-                await slots.acquire()
+        if self._running >= self.tenant.max_concurrency:
+            await self._wait()
         else:
-            await slots.acquire()
+            self._running += 1
         try:
-            if self._use is None:
-                return await self._send(request, began)
             async with AsyncExitStack() as held:
                 await self._hold(held, self._left(began))
                 return await self._send(request, began)
         finally:
-            slots.release()
+            self._leave()
+
+    async def _wait(self) -> None:
+        """In the order in which they came; who is let in has its place already."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # it was let in just as it gave up
+            raise
+
+    def _leave(self) -> None:
+        """Hand the place on to the one that waits longest, or free it."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
 
     async def _hold(self, held: AsyncExitStack, seconds: float) -> None:
         """Keep an embedded backend from being ended for another; TimeoutError where none became free for this one."""

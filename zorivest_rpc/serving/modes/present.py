@@ -59,7 +59,7 @@ REVISION_FIELDS: Mapping[str, RevisionFields] = {
 }
 
 
-class Clients(msgspec.Struct, frozen=True):
+class Clients(msgspec.Struct, frozen=True, cache_hash=True):
     """The client ids that a definition asks for, where the server acts for several; too many are not enumerated."""
 
     ids: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ def rest_handler(  # noqa: C901 - the whole of a call in the order in which it h
                 arguments[name] = today().year
         plan = plans[0] if len(plans) == 1 else _choose(plans, arguments)
         path = plan.path(spec, arguments)
-        roots = None if files is None else files(call)
+        roots = None if files is None or plan.route.file is None else files(call)
         form = None if plan.route.file is None else await _form(plan, plan.route.file, arguments, roots)
         backend = backend_for(call)
         if plan.route.preview is not None and plan.route.file is not None and form is not None:
