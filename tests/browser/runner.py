@@ -12,7 +12,6 @@ from jsonschema.validators import validator_for
 from tests.browser import chromium
 from tests.conformance import node
 from tests.interop.environments import python_with
-from tests.places import ROOT
 
 __all__ = ["check_har", "check_openapi", "check_sarif", "run_scripts", "sarif_problems"]
 
@@ -84,7 +83,7 @@ async def check_har(text: str) -> None:
 
 async def check_openapi(text: str, directory: Path) -> None:
     """By PyPI's `openapi-spec-validator`, in an environment of its own."""
-    interpreter = await asyncio.to_thread(python_with, "openapi-spec-validator-0.9.0", ROOT / "tests" / "devtools")
+    interpreter = await asyncio.to_thread(python_with, "openapi", Path(__file__).parent)
     path = directory / "openapi.yaml"
     path.write_text(text)
     said = await _run([str(interpreter), "-m", "openapi_spec_validator", str(path)], directory)
