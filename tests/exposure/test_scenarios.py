@@ -128,6 +128,7 @@ async def test_7_counts(client: Client) -> None:
     modes = ["errors", "logs", "network", "actions", "page"]
     tools = await listed(client)
     expect(tools["observe"], modes, {"errors": 3, "logs": 47, "network": 12, "actions": 8})
+    await client.settle()
     told = len(client.notes_of(CHANGED))
     await feed(client, logs=1, errors=1)
     expect((await listed(client))["observe"], modes, {"errors": 4, "logs": 48, "network": 12, "actions": 8})
