@@ -78,14 +78,14 @@ class Journal:
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
         self.backends = self.callers.backends
-        self.following = follow_journal(settings, self.audience, self.callers)
+        self.following = follow_journal(settings, self.audience, self.callers, self.tenancy)
         self._pipeline: Pipeline | None = None
         self._resources: Shelf | None = None
         self._completions: JournalCompletions | None = None
         self._changing: set[Session] = set()
         self._guard_watches: dict[str, GuardWatch] = {}  # by client
         self._starting: asyncio.TimerHandle | None = None
-        self._tool_watch = watch_tools(self.audience, has_servers=self._federation.has_servers)
+        self._tool_watch = watch_tools(self.audience, self._acting_for_list, self._federation.has_servers)
         prompts, resources = self._shelves()
         self.offer = Offer(
             "zorivest-rpc",
@@ -144,11 +144,12 @@ class Journal:
     # --- what the methods ask a toolbox
 
     def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
+        who = self._acting_for_list(session, headers)
         if self.following is not None:
-            self.following.touch(session)
-        return self.audience.view(session, self._acting_for_list(session, headers))
+            self.following.touch(session, who)
+        return self.audience.view(session, who)
 
-    def _acting_for_list(self, session: Session, headers: RequestHeaders | None) -> ActingFor:
+    def _acting_for_list(self, session: Session, headers: RequestHeaders | None = None) -> ActingFor:
         return THE_ONE if self.tenancy is None else self.tenancy.acting_for_list(session, headers)
 
     def admit(

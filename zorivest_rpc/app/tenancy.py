@@ -138,7 +138,9 @@ class ServedTenants:
                 required=not (id and optional),
                 in_header=self._in_header,
             )
-            found = ActingFor(clients, bounds or frozenset({Bound(frozenset())}))
+            # where no list follows data, sets of clients that are shown alike share one
+            follows = () if self.audience.exposure is None else (id,) if id else ids
+            found = ActingFor(clients, bounds or frozenset({Bound(frozenset())}), follows)
             found = next((each for each in self._lists.values() if each == found), found)
             if len(self._lists) >= _MOST_KEPT:
                 del self._lists[next(iter(self._lists))]

@@ -23,8 +23,6 @@ def read_tenants(settings: Settings, definitions: Definitions) -> Tenants | None
     """The tenants of the one source that is set. What is not kept apart for each of them is refused with them."""
     if not settings.tenant_sources:
         return None
-    if settings.exposure_trading == "on":
-        raise ConfigError("--exposure-trading", "not with several clients: the lists of all would follow one journal")
     if any(toolset.name == OBSERVERS for toolset in definitions.toolsets):
         raise ConfigError("--toolsets", f"{OBSERVERS} not with several clients: its pages belong to none of them")
     from zorivest_rpc.tenants.config import load_tenants

@@ -220,7 +220,7 @@ def _look(journal: Journal, session: Session) -> None:
 
 def _explain_exposure(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Any] | None:
     engine, view = journal.exposure, journal.audience.exposed_view(session)
-    return None if engine is None or view is None else engine.explain(session, view, spec.name)
+    return None if engine is None or view is None else engine.explain(view, spec.name)
 
 
 def _hidden_because(exposed: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ Made where some rule is in play; a journal without one never imports it. What on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ from zorivest_rpc.exposure.view import ExposedView, Manner
 from zorivest_rpc.mcp.call import Call, Handler, Outcome
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.protocol.content import text
-from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.mcp.protocol.revisions import Shape
 
 __all__ = ["ALONE", "Engine"]
 
@@ -25,9 +25,9 @@ _MOST_VIEWS: Final = 64
 
 
 class Engine:
-    """`tenants_of` says whose data a session may see. `on_change` is called after each write that changed some list."""
+    """`on_change` is called after each write that changed some list; without tenants there is one, named `ALONE`."""
 
-    alone: Final = ALONE
+    view_type: Final = ExposedView
 
     def __init__(
         self, names: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], *, strict: bool = False
@@ -38,7 +38,6 @@ class Engine:
         self.given = rules
         self.reads = {name: rule.reads(self.atoms) for name, rule in self.rules.items()}
         self.strict = strict
-        self.tenants_of: Callable[[Session], tuple[str, ...]] = lambda session: (ALONE,)
         self.on_change: Callable[[], None] = lambda: None
         self.after_step: Callable[[], None] = lambda: None
         """What follows the answer of a call that opened a gate."""
@@ -59,46 +58,41 @@ class Engine:
         """The catalogue is another one."""
         self._views.clear()
 
-    def recall(self, session: Session, key: tuple[object, ...]) -> ExposedView | None:
+    def recall(self, key: tuple[object, ...]) -> ExposedView | None:
         """The view of this key as the state is now, if it is still there; the least recently used go first."""
-        full = (*key, self.tenants_of(session))
-        found = self._views.pop(full, None)
+        found = self._views.pop(key, None)
         if found is not None:
-            self._views[full] = found
+            self._views[key] = found
             found.refresh()
         return found
 
     def view(
         self,
-        session: Session,
         key: tuple[object, ...],
+        tenants: Sequence[str],
         listed: Iterable[Tool],
         also_found: Iterable[Tool],
         manner: Manner,
+        shape: Shape,
         profile: object,
     ) -> ExposedView:
-        tenants = self.tenants_of(session)
-        made = ExposedView(
-            listed,
-            also_found,
-            self.rules,
-            [self.state(tenant) for tenant in tenants],
-            manner,
-            session.revision.shape,
-            profile=profile,
-            strict=self.strict,
-        )
+        """`tenants` are those whose data the list follows; the key tells them apart too."""
+        states = self.states(tenants)
+        made = ExposedView(listed, also_found, self.rules, states, manner, shape, profile=profile, strict=self.strict)
         while len(self._views) >= _MOST_VIEWS:
             del self._views[next(iter(self._views))]
-        self._views[(*key, tenants)] = made
+        self._views[key] = made
         return made
 
-    def explain(self, session: Session, view: ExposedView, name: str) -> dict[str, Any] | None:
-        """What a tool's rule says, what is known of it for this session, and what came of that; None without a rule."""
+    def states(self, tenants: Sequence[str]) -> list[ExposureState]:
+        return [self.state(tenant) for tenant in tenants or (ALONE,)]
+
+    def explain(self, view: ExposedView, name: str) -> dict[str, Any] | None:
+        """What a tool's rule says, what is known of it for this list, and what came of that; None without a rule."""
         given = self.given.get(name)
         if given is None:
             return None
-        states = [self.state(tenant) for tenant in self.tenants_of(session)]
+        states = view.states
         modes = given.get("modes", {}).get("values", {})
         told: dict[str, Any] = {
             "listed": not view.is_hidden(name),

@@ -69,11 +69,11 @@ class ExposedView(View):
         "_pieces",
         "_rules",
         "_shape",
-        "_states",
         "_structure",
         "manner",
         "marks",
         "profile",
+        "states",
         "strict",
     )
 
@@ -96,7 +96,7 @@ class ExposedView(View):
         self.strict = strict and manner.filters
         self.marks = b""
         self._rules = rules
-        self._states = tuple(states)
+        self.states = tuple(states)
         self._shape = shape
         self._encode = encode
         self._structure = self._counts = -1
@@ -135,7 +135,7 @@ class ExposedView(View):
 
     def refresh(self) -> None:
         """Evaluate the rules again if a test of one of the tenants has flipped."""
-        version = sum(state.structure_version for state in self._states)
+        version = sum(state.structure_version for state in self.states)
         if version == self._structure:
             return
         self._structure, self._counts = version, -1
@@ -165,18 +165,20 @@ class ExposedView(View):
     def _evaluate_rule(self, rule: Rule) -> tuple[bool, int]:
         """Each tenant on its own, and then what any of them has."""
         is_listed, mask = False, 0
-        for state in self._states:
+        for state in self.states:
             here, modes = rule.evaluate(state.truth, state.known, gates=self.manner.gates)
             is_listed, mask = is_listed or here, mask | modes
+            if is_listed and mask == rule.every_mode:  # as with a tenant of which nothing is known yet
+                break
         return is_listed, mask
 
     def _values_for(self, rule: Rule) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Values of a set as an enum: of one tenant alone, few enough, and each of them harmless in a schema."""
-        if len(self._states) != 1:
+        if len(self.states) != 1:
             return ()
         found = []
         for source in rule.enum_from:
-            values = self._states[0].sets[source.set]
+            values = self.states[0].sets[source.set]
             if values and len(values) <= source.most and all(map(FITS_AN_ENUM.match, values)):
                 found.append((source.input, values))
         return tuple(found)
@@ -240,7 +242,7 @@ class ExposedView(View):
         if start or size < len(self.listed):
             pieces = [self._render_tool(tool) for tool in self.listed[start : start + size]]
             return b'"tools":[%b]' % b",".join(pieces)
-        counts = sum(state.count_version for state in self._states) if self._counted else 0
+        counts = sum(state.count_version for state in self.states) if self._counted else 0
         if counts != self._counts:
             pieces = [piece if isinstance(piece, bytes) else self._render(piece) for piece in self._pieces]
             self._page = b'"tools":[%b]' % b",".join(pieces)
@@ -265,7 +267,7 @@ class ExposedView(View):
         counts: dict[str, int] = {}
         for label, counter in part.counters:
             total = 0
-            for state in self._states:
+            for state in self.states:
                 value = state.counters[counter]
                 if value is None:
                     break

@@ -83,6 +83,8 @@ class ActingFor(msgspec.Struct, frozen=True, cache_hash=True):
 
     clients: Clients | None = None
     bounds: frozenset[Bound] = frozenset()
+    tenants: tuple[str, ...] = ()
+    """Whose data the list follows."""
 
     def allows(self, spec: ToolSpec) -> bool:
         return not self.bounds or any(bound.allows(spec) for bound in self.bounds)
@@ -372,7 +374,7 @@ class Audience:
     def _exposed_view(self, engine: Engine, session: Session, who: ActingFor) -> ExposedView:
         """The one seam between sessions and the state that their lists follow."""
         key = self._view_key(session, who)
-        found = engine.recall(session, key)
+        found = engine.recall(key)
         if found is not None:
             return found
         from zorivest_rpc.serving.modes.exposure import manner
@@ -381,7 +383,7 @@ class Audience:
         tools = self._tools(presentation(profile, revision.name, policy.allowed_callers, who.clients))
         how = manner(policy.exposure, profile, revision.name, modern=revision.modern, meta_skip=policy.meta_skip)
         listed = [tools[spec.name] for spec in self.loaded_tools(session, who)]
-        made = engine.view(session, key, listed, tools.values(), how, profile)
+        made = engine.view(key, who.tenants, listed, tools.values(), how, revision.shape, profile)
         made.ttl_ms = min(made.ttl_ms or self._ttl, self._ttl)
         return made
 
