@@ -69,7 +69,7 @@ class Summary:
 def _count(conn: Connection) -> dict[str, Any]:
     named = (
         select(accounts.c.account_id)
-        .where(accounts.c.is_system.is_(False), accounts.c.is_archived.is_(False))
+        .where(accounts.c.is_system.is_(False))  # archived ones too: what is in them can still be asked for
         .order_by(accounts.c.account_id)
         .limit(_MOST_ACCOUNTS)
         .subquery()

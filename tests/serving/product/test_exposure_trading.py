@@ -120,6 +120,27 @@ async def test_on_follows_the_journal_from_nothing_to_the_first_trade(open_clien
     assert not hidden.get("isError"), "hidden is not forbidden"
 
 
+async def test_the_first_trade_is_told_once(open_client: Open, fresh: Path) -> None:
+    client = await open_client(fresh, "--exposure-trading", "on")
+    await client.names()
+    await client.hears(CHANGED)
+    before = await client.names()
+    assert not (await client.call("create_trade", **TRADE)).get("isError")
+    await client.hears(CHANGED)
+    after = await client.names()
+    assert set(after) - set(before) == AFTER_ONE_TRADE & set(after)
+    assert len(after) > len(before)
+    await settled(client)
+    assert await client.names() == after, "what the journal itself says adds nothing to these toolsets"
+    assert [note["method"] for note in client.notifications if note["method"] == CHANGED] == []
+
+
+async def test_a_list_that_nothing_changes_is_good_for_five_minutes(open_client: Open, tmp_path: Path) -> None:
+    client = await open_client(tmp_path, revision="2026-07-28")
+    answer = (await client.request("tools/list", {}))["result"]
+    assert (answer["ttlMs"], answer["cacheScope"]) == (300_000, "private")
+
+
 async def settled(client: Client) -> dict[str, Any]:
     """The list once the journal was looked at."""
     following = client.journal.following
