@@ -6,14 +6,16 @@ import pytest
 
 from tests.exposure.clock import FakeClock
 from zorivest_rpc.exposure.notify import ChangeWatch
+from zorivest_rpc.mcp.protocol.revisions import BY_NAME
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 
 
 class Stream:
-    """A legacy stream; what it was told is the times at which."""
+    """What it was told is the times at which."""
 
-    def __init__(self, clock: FakeClock, phase: Phase = Phase.READY) -> None:
+    def __init__(self, clock: FakeClock, phase: Phase = Phase.READY, revision: str = "2025-11-25") -> None:
         self.session = Session()
+        self.session.revision = BY_NAME[revision]
         self.session.phase = phase
         self.is_open = True
         self.told: list[float] = []
@@ -30,8 +32,8 @@ class Stage:
         self.own: dict[Session, bytes] = {}
         self.watch = ChangeWatch(lambda session: self.own.get(session, self.list), self.clock)
 
-    def stream(self, phase: Phase = Phase.READY, *, listed: bool = True) -> Stream:
-        stream = Stream(self.clock, phase)
+    def stream(self, phase: Phase = Phase.READY, *, listed: bool = True, revision: str = "2025-11-25") -> Stream:
+        stream = Stream(self.clock, phase, revision)
         self.watch.join(stream)
         if listed:
             self.watch.listed(stream)
@@ -187,10 +189,34 @@ def test_a_stream_that_left_is_told_nothing(stage: Stage) -> None:
     stage.change(b"third")
     stage.clock.pass_by(0.5)
     stage.watch.leave(stream)
+    assert all(timer.cancelled for timer in stage.clock.timers)
     stage.clock.pass_by(5)
     assert stream.told == [0.25]
+
+
+def test_closing_forgets_everything_that_was_still_to_be_told(stage: Stage) -> None:
+    stream = stage.stream()
+    stage.change(b"second")
+    stage.clock.pass_by(0.5)
+    stage.change(b"third")
+    stage.clock.pass_by(0.5)
+    stage.change(b"fourth")
     stage.watch.close()
-    assert stage.clock.timers == []
+    assert all(timer.cancelled for timer in stage.clock.timers)
+    stage.watch.flush()
+    assert stream.told == [0.25]
+
+
+def test_a_subscription_knows_the_list_of_its_moment_and_a_session_the_one_that_it_was_given(stage: Stage) -> None:
+    modern, legacy = stage.stream(listed=False, revision="2026-07-28"), stage.stream(listed=False)
+    unready = stage.stream(Phase.NEW, listed=False, revision="2026-07-28")
+    unready.session.phase = Phase.READY
+    stage.watch.changed()
+    stage.clock.pass_by(1)
+    assert (modern.told, legacy.told, unready.told) == ([], [0.25], [0.25])
+    stage.change(b"second")
+    stage.clock.pass_by(1)
+    assert modern.told == [1.25]
 
 
 def test_without_a_stream_no_timer_is_set(stage: Stage) -> None:

@@ -93,13 +93,22 @@ def deep(levels: int) -> Any:
             {"v": 1, "enum_from": {"account_id": {"set": "backend.ids", "max": 0}}},
             "exposure.enum_from.account_id.max: must be a whole number from 1 to 200",
         ),
+        ("always", "exposure: must be an object"),
+        ({"v": 1, "counts": ["d.a"]}, "exposure.counts: must be an object"),
+        ({"v": 1, "enum_from": ["account_id"]}, "exposure.enum_from: must be an object"),
+        ({"v": 1, "modes": ["one"]}, "exposure.modes: must be an object"),
+        ({"v": 1, "modes": {"property": "what", "values": ["one"]}}, "exposure.modes.values: must be an object"),
+        (
+            {"v": 1, "show": {"any": ["d.a", {"flag": "d.seen"}, *({"ge": ["d.b", n]} for n in range(1, 32))]}},
+            "exposure: 33 different tests; at most 32 are allowed",
+        ),
         (
             {"v": 1, "show": {"any": [{"ge": ["d.a", n]} for n in range(1, 34)]}},
             "exposure: 33 different tests; at most 32 are allowed",
         ),
     ],
 )
-def test_each_mistake_is_told_with_its_place(rule: dict[str, Any], problem: str) -> None:
+def test_each_mistake_is_told_with_its_place(rule: Any, problem: str) -> None:
     assert [f"{where}: {what}" for where, what in check(rule, SCHEMA, NAMES)] == [problem]
 
 
@@ -116,6 +125,25 @@ def test_a_sound_rule_has_no_problem() -> None:
         "counts": {"x": "backend.x"},
     }
     assert list(check(rule, SCHEMA, NAMES)) == []
+
+
+def test_a_rule_knows_its_modes_and_what_it_reads() -> None:
+    atoms = Atoms()
+    rule = compile_rule(
+        {
+            "v": 1,
+            "gate": "d.seen",
+            "show": {"any": ["backend.x", {"not": {"all": ["d.a", {"flag": "d.other"}]}}]},
+            "modes": {"property": "what", "values": {"one": {"show": "d.b", "count": "d.c"}, "two": {"show": True}}},
+            "counts": {"y": "backend.y"},
+            "enum_from": {"account_id": {"set": "backend.ids"}},
+        },
+        atoms,
+    )
+    assert rule.every_mode == 0b11
+    assert rule.reads(atoms) == {"backend.x", "d.a", "d.b", "d.c", "backend.y", "backend.ids"}
+    assert compile_rule({"v": 1}, atoms).every_mode == 0
+    assert compile_rule({"v": 1}, atoms).reads(atoms) == frozenset()
 
 
 def condition(given: Any) -> tuple[Condition, Atoms]:

@@ -26,6 +26,14 @@ def make() -> tuple[ExposureState, dict[str, int], list[int]]:
     return state, bits, told
 
 
+def test_each_test_has_one_bit_however_often_it_is_made() -> None:
+    atoms = Atoms()
+    bits = [atoms.at_least("a", 1), atoms.at_least("a", 2), atoms.flag("f"), atoms.at_least("b", 1)]
+    assert bits == [1, 2, 4, 8]
+    assert [atoms.at_least("a", 1), atoms.at_least("a", 2), atoms.flag("f"), atoms.at_least("b", 1)] == bits
+    assert atoms.counters_of(2 | 4 | 8) == {"a", "b"}
+
+
 def test_what_is_counted_here_begins_at_zero_and_what_another_process_knows_is_unknown() -> None:
     state, bits, _ = make()
     assert (state.counters, state.sets) == ({"devtools.logs": 0, "backend.trades": None}, {"backend.ids": None})

@@ -286,6 +286,28 @@ def test_a_count_that_is_unknown_is_left_out() -> None:
     assert tool["_meta"] == {"data_counts": {"n": 4}}
 
 
+def test_a_new_view_lists_at_once_what_there_is_and_says_for_how_long() -> None:
+    stage = Stage()
+    assert [tool.name for tool in stage.view.listed if tool.name in TOOLS] == ["observe", "query_dom"]
+    assert (stage.view.ttl_ms, Stage(ADVISORY).view.ttl_ms) == (5_000, 300_000)
+    plain = ExposedView(stage.tools[:2], (), stage.engine.rules, stage.states, FILTER, SHAPE)
+    assert plain.ttl_ms == 300_000, "no tool of it has a rule"
+
+
+def test_what_is_hidden_can_be_named() -> None:
+    stage = Stage()
+    assert stage.view.hidden_modes("observe") == [
+        *("network", "websocket_events", "websocket_status", "actions", "vitals"),
+    ]
+    assert stage.view.is_hidden("analyze")
+    assert not stage.view.is_hidden("query_dom")
+    stage.state.set("devtools.network", 1)
+    stage.view.refresh()
+    assert "network" not in stage.view.hidden_modes("observe")
+    assert Stage(ADVISORY).view.hidden_modes("observe") == []
+    assert stage.view.hidden_modes("query_dom") == []
+
+
 def test_a_page_of_a_list_is_made_of_the_same_pieces() -> None:
     stage = Stage()
     stage.state.raise_flag("devtools.observed")

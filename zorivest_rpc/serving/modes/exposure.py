@@ -9,9 +9,7 @@ from zorivest_rpc.serving.catalog.spec import Mode
 from zorivest_rpc.serving.modes.detect import Profile, normalise
 from zorivest_rpc.serving.modes.present import REVISION_FIELDS
 
-__all__ = ["WAYS", "choose", "manner"]
-
-WAYS = ("auto", "filter", "advisory", "off")
+__all__ = ["choose", "manner"]
 
 
 def choose(setting: str, profile: Profile, *, modern: bool) -> str:
