@@ -103,6 +103,10 @@ def deep(levels: int) -> Any:
             "exposure: 33 different tests; at most 32 are allowed",
         ),
         (
+            {"v": 1, "show": {"any": [{"flag": "d.seen"}, "d.a", *({"ge": ["d.a", n]} for n in range(1, 33))]}},
+            "exposure: 33 different tests; at most 32 are allowed",
+        ),
+        (
             {"v": 1, "show": {"any": [{"ge": ["d.a", n]} for n in range(1, 34)]}},
             "exposure: 33 different tests; at most 32 are allowed",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 
 from zorivest_rpc.exposure.state import Atoms, ExposureState, StateNames
@@ -92,19 +93,39 @@ def test_a_name_that_was_not_declared_is_refused(write: str) -> None:
         getattr(state, write)("nothing", *more)
 
 
-def test_a_second_thread_and_a_negative_count_are_refused() -> None:
+def test_a_flag_that_no_rule_reads_changes_no_list() -> None:
+    told: list[int] = []
+    state = ExposureState(NAMES, Atoms(), lambda: told.append(1))
+    assert state.raise_flag("devtools.observed")
+    assert (state.truth, state.structure_version, told) == (0, 0, [])
+
+
+def test_what_the_file_of_names_says_besides_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="unknown field `counter`"):
+        msgspec.convert({"counter": {}}, StateNames)
+
+
+@pytest.mark.parametrize("write", ["add", "set", "raise_flag", "set_values"])
+def test_a_second_thread_is_refused_whatever_it_writes(write: str) -> None:
+    state, _, _ = make()
+    state.add("devtools.logs")
+    found: list[str] = []
+    names = {"raise_flag": "devtools.observed", "set_values": "backend.ids"}
+    more = {"set": (1,), "set_values": (("a",),)}.get(write, ())
+
+    def work() -> None:
+        try:
+            getattr(state, write)(names.get(write, "devtools.logs"), *more)
+        except AssertionError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == ["the exposure state is written from a second thread"]
+
+
+def test_a_negative_count_is_refused() -> None:
     state, _, _ = make()
     with pytest.raises(AssertionError, match=r"devtools\.logs would be -1"):
         state.add("devtools.logs", -1)
-    found: list[BaseException] = []
-
-    def write() -> None:
-        try:
-            state.add("devtools.logs")
-        except AssertionError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    thread.join()
-    assert "second thread" in str(found[0])

@@ -300,6 +300,7 @@ def test_what_is_hidden_can_be_named() -> None:
         *("network", "websocket_events", "websocket_status", "actions", "vitals"),
     ]
     assert stage.view.is_hidden("analyze")
+    assert stage.view.definition("analyze") is None
     assert not stage.view.is_hidden("query_dom")
     stage.state.set("devtools.network", 1)
     stage.view.refresh()
