@@ -233,7 +233,7 @@ def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> N
     loaded = set(json.loads(done.stderr))
     assert "zorivest_rpc.mcp.transports.stdio" in loaded
     assert sorted(loaded & set(HEAVY)) == []
-    unwanted = ("zorivest_rpc.mcp.transports.http", "zorivest_rpc.embedded")
+    unwanted = ("zorivest_rpc.mcp.transports.http", "zorivest_rpc.embedded", "zorivest_rpc.exposure")
     assert not [name for name in loaded if name.startswith(unwanted)]
 
 
