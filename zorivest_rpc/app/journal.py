@@ -141,6 +141,11 @@ class Journal:
         if definitions.tools != before:
             self.offer.announce_change(TOOLS)
 
+    def reload_tenants(self) -> None:
+        """Read the file of the tenants again."""
+        if self.tenancy is not None and self.tenancy.reload():
+            self.offer.announce_change(TOOLS)
+
     # --- what the methods ask a toolbox
 
     def view(self, session: Session, headers: RequestHeaders | None = None) -> View:
@@ -352,7 +357,10 @@ class Journal:
         return None if gateway is None else self._federation.first_list(session, gateway)
 
     async def reload(self) -> None:
-        """Read the servers and the lists of the profile again; a file that is wrong is told, and nothing changes."""
+        """Read the tenants, and the servers and lists of the profile again; a wrong file is told and changes nothing."""
+        self.reload_tenants()
+        if self.settings.file is None:
+            return
         import logging
 
         log = logging.getLogger("zorivest_rpc")

@@ -5,17 +5,19 @@ everything about a tenant from the context that a call was given."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError, ToolError
+from zorivest_rpc.errors import ConfigError, ToolError, ZorivestError
 from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.serving.audience import ActingFor, Audience, Bound
+from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.present import EVERY_CLIENT, STOPS_ALL, Clients
 from zorivest_rpc.tenants.config import Tenant, Tenants
 from zorivest_rpc.tenants.context import Contexts, Place, TenantBackend, TenantContext
@@ -50,26 +52,70 @@ class ServedTenants:
         in_header: bool = False,
     ) -> None:
         self.settings = settings
-        self.tenants = tenants
+        self._header = header
         self._environ = environ
         self.audience = audience
         self._in_header = in_header
         self._embedded: EmbeddedTenants | None = None
         self._roots: dict[str, ImportRoots] = {}
+        self._retiring: dict[asyncio.Task[None], TenantContext] = {}
+        self._lists: dict[tuple[str, str | None, bool], ActingFor] = {}  # by caller; equal ones are one
+        self._bounds: dict[tuple[str, bool], Bound] = {}
+        self._metrics: Metrics | None = None
+        self.tenants = tenants
         self.contexts = Contexts(tenants, environ, place=self._place, plain=settings.backend_writer == "plain")
+        self._use(tenants)
+
+    def _use(self, tenants: Tenants) -> None:
+        """From now on requests are for these; a call that runs keeps the context that it was given."""
+        for warning in tenants.warnings:
+            log.warning("%s", warning)
+        self.tenants = tenants
+        left = self.contexts.change(tenants)
+        for context in left:
+            self._retire(context)
+        settings = self.settings
         # over stdio the caller started this process; over HTTP a caller without a key is one only where no rule is
         alone = settings.command != "serve" or not tenants.access
         self.resolver = Resolver(
             self.contexts,
-            header=header,
-            own=environ.get("ZORIVEST_CLIENT_ID") if settings.command != "serve" else None,
+            header=self._header,
+            own=self._environ.get("ZORIVEST_CLIENT_ID") if settings.command != "serve" else None,
             local="" if alone else None,
         )
-        self._lists: dict[tuple[str, str | None, bool], ActingFor] = {}  # by caller; equal ones are one
-        self._bounds: dict[tuple[str, bool], Bound] = {}
-        self._metrics: Metrics | None = None
-        for warning in tenants.warnings:
-            log.warning("%s", warning)
+        self._lists.clear()
+        self._bounds.clear()
+
+    def reload(self) -> bool:
+        """Read the file again; True if it was taken. What cannot change while the server runs leaves all as it is."""
+        from zorivest_rpc.tenants.config import load_tenants
+
+        source = self.tenants.source
+        if self.settings.tenants_file is None:
+            log.warning("%s is not read again while the server runs", source)
+            return False
+        try:
+            tenants = load_tenants(self.settings, self._environ, toolset_names(self.audience.definitions))
+        except ZorivestError as error:
+            log.error("the clients stay as they were: %s", error)
+            return False
+        if tenants is None or bool(tenants.access) != bool(self.tenants.access):
+            log.error("the clients stay as they were: whether there are access rules needs a restart")
+            return False
+        if set(tenants.embedded) != set(self.tenants.embedded):
+            log.error("the clients stay as they were: embedded clients come and go with a restart")
+            return False
+        self._use(tenants)
+        log.warning("%s was read again: %d clients", source, len(tenants.tenants))
+        return True
+
+    def _retire(self, context: TenantContext) -> None:
+        """Close what belongs to a tenant that is gone once its last call has ended."""
+        if not context.is_open:
+            return
+        task = asyncio.get_running_loop().create_task(context.retire())
+        self._retiring[task] = context
+        task.add_done_callback(lambda done: self._retiring.pop(done, None))
 
     # --- whom a request is for
 
@@ -269,6 +315,10 @@ class ServedTenants:
     async def close(self) -> None:
         if self._embedded is not None:
             await self._embedded.close()
+        retiring, self._retiring = self._retiring, {}
+        for task, context in retiring.items():
+            task.cancel()
+            await context.rest()
         await self.contexts.close()
 
 

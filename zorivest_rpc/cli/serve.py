@@ -95,7 +95,7 @@ async def _serve(offer: Offer, settings: Settings, journal: Journal | None) -> i
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    if journal is not None and settings.file is not None:
+    if journal is not None and (settings.file is not None or journal.tenancy is not None):
         reload_on_hangup(loop, journal.reload)
     try:
         await transport.start()

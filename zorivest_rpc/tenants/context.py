@@ -68,6 +68,7 @@ class TenantBackend:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._running = 0
         self._seconds = tenant.http_timeout_ms / 1000
+        self._drained: asyncio.Event | None = None  # where the end of the last request is waited for
         self.in_flight = 0
         self.used = time.monotonic()
 
@@ -108,6 +109,14 @@ class TenantBackend:
         finally:
             self.in_flight -= 1
             self.used = began
+            if self._drained is not None and not self.in_flight:
+                self._drained.set()
+
+    async def drain(self) -> None:
+        """Wait until none of its requests is under way."""
+        self._drained = asyncio.Event()
+        if self.in_flight:
+            await self._drained.wait()
 
     def _name_lost(self, error: BackendUnreachable | OutcomeUnknown, began: float) -> ToolError:
         if time.monotonic() - began < self._seconds * 0.98:
@@ -260,6 +269,12 @@ class TenantContext:
             backend.inner.closed = True  # at once: a call that still carries it asks for another one
             await backend.inner.close()
 
+    async def retire(self) -> None:
+        """For good, once the last of its requests has ended."""
+        if self._backend is not None:
+            await self._backend.drain()
+        await self.rest()
+
     def _connect(self) -> TenantBackend:
         from zorivest_rpc.serving.backend.auth import BackendLogins, FixedLogin
         from zorivest_rpc.serving.backend.http import HttpBackend
@@ -326,6 +341,13 @@ class Contexts:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def change(self, tenants: Tenants) -> list[TenantContext]:
+        """Other tenants; those that are as they were keep their contexts, and the rest of the contexts is returned."""
+        kept = {id: known for id, known in self._known.items() if tenants.tenants.get(id) == known.tenant}
+        left = [known for id, known in self._known.items() if id not in kept]
+        self.tenants, self._known = tenants, kept
+        return left
 
     def state_of(self, id: str) -> str:
         """In one word, for a report: nothing of a credential."""
