@@ -68,7 +68,6 @@ class TenantBackend:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._running = 0
         self._seconds = tenant.http_timeout_ms / 1000
-        self._drained: asyncio.Event | None = None  # where the end of the last request is waited for
         self.in_flight = 0
         self.used = time.monotonic()
 
@@ -109,14 +108,6 @@ class TenantBackend:
         finally:
             self.in_flight -= 1
             self.used = began
-            if self._drained is not None and not self.in_flight:
-                self._drained.set()
-
-    async def drain(self) -> None:
-        """Wait until none of its requests is under way."""
-        self._drained = asyncio.Event()
-        if self.in_flight:
-            await self._drained.wait()
 
     def _name_lost(self, error: BackendUnreachable | OutcomeUnknown, began: float) -> ToolError:
         if time.monotonic() - began < self._seconds * 0.98:
@@ -212,7 +203,8 @@ class TenantContext:
         self._backend: TenantBackend | None = None
         self._calls: deque[float] = deque()
         self._role = ""
-        self.closed = False
+        self.calls = 0  # that are being done, also between two of their requests
+        self._ended: asyncio.Event | None = None  # where the end of the last call is waited for
 
     @property
     def id(self) -> str:
@@ -270,10 +262,16 @@ class TenantContext:
             await backend.inner.close()
 
     async def retire(self) -> None:
-        """For good, once the last of its requests has ended."""
-        if self._backend is not None:
-            await self._backend.drain()
+        """For good, once the last of its calls has ended."""
+        self._ended = asyncio.Event()
+        if self.calls:
+            await self._ended.wait()
         await self.rest()
+
+    def end_call(self) -> None:
+        self.calls -= 1
+        if self._ended is not None and not self.calls:
+            self._ended.set()
 
     def _connect(self) -> TenantBackend:
         from zorivest_rpc.serving.backend.auth import BackendLogins, FixedLogin

@@ -21,6 +21,7 @@ def client_layer(spec: ToolSpec) -> Middleware:
         context = call.scope.own
         if not isinstance(context, TenantContext):  # for all at once, or for none
             return await inner(call)
+        context.calls += 1
         try:
             if changes and not spec.upstream:
                 await context.settle_role()
@@ -29,6 +30,8 @@ def client_layer(spec: ToolSpec) -> Middleware:
             outcome = await inner(call)
         except ToolError as error:
             raise name_client(error, context.id) if error.kind == "backend" else error from None
+        finally:
+            context.end_call()
         if writes and not outcome.is_error:
             _sign(outcome, f"(client {context.id})")
         return outcome
