@@ -13,7 +13,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check quick pythons conformance interop agents canary fuzz crash mutants soak bench bench-peers golden docs clean
+.PHONY: help setup run test check quick pythons conformance interop agents canary fuzz crash mutants soak isolation bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ fuzz: $(READY) ## 100 000 hostile messages per transport, and the largest of eve
 crash: $(READY) ## 300 kills of a writing backend; nothing acknowledged may be lost
 	@$(BIN)/python -m tests.crash --kills 300
 
+isolation: $(READY) ## 100 000 random steps along the wall between tenants; fails where one can be seen from another
+	@$(BIN)/python -m tests.tenants.wall.walk 100000
+
 soak: $(READY) ## 15 minutes of churn, vanished clients and kills; fails where something grows or slows
 	@$(BIN)/python -m tests.soak
 
@@ -81,6 +84,7 @@ bench: $(READY) ## measure against the floors and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench.exposure
 	@$(BIN)/python -m tests.bench.devtools
 	@$(BIN)/python -m tests.bench.gateway
+	@$(BIN)/python -m tests.bench.tenants
 	@$(BIN)/python -m tests.bench.scale
 	@$(BIN)/python -m tests.bench.scale_imports
 	@$(BIN)/python -m tests.bench.observed_page
