@@ -357,12 +357,12 @@ class Journal:
         return None if gateway is None else self._federation.first_list(session, gateway)
 
     async def reload(self) -> None:
-        """Read the tenants, and the servers and lists of the profile again; a wrong file is told and changes nothing."""
+        """Read the tenants, and the servers and lists of the profile again; a wrong file changes nothing."""
+        import logging
+
         self.reload_tenants()
         if self.settings.file is None:
             return
-        import logging
-
         log = logging.getLogger("zorivest_rpc")
         try:
             profile = self._federation.read_again()

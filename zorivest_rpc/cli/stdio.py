@@ -29,7 +29,7 @@ def run(argv: list[str]) -> int:
     from zorivest_rpc.app import Journal
 
     journal = Journal(settings)
-    reload = journal.reload if settings.file is not None else None
+    reload = journal.reload if settings.file is not None or journal.tenancy is not None else None
     return serve_stdio(lambda: journal.offer, settings, journal.warm_up, journal.close, fast_loop, reload)
 
 
