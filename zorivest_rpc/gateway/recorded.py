@@ -21,6 +21,8 @@ from zorivest_rpc.serving.catalog.spec import ToolSpec
 __all__ = ["Recorder"]
 
 _AS_TASK: Final = ""  # stands where a question's name would: the same call, going on as a task
+_CANCELLED: Final = "cancelled"  # ends that are told here alone, and to no client
+_INTERNAL: Final = "internal_error"
 _MOST: Final = 4_096  # calls that wait for an answer
 _log: Final = logging.getLogger(__name__)
 _Key: TypeAlias = tuple[str, str, str, str, str]
@@ -97,10 +99,10 @@ class Recorder:
                 record.failed(kind="INPUT", code=str(error.code), duration_ms=self._since(began), attempts=1)
                 raise
             except asyncio.CancelledError:
-                record.failed(kind="SESSION", code="cancelled", duration_ms=self._since(began), attempts=1)
+                record.failed(kind="SESSION", code=_CANCELLED, duration_ms=self._since(began), attempts=1)
                 raise
             except BaseException:
-                record.failed(kind="INTERNAL", code="internal_error", duration_ms=self._since(began), attempts=1)
+                record.failed(kind="INTERNAL", code=_INTERNAL, duration_ms=self._since(began), attempts=1)
                 raise
             record.succeeded(
                 duration_ms=self._since(began),
@@ -114,7 +116,7 @@ class Recorder:
 
     def close(self) -> None:
         for waiting in list(self._waiting.values()):
-            self._give_up(waiting, "cancelled")
+            self._give_up(waiting, _CANCELLED)
 
     def _begin(self, spec: ToolSpec, principal: str, tenant: str | None, arguments: dict[str, object]) -> CallRecord:
         return self._telemetry.call(
@@ -152,7 +154,7 @@ class Recorder:
             def abandon() -> None:
                 if before is not None:
                     before()
-                self._give_up(waiting, "cancelled")
+                self._give_up(waiting, _CANCELLED)
 
             asked.abandon = abandon
 
