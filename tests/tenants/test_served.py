@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,7 @@ class Served:
     def __init__(self, home: Path, *options: str) -> None:
         self.data = home / "data"
         self.log = home / "serve.log"
-        file = home / "clients.toml"
+        self.file = file = home / "clients.toml"
         file.write_text(FILE)
         file.chmod(0o600)
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("ZORIVEST_", "CLIENTS_"))}
@@ -110,6 +111,22 @@ class Served:
         assert "structuredContent" in issued, issued
         token = issued["structuredContent"]["token"]
         return self.call(key, tool, clientId=client, confirmation_token=token, **arguments)
+
+    def clients(self, key: str) -> list[str]:
+        """The ids that list_clients names; none where the key is no key any more."""
+        answer = self.post(key, "tools/call", {"name": "list_clients", "arguments": {}})
+        listed = answer["result"]["structuredContent"]["clients"] if "result" in answer else []
+        return [client["id"] for client in listed]
+
+    def read_again(self, text: str, line: str) -> None:
+        """Change the file, and wait until the server has said what it made of it."""
+        said = self.log.read_text().count(line)
+        self.file.write_text(text)
+        os.kill(self.process.pid, signal.SIGHUP)
+        deadline = time.monotonic() + WAIT
+        while self.log.read_text().count(line) == said:
+            assert time.monotonic() < deadline, self.log.read_text()
+            self.clients("all")
 
     def end(self) -> None:
         self.process.terminate()
@@ -304,4 +321,35 @@ def test_kill_9_of_the_server_leaves_no_backend_behind(tmp_path: Path) -> None:
             psutil.Process(located.pid).wait(WAIT)
         assert find(directory_of(served.data, "a")) is None
     finally:
+        end_backends(served.data)
+
+
+def test_the_file_is_read_again_on_sighup_and_a_revoked_key_opens_nothing(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        (directory_of(served.data, "b")).mkdir(parents=True)
+        (directory_of(served.data, "b") / "bootstrap.json").write_text("{}")
+        assert [served.clients(key) for key in KEYS] == [["a"], ["a", "b"], ["a", "b", "hurried"]]
+
+        broken = FILE.replace('clients = ["a", "b"]', 'clients = ["a", "ghost"]')
+        served.read_again(broken, 'the clients stay as they were: access[1]: unknown client "ghost"')
+        served.read_again(FILE.partition("[[access]]")[0], "whether there are access rules needs a restart")
+        assert [served.clients(key) for key in KEYS] == [["a"], ["a", "b"], ["a", "b", "hurried"]]
+
+        head, _, rules = FILE.partition("[clients.b]")
+        _, _, rest = rules.partition("[clients.hurried]")
+        _, two, three = rest.split("[[access]]")[1:]
+        without = f"{head}[clients.late]{rest.partition('[[access]]')[0]}[[access]]{two}[[access]]{three}"
+        served.read_again(
+            without.replace('clients = ["a", "b"]', 'clients = ["late"]'), "was read again: 2 clients, 2 keys"
+        )
+        assert [served.clients(key) for key in KEYS] == [[], ["late"], ["a", "late"]]
+        refused = served.post("a", "tools/list", {})
+        assert refused["error"]["code"] == -32600
+        assert served.call("ab", "list_trades", clientId="a")["_meta"]["com.zorivest/error"]["code"] == "client_unknown"
+        stays = f"{directory_of(served.data, 'b')}: no client is configured for this journal; it stays as it is"
+        assert stays in served.log.read_text()
+        assert directory_of(served.data, "b").exists()
+    finally:
+        served.end()
         end_backends(served.data)

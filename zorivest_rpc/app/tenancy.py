@@ -68,8 +68,13 @@ class ServedTenants:
 
     def _use(self, tenants: Tenants) -> None:
         """From now on requests are for these; a call that runs keeps the context that it was given."""
+        from zorivest_rpc.tenants.embedded import directory_of, left_behind
+
         for warning in tenants.warnings:
             log.warning("%s", warning)
+        for id in left_behind(self.settings.data_dir, tenants.tenants):
+            directory = directory_of(self.settings.data_dir, id)
+            log.warning("%s: no client is configured for this journal; it stays as it is", directory)
         self.tenants = tenants
         left = self.contexts.change(tenants)
         for context in left:
@@ -97,16 +102,16 @@ class ServedTenants:
         try:
             tenants = load_tenants(self.settings, self._environ, toolset_names(self.audience.definitions))
         except ZorivestError as error:
-            log.error("the clients stay as they were: %s", error)
+            for line in str(error).splitlines():
+                log.error("the clients stay as they were: %s", line)
             return False
         if tenants is None or bool(tenants.access) != bool(self.tenants.access):
             log.error("the clients stay as they were: whether there are access rules needs a restart")
             return False
-        if set(tenants.embedded) != set(self.tenants.embedded):
-            log.error("the clients stay as they were: embedded clients come and go with a restart")
-            return False
         self._use(tenants)
-        log.warning("%s was read again: %d clients", source, len(tenants.tenants))
+        if self._embedded is not None:
+            self._embedded.change(self._enabled())
+        log.warning("%s was read again: %d clients, %d keys", source, len(tenants.tenants), len(tenants.access))
         return True
 
     def _retire(self, context: TenantContext) -> None:
@@ -291,15 +296,18 @@ class ServedTenants:
         embedded, id = self.embedded(), tenant.id
         return Place(partial(embedded.locate, id), partial(embedded.key, id), partial(embedded.use, id))
 
+    def _enabled(self) -> list[str]:
+        """The embedded ones that may run."""
+        return [id for id in self.tenants.embedded if self.tenants.tenants[id].enabled]
+
     def embedded(self) -> EmbeddedTenants:
         if self._embedded is None:
             from zorivest_rpc.tenants.embedded import EmbeddedTenants
 
             secrets = [tenant.api_key_env for tenant in self.tenants.tenants.values() if tenant.api_key_env]
-            enabled = [id for id in self.tenants.embedded if self.tenants.tenants[id].enabled]
             self._embedded = EmbeddedTenants(
                 self.settings.data_dir,
-                enabled,
+                self._enabled(),
                 environ=self._environ,
                 most=self.settings.embedded_running,
                 idle_exit=self.settings.idle_exit,
@@ -308,8 +316,8 @@ class ServedTenants:
         return self._embedded
 
     async def start(self) -> None:
-        """Keep the schedules of embedded tenants that sleep."""
-        if self.tenants.embedded:
+        """Keep the schedules of embedded tenants that sleep, of those too that the file names later."""
+        if self.tenants.embedded or self.settings.tenants_file is not None:
             await self.embedded().start()
 
     async def close(self) -> None:
