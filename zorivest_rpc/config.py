@@ -293,6 +293,7 @@ class Settings(NamedTuple):
     toolsets_by_variable: bool  # the choice came from the environment, which says so where the choice is explained
     inside_claude_code: bool
     devtools_key: str | None = None  # what pages show, instead of one that is made at each start
+    client_id: str | None = None  # over stdio and at the terminal, of a server with several clients: this one
     telemetry: str | None = None  # a file for the events of calls and upstreams
     telemetry_content: bool = False  # what was sent and answered goes there too
     tenant_sources: tuple[str, ...] = ()  # what names clients; without any there is one, called `default`
@@ -342,12 +343,8 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         given[option.name] = (*given.get(option.name, ()), *converted) if option.kind is list else converted
     by_flag = set(given)
     data_dir = given.get("data_dir") or environ.get("ZORIVEST_DATA_DIR")
-    found = find(
-        given.get("config") or environ.get("ZORIVEST_CONFIG"),
-        environ,
-        os.path.abspath(os.path.expanduser(data_dir)) if data_dir else None,
-        default_data_dir(environ),
-    )
+    place = os.path.abspath(os.path.expanduser(data_dir)) if data_dir else None
+    found = find(given.get("config") or environ.get("ZORIVEST_CONFIG"), environ, place, default_data_dir(environ))
     known = _options_in(found.file) if found.file else {}
     for option in OPTIONS:
         value = environ.get(option.variable, "")
@@ -361,6 +358,7 @@ def parse(command: str, argv: Sequence[str], environ: Mapping[str, str] | None =
         command=command,
         toolsets_by_variable="toolsets" not in by_flag and bool(environ.get("ZORIVEST_TOOLSETS")),
         inside_claude_code=environ.get("CLAUDECODE") == "1",
+        client_id=environ.get("ZORIVEST_CLIENT_ID") or None,
         telemetry=environ.get("ZORIVEST_TELEMETRY") or None,
         telemetry_content=environ.get("ZORIVEST_TELEMETRY_CAPTURE_CONTENT") == "1",
         tenant_sources=_tenant_sources(by_flag, environ),

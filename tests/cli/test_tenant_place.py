@@ -180,3 +180,55 @@ def test_the_doctor_tells_of_every_client(run: Run, data: Path) -> None:
         2,
         'zorivest-rpc: --tenant: unknown client "ghost"; there are a, b, far, fixed\n',
     )
+
+
+# --- what a client's list costs, and a call for it
+
+
+def test_lists_and_their_cost_are_those_of_the_client(run: Run, data: Path) -> None:
+    file = Path(os.environ["ZORIVEST_TENANTS_FILE"])
+    file.write_text('[clients.a]\nembedded = true\n[clients.b]\nembedded = true\ntoolsets = ["tax"]\nreadOnly = true\n')
+    names = {
+        words: {tool["name"] for tool in json.loads(run("tools", "list", "--json", "--toolsets", "all", *words).out)}
+        for words in ((), ("--tenant", "a"), ("--tenant", "B"))
+    }
+    assert names[()] == names[("--tenant", "a")]
+    assert "list_clients" in names[()]
+    assert "create_trade" not in names[("--tenant", "B")]
+    assert "estimate_tax" in names[("--tenant", "B")] or names[("--tenant", "B")] < names[()]
+    costs = [json.loads(run("budget", "--json", *words).out)[0]["bytes"] for words in ((), ("--tenant", "b"))]
+    assert costs[0] > costs[1]
+    toolsets = json.loads(run("toolsets", "list", "--json", "--tenant", "b").out)
+    assert {each["name"] for each in toolsets if each["tools"]} == {"core", "discovery", "tax"}
+    said = run("tools", "why", "create_trade", "--tenant", "b").out
+    assert "create_trade is not listed and cannot be called." in said
+
+
+def test_a_call_at_the_terminal_is_for_the_client_that_is_named(run: Run, data: Path) -> None:
+    ran = run("tools", "call", "list_trades", "--tenant", "A", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["_meta"]["com.zorivest/client"]["id"] == "a"
+    assert json.loads(run("tools", "call", "list_trades", "clientId=a").out)["total"] == 0
+    ran = run("tools", "call", "list_trades")
+    assert (ran.code, ran.out) == (
+        1,
+        "clientId is required. Available clients: a, b, far, fixed. Use list_clients for details.\n",
+    )
+    assert [client["id"] for client in json.loads(run("tools", "call", "list_clients").out)["clients"]] == [
+        "a",
+        "b",
+        "far",
+        "fixed",
+    ]
+    assert run("tools", "call", "list_trades", "--tenant", "ghost") == (
+        2,
+        "",
+        'zorivest-rpc: --tenant: unknown client "ghost"; there are a, b, far, fixed\n',
+    )
+
+
+def test_a_tenant_where_there_are_none_is_misuse(run: Run, home: Path) -> None:
+    for words in (("tools", "list"), ("tools", "call", "list_trades"), ("budget",), ("toolsets", "list")):
+        ran = run(*words, "--tenant", "a")
+        assert (ran.code, ran.out) == (2, "")
+        assert "--tenant: no clients are named" in ran.err

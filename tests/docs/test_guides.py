@@ -134,6 +134,7 @@ def test_one_client_becomes_ten_from_top_to_bottom(reader: Machine) -> None:
     assert "loaded: 68 trades" in said
     assert 'from here on: "smith", embedded' in said
     assert "The guard is locked by a person" in said
+    assert '"total": 68,' in said
     assert 'access key "desk-1" removed in ' in said
     assert "server, autumn" in said
     assert "restored " in said

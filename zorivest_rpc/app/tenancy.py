@@ -85,7 +85,7 @@ class ServedTenants:
         self.resolver = Resolver(
             self.contexts,
             header=self._header,
-            own=self._environ.get("ZORIVEST_CLIENT_ID") if settings.command != "serve" else None,
+            own=settings.client_id if settings.command != "serve" else None,
             local="" if alone else None,
         )
         self._lists.clear()

@@ -6,7 +6,7 @@ import sys
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.servers import ask_servers
-from zorivest_rpc.cli.terminal import paragraph, print_json, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import open_journal, paragraph, print_json, say, session_as, table, wants_help, whom
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
@@ -18,18 +18,18 @@ _BYTES_PER_TOKEN = 4
 _USUAL = ("claude-code", "vscode", "cursor")
 
 
-USAGE = "usage: zorivest-rpc budget [--as CLIENT] [--json]"
+USAGE = "usage: zorivest-rpc budget [--as CLIENT] [--tenant ID] [--json]"
 
 
 def run(argv: list[str]) -> int:
     if wants_help("budget", argv, USAGE):
         return 0
-    words = Words(argv)
+    words = Words(argv, flags=("--as", "--tenant"))
     settings = parse("budget", words.options)
     if words.words:
         print(USAGE, file=sys.stderr)
         return 2
-    journal = Journal(settings)
+    journal = open_journal(settings, words.flags.get("--tenant"))
     ask_servers(journal)
     if "--as" in words.flags:
         names = [words.flags["--as"]]
@@ -46,8 +46,9 @@ def run(argv: list[str]) -> int:
 
 def _measure(journal: Journal, client: str) -> dict[str, Json]:
     session = session_as(journal, client)
-    listed, profile = journal.audience.visible_tools(session), journal.audience.profile(session)
-    size = sizes(journal.audience, session, listed)
+    who = whom(journal, session)
+    listed, profile = journal.audience.visible_tools(session, who), journal.audience.profile(session)
+    size = sizes(journal.audience, session, listed, who)
     limit = profile.traits.tool_limit
     return {
         "client": profile.title,

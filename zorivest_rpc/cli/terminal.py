@@ -6,17 +6,20 @@ import sys
 from collections.abc import Sequence
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.app.backends import LOCAL
 from zorivest_rpc.cli.words import uses_colour
-from zorivest_rpc.config import usage
+from zorivest_rpc.config import Settings, usage
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.revisions import LATEST_LEGACY
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 from zorivest_rpc.mcp.protocol.types import Implementation
+from zorivest_rpc.serving.audience import THE_ONE, ActingFor
 from zorivest_rpc.serving.modes.detect import find_client, normalise
 
 __all__ = [
     "WIDTH",
+    "open_journal",
     "paragraph",
     "print_json",
     "report_misuse",
@@ -24,15 +27,39 @@ __all__ = [
     "session_as",
     "table",
     "wants_help",
+    "whom",
 ]
 
 WIDTH = 80
 _OWN = """\
   --as CLIENT
       as this client would be served, such as cursor or claude-code
+  --tenant ID
+      of a server with several clients: for this one
   --json
       print JSON for programs
 """
+
+
+def open_journal(settings: Settings, tenant: str | None) -> Journal:
+    """The journal of a command, for the tenant of `--tenant` where that is given."""
+    if tenant is None:
+        return Journal(settings)
+    if not settings.tenant_sources:
+        raise ConfigError("--tenant", "no clients are named; give --tenants-file, or set CLIENTS_CONFIG")
+    from zorivest_rpc.tenants.config import normalise_id
+
+    journal = Journal(settings._replace(client_id=tenant))
+    assert journal.tenancy is not None
+    ids = journal.tenancy.resolver.grants(LOCAL).ids
+    if normalise_id(tenant) not in ids:
+        raise ConfigError("--tenant", f'unknown client "{tenant}"; there are {", ".join(ids) or "none"}')
+    return journal
+
+
+def whom(journal: Journal, session: Session) -> ActingFor:
+    """Whose tools a command shows: those of the one tenant, or of all."""
+    return THE_ONE if journal.tenancy is None else journal.tenancy.acting_for_list(session, None)
 
 
 def session_as(journal: Journal, client: str | None) -> Session:

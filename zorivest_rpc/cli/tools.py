@@ -10,7 +10,17 @@ from typing import Any
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.asking import asker, describe_askers
 from zorivest_rpc.cli.servers import ask_servers, explain_absence, settle
-from zorivest_rpc.cli.terminal import paragraph, print_json, report_misuse, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import (
+    open_journal,
+    paragraph,
+    print_json,
+    report_misuse,
+    say,
+    session_as,
+    table,
+    wants_help,
+    whom,
+)
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
@@ -31,11 +41,11 @@ _ABOUT_TOOLS = frozenset(
     )
 )
 _PARTY = {"client": "the client", "server": "the server", "nobody": "nobody"}
-USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--json]
-       zorivest-rpc tools show NAME [--as CLIENT] [--json]
-       zorivest-rpc tools call NAME [key=value | key=@FILE …] [--json-args JSON] [--as CLIENT] [--json]
-       zorivest-rpc tools search TEXT [--as CLIENT] [--json]
-       zorivest-rpc tools why NAME [--as CLIENT] [--json]
+USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--tenant ID] [--json]
+       zorivest-rpc tools show NAME [--as CLIENT] [--tenant ID] [--json]
+       zorivest-rpc tools call NAME [key=value | key=@FILE …] [--json-args JSON] [--as CLIENT] [--tenant ID] [--json]
+       zorivest-rpc tools search TEXT [--as CLIENT] [--tenant ID] [--json]
+       zorivest-rpc tools why NAME [--as CLIENT] [--tenant ID] [--json]
 
 key=@FILE takes the value from a file (key=@@text for a text that begins with @). A tool that asks for confirmation asks
 on the terminal; a script says --confirm never."""
@@ -44,7 +54,7 @@ on the terminal; a script says --confirm never."""
 def run(argv: list[str]) -> int:
     if wants_help("tools", argv, USAGE):
         return 0
-    words = Words(argv, flags=("--as", "--json-args"))
+    words = Words(argv, flags=("--as", "--json-args", "--tenant"))
     settings = parse("tools", words.options)
     verb, rest = (words.words[0], words.words[1:]) if words.words else ("", [])
     commands = {"list": _list, "show": _show, "call": _call, "search": _search, "why": _why}
@@ -52,7 +62,7 @@ def run(argv: list[str]) -> int:
         return report_misuse("tools", USAGE, words.words, tuple(commands))
     if verb == "call" and settings.confirm == "auto":
         settings = settings._replace(confirm="always")  # `--as` names a client; none is there to ask its user
-    journal = Journal(settings)
+    journal = open_journal(settings, words.flags.get("--tenant"))
     if verb != "call":
         ask_servers(journal)
     return commands[verb](journal, words, rest)
@@ -69,11 +79,12 @@ def _spec(journal: Journal, name: str) -> ToolSpec:
 def _list(journal: Journal, words: Words, rest: list[str]) -> int:
     session = session_as(journal, words.flags.get("--as"))
     _look(journal, session)
-    listed = journal.audience.visible_tools(session)
+    who = whom(journal, session)
+    listed = journal.audience.visible_tools(session, who)
     if words.json:
-        view = journal.audience.exposed_view(session)
+        view = journal.audience.exposed_view(session, who)
         shown = [None if view is None else view.definition(spec.name) for spec in listed]
-        full = (journal.audience.definition(session, spec) for spec in listed)
+        full = (journal.audience.definition(session, spec, who) for spec in listed)
         print_json([now or definition for now, definition in zip(shown, full, strict=True)])
         return 0
     rows = [[spec.name, spec.toolset or "-", spec.description.minimal] for spec in listed]
@@ -86,7 +97,8 @@ def _list(journal: Journal, words: Words, rest: list[str]) -> int:
 
 def _show(journal: Journal, words: Words, rest: list[str]) -> int:
     spec = _spec(journal, rest[0])
-    definition = journal.audience.definition(session_as(journal, words.flags.get("--as")), spec)
+    session = session_as(journal, words.flags.get("--as"))
+    definition = journal.audience.definition(session, spec, whom(journal, session))
     if words.json:
         print_json(definition)
         return 0
@@ -113,7 +125,8 @@ def _show(journal: Journal, words: Words, rest: list[str]) -> int:
 def _search(journal: Journal, words: Words, rest: list[str]) -> int:
     """Within the limits, as tool_search does it."""
     session = session_as(journal, words.flags.get("--as"))
-    limits, listed = journal.audience.limits(session), journal.audience.visible_tools(session)
+    who = whom(journal, session)
+    limits, listed = journal.audience.limits(session, who), journal.audience.visible_tools(session, who)
     index = SearchIndex(journal.audience.definitions.tools)
     found = [match for match in index.words(" ".join(rest)) if limits.refusal(match.tool) is None][:10]
     if words.json:
@@ -143,9 +156,10 @@ def _why(journal: Journal, words: Words, rest: list[str]) -> int:
     spec = _spec(journal, rest[0])
     audience, session = journal.audience, session_as(journal, words.flags.get("--as"))
     _look(journal, session)
-    listed = spec in audience.visible_tools(session)
+    who = whom(journal, session)
+    listed = spec in audience.visible_tools(session, who)
     exposed = _explain_exposure(journal, session, spec)
-    refusal = audience.limits(session).refusal(spec)
+    refusal = audience.limits(session, who).refusal(spec)
     selection, profile = audience.selection(session), audience.profile(session)
     told: dict[str, Any] = {
         "tool": spec.name,
@@ -219,7 +233,7 @@ def _look(journal: Journal, session: Session) -> None:
 
 
 def _explain_exposure(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Any] | None:
-    engine, view = journal.exposure, journal.audience.exposed_view(session)
+    engine, view = journal.exposure, journal.audience.exposed_view(session, whom(journal, session))
     return None if engine is None or view is None else engine.explain(view, spec.name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.servers import ask_servers
-from zorivest_rpc.cli.terminal import print_json, report_misuse, say, session_as, table, wants_help
+from zorivest_rpc.cli.terminal import open_journal, print_json, report_misuse, say, session_as, table, wants_help, whom
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
@@ -18,40 +18,30 @@ from zorivest_rpc.serving.catalog.toolsets import toolset_names
 __all__ = ["run"]
 
 
-USAGE = """usage: zorivest-rpc toolsets list [--as CLIENT] [--json]
-       zorivest-rpc toolsets show NAME [--as CLIENT] [--json]"""
+USAGE = """usage: zorivest-rpc toolsets list [--as CLIENT] [--tenant ID] [--json]
+       zorivest-rpc toolsets show NAME [--as CLIENT] [--tenant ID] [--json]"""
 
 
 def run(argv: list[str]) -> int:
     if wants_help("toolsets", argv, USAGE):
         return 0
-    words = Words(argv)
+    words = Words(argv, flags=("--as", "--tenant"))
     settings = parse("toolsets", words.options)
     if not words.words or words.words[0] not in ("list", "show") or (words.words[0] == "show" and len(words.words) < 2):
         return report_misuse("toolsets", USAGE, words.words, ("list", "show"))
-    journal = Journal(settings)
+    journal = open_journal(settings, words.flags.get("--tenant"))
     ask_servers(journal)
     session = session_as(journal, words.flags.get("--as"))
+    who = whom(journal, session)
     definitions = journal.audience.definitions
     if words.words[0] == "show":
-        name = words.words[1]
-        if name not in toolset_names(definitions):
-            near = nearest(name, toolset_names(definitions))
-            raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
-        tools = journal.audience.callable_tools(session, name)
-        if words.json:
-            print_json([_describe(journal, session, spec) for spec in tools])
-        else:
-            listed = journal.audience.visible_tools(session)
-            rows = [[spec.name, "yes" if spec in listed else "", spec.description.minimal] for spec in tools]
-            say(table(rows, ["TOOL", "LISTED", "WHAT IT DOES"]))
-        return 0
+        return _show(journal, session, words.words[1], words.json)
     told = [
         {
             "name": toolset.name,
-            "tools": len(journal.audience.callable_tools(session, toolset.name)),
-            "loaded": journal.audience.is_loaded(session, toolset.name),
-            "bytes": sizes(journal.audience, session, journal.audience.callable_tools(session, toolset.name)),
+            "tools": len(journal.audience.callable_tools(session, toolset.name, who)),
+            "loaded": journal.audience.is_loaded(session, toolset.name, who),
+            "bytes": sizes(journal.audience, session, journal.audience.callable_tools(session, toolset.name, who), who),
             "description": toolset.description,
             **({"source": "upstream", "status": toolset.status, "error": toolset.error} if toolset.upstream else {}),
         }
@@ -74,10 +64,26 @@ def run(argv: list[str]) -> int:
     return 0
 
 
+def _show(journal: Journal, session: Session, name: str, as_json: bool) -> int:
+    known, who = toolset_names(journal.audience.definitions), whom(journal, session)
+    if name not in known:
+        near = nearest(name, known)
+        raise ConfigError(name, "no such toolset" + (f"; did you mean {near}?" if near else ""))
+    tools = journal.audience.callable_tools(session, name, who)
+    if as_json:
+        print_json([_describe(journal, session, spec) for spec in tools])
+    else:
+        listed = journal.audience.visible_tools(session, who)
+        rows = [[spec.name, "yes" if spec in listed else "", spec.description.minimal] for spec in tools]
+        say(table(rows, ["TOOL", "LISTED", "WHAT IT DOES"]))
+    return 0
+
+
 def _describe(journal: Journal, session: Session, spec: ToolSpec) -> dict[str, Json]:
+    who = whom(journal, session)
     return {
         "name": spec.name,
         "description": spec.description.minimal,
-        "listed": spec in journal.audience.visible_tools(session),
-        "bytes": sizes(journal.audience, session, [spec]),
+        "listed": spec in journal.audience.visible_tools(session, who),
+        "bytes": sizes(journal.audience, session, [spec], who),
     }
