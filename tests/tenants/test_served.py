@@ -78,18 +78,19 @@ class Served:
         self._ids = itertools.count(1)
         self.said: list[str] = [first]
 
+    def headers(self, key: str, method: str) -> dict[str, str]:
+        return {
+            "Authorization": f"Bearer {KEYS[key]}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": method,
+        }
+
     def post(self, key: str, method: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)) as connection:
             named = {"Mcp-Name": str(params.get("name") or params.get("uri"))} if params else {}
-            sent = {
-                "Authorization": f"Bearer {KEYS[key]}",
-                "Content-Type": "application/json",
-                "Accept": "application/json, text/event-stream",
-                "MCP-Protocol-Version": "2026-07-28",
-                "Mcp-Method": method,
-                **named,
-                **(headers or {}),
-            }
+            sent = {**self.headers(key, method), **named, **(headers or {})}
             body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": {**params, "_meta": META}}
             connection.request("POST", "/mcp", json.dumps(body), sent)
             text = connection.getresponse().read().decode()
@@ -286,7 +287,8 @@ def test_a_stop_of_all_is_a_stop_of_what_is_granted(served: Served) -> None:
         }
         assert states == {"a": True, "b": False}
     finally:
-        served.call("a", "zorivest_emergency_unlock", clientId="a")
+        released = served.call("a", "zorivest_emergency_unlock", clientId="a", confirm="UNLOCK")
+    assert not released.get("isError"), released
 
 
 def test_a_client_without_a_place_in_time_is_told_so(served: Served) -> None:

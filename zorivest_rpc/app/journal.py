@@ -439,6 +439,10 @@ class Journal:
         else:
             context = self.tenancy.contexts.of(client)
             backend, wait = context.backend(), min(WAIT, context.tenant.http_timeout_ms // 2000)
+            if context.tenant.embedded:  # to look neither starts a backend, nor keeps it, nor takes a place
+                if not self.tenancy.embedded().is_running(client):
+                    return None
+                backend, version = context.backend().inner, None
         query: dict[str, Json] = {} if version is None else {"after": version, "wait": wait}
         request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=wait + 10.0)
         return (await backend.ask(request)).value

@@ -171,6 +171,10 @@ class EmbeddedTenants:
         """Other tenants from now on. The backend of one that is gone serves what runs, and ends by itself."""
         self.ids = frozenset(ids)
 
+    def is_running(self, id: str) -> bool:
+        """Whether its process is there, whoever started it."""
+        return is_held(self.directory(id))
+
     @property
     def running(self) -> tuple[str, ...]:
         """Those that have a place now."""
