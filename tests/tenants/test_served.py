@@ -58,11 +58,11 @@ META = {
 class Served:
     """A server process, and modern requests to it."""
 
-    def __init__(self, home: Path, *options: str) -> None:
+    def __init__(self, home: Path, *options: str, text: str = FILE) -> None:
         self.data = home / "data"
         self.log = home / "serve.log"
         self.file = file = home / "clients.toml"
-        file.write_text(FILE)
+        file.write_text(text)
         file.chmod(0o600)
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("ZORIVEST_", "CLIENTS_"))}
         environ |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
@@ -300,6 +300,60 @@ def test_a_client_without_a_place_in_time_is_told_so(served: Served) -> None:
     assert done["content"][0]["text"] == 'Client "hurried": the backend gave no answer within 200 ms.'
     running = [client for client in ("a", "b", "hurried") if find(directory_of(served.data, client)) is not None]
     assert len(running) <= 2
+
+
+def legacy(served: Served, key: str, method: str, path: str, session: str | None, body: Any = None) -> tuple[int, str]:
+    """One request of 2025-11-25: its status, and the session id or the text of the answer."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=WAIT)) as connection:
+        sent = {
+            "Authorization": f"Bearer {KEYS[key]}",
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream" if method == "GET" else "application/json, text/event-stream",
+            **({"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"} if session else {}),
+        }
+        connection.request(method, path, None if body is None else json.dumps(body), sent)
+        answer = connection.getresponse()
+        if answer.status == 200 and method == "GET":
+            return answer.status, ""  # a stream without an end
+        return answer.status, answer.getheader("Mcp-Session-Id") or answer.read().decode()
+
+
+def test_a_session_belongs_to_the_key_that_opened_it(served: Served) -> None:
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    status, session = legacy(
+        served, "a", "POST", "/mcp", None, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}
+    )
+    assert status == 200
+    legacy(served, "a", "POST", "/mcp", session, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    for key in ("ab", "all"):
+        for method, body in (("POST", listing), ("GET", None), ("DELETE", None)):
+            assert legacy(served, key, method, "/mcp", session, body)[0] == 404, (key, method)
+    status, listed = legacy(served, "a", "POST", "/mcp", session, listing)
+    assert (status, '"enum":["a"]' in listed) == (200, True), "the others ended nothing"
+
+
+def test_the_oldest_transport_keeps_clients_apart_too(served: Served) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=WAIT)) as connection:
+        connection.request("GET", "/sse", headers={"Authorization": f"Bearer {KEYS['a']}"})
+        stream = connection.getresponse()
+        endpoint = next(line for line in iter(stream.readline, b"") if line.startswith(b"data:"))[5:].strip().decode()
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert legacy(served, "ab", "POST", endpoint, None, ping)[0] == 404
+        assert legacy(served, "a", "POST", endpoint, None, ping)[0] == 202
+        stream.close()
+
+
+def test_what_a_caller_says_of_itself_in_meta_is_no_permission(served: Served) -> None:
+    said = {**META, "com.zorivest/client": {"id": "b"}, "clientId": "b", "com.zorivest/tenant": "b"}
+    params = {"name": "list_trades", "arguments": {}, "clientId": "b", "_meta": said}
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=WAIT)) as connection:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {**served.headers("a", "tools/call"), "Mcp-Name": "list_trades", "Mcp-Param-Client-Id": "b"}
+        connection.request("POST", "/mcp", json.dumps(body), headers)
+        text = connection.getresponse().read().decode()
+    assert "client_missing" in text or '"error"' in text
+    assert '"items"' not in text
 
 
 def test_no_key_is_in_what_was_said_or_logged(served: Served) -> None:
