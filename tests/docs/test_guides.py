@@ -124,11 +124,17 @@ def test_other_servers_are_set_up_from_top_to_bottom(reader: Machine) -> None:
     assert "Cursor: " in said
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl, which this machine lacks")
 def test_one_client_becomes_ten_from_top_to_bottom(reader: Machine) -> None:
     said = reader.run(TENANTS)
     assert "clients.toml: 1 client, 0 access keys\n" in said
     assert "key ACME_KEY: set" in said
     assert said.count("The key, shown this once:\nzrv_ak_") == 4
+    assert '{"id":"smith","name":"Family Smith","description":null,"readOnly":false}' in said
+    assert said.count('"com.zorivest/client":{"id":"smith","name":"Family Smith"}') == 1
+    assert 'Unknown client ID: \\"acme\\". Available clients: smith.' in said
+    assert "clientId is required. Available clients: smith." in said
+    assert "a key is needed: " in said, "the revoked one is none"
     assert "CLIENTS_CONFIG: 2 clients, 3 access keys\n" in said
     assert "clients.toml: 9 clients, 3 access keys\n" in said
     assert "loaded: 68 trades" in said
