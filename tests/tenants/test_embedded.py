@@ -339,3 +339,26 @@ def test_what_says_nothing_is_no_due_time(tmp_path: Path) -> None:
         directory.due.write_text(text)
         assert read_due(directory) is None
     assert read_due(DataDir(tmp_path / "none")) is None
+
+
+async def test_many_calls_that_wait_for_one_tenant_come_in_together(journals: Journals) -> None:
+    embedded = journals.server(most=1)
+    inside, everybody = 0, asyncio.Event()
+
+    async def wait_for(id: str) -> None:
+        nonlocal inside
+        async with embedded.use(id, WAIT):
+            inside += 1
+            if inside == 200:
+                everybody.set()
+            await everybody.wait()
+
+    async with asyncio.TaskGroup() as waiting:
+        async with embedded.use("a", WAIT):
+            for _ in range(200):
+                waiting.create_task(wait_for("b"))
+            await asyncio.sleep(0)
+            assert (inside, embedded.running) == (0, ("a",))
+        async with asyncio.timeout(WAIT):
+            await everybody.wait()
+    assert embedded.running == ("b",)

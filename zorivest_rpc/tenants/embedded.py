@@ -68,6 +68,14 @@ class _Place:
         self.asked_again = 0.0  # when one that did not end may be asked again
 
 
+class _Turn:
+    """A call that waits for the place of a tenant."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.woken = asyncio.Event()
+
+
 class _Use:
     """`async with`: entered without waiting where the tenant has a place, which is nearly always."""
 
@@ -142,7 +150,7 @@ class EmbeddedTenants:
         self._clock = clock
         self._now = now
         self._places: dict[str, _Place] = {}
-        self._queue: deque[asyncio.Event] = deque()
+        self._queue: deque[_Turn] = deque()
         self._adopted = False
         self._keeping: asyncio.Task[None] | None = None
         self._woken: dict[str, tuple[float, datetime | None]] = {}  # when one was last started, and for what
@@ -200,36 +208,41 @@ class EmbeddedTenants:
 
     def _tell_next(self) -> None:
         if self._queue:
-            self._queue[0].set()
+            self._queue[0].woken.set()
 
     async def _wait(self, id: str, within: float) -> _Place:
         """A place that is free or made free, in the order in which calls came; KeyError for what is not embedded."""
         if id not in self.ids:
             raise KeyError(id)
-        turn = asyncio.Event()
+        turn = _Turn(id)
         self._queue.append(turn)
         try:
             async with asyncio.timeout(within):
                 await self._adopt()
                 while True:
-                    if self._queue[0] is turn:
-                        if (place := self._take(id)) is not None:
-                            return place
-                        if id not in self._places and await self._make_room():
-                            place = self._places[id] = _Place(self._clock())
-                            place.users = 1
-                            return place
-                    elif (place := self._take(id)) is not None:  # another call of this tenant was first
+                    if (place := self._take(id)) is not None:  # another call of this tenant was first
                         return place
-                    turn.clear()
+                    is_first = self._queue[0] is turn
+                    if is_first and id not in self._places and await self._make_room():
+                        return self._settle(id)
+                    turn.woken.clear()
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_AGAIN):
-                            await turn.wait()
+                        async with asyncio.timeout(_AGAIN if is_first else None):
+                            await turn.woken.wait()
         except TimeoutError:
             raise NoPlace(id, within, self.most) from None
         finally:
             self._queue.remove(turn)
             self._tell_next()
+
+    def _settle(self, id: str) -> _Place:
+        """A place for a tenant and its first call; the others of that tenant wait no longer either."""
+        place = self._places[id] = _Place(self._clock())
+        place.users = 1
+        for turn in self._queue:
+            if turn.id == id:
+                turn.woken.set()
+        return place
 
     async def _make_room(self) -> bool:
         """Whether there is a place now; the backend that is idle for longest ends for it, if it may."""
