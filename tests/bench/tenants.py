@@ -191,6 +191,7 @@ def start_ratio(spawns: int) -> float:
 
 
 def main(argv: list[str]) -> int:
+    from tests.bench import embedded_tenants
     from tests.bench.report import about_run
     from tests.bench.rows import FLOOR, ROOT
 
@@ -207,6 +208,8 @@ def main(argv: list[str]) -> int:
     figures.append(
         Figure(f"a start with {MANY} clients, as a multiple of one with one", 1.1, start_ratio(chosen.spawns), "×")
     )
+    two, twenty = embedded_tenants.measure()
+    figures.append(Figure("memory with 20 embedded clients, two in use, as a multiple of two", 1.05, twenty / two, "×"))
     about = about_run((FLOOR,), chosen.rounds, chosen.seconds, chosen.spawns)
     lines = ["| figure | bar | measured | |", "|---|---|---|---|", *(figure.line() for figure in figures)]
     block = (

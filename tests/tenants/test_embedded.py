@@ -362,3 +362,15 @@ async def test_many_calls_that_wait_for_one_tenant_come_in_together(journals: Jo
         async with asyncio.timeout(WAIT):
             await everybody.wait()
     assert embedded.running == ("b",)
+
+
+async def test_a_tenant_that_is_taken_out_serves_what_runs_and_is_woken_no_more(
+    embedded: EmbeddedTenants, journals: Journals
+) -> None:
+    async with embedded.use("a", WAIT):
+        embedded.change(("b", "new"))
+        await embedded.locate("a")
+        assert journals.runs("a")
+    assert embedded.ids == {"b", "new"}
+    DataDir(directory_of(journals.data_dir, "c")).create().bootstrap.write_text("{}")
+    assert embedded._look()[0] == {}

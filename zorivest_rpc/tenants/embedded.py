@@ -144,6 +144,7 @@ class EmbeddedTenants:
         """`secrets` are the variables that hold credentials of tenants and upstreams."""
         self._data_dir = Path(data_dir).absolute()
         self.ids = frozenset(ids)
+        self._served = self.ids  # with those that were taken out since, whose calls have to end well
         self.most = most
         self._idle_exit = idle_exit
         self._environ = clean_environ(environ, secrets)
@@ -171,13 +172,14 @@ class EmbeddedTenants:
         return stored_key(self.directory(id), self._environ)
 
     def directory(self, id: str) -> Path:
-        if id not in self.ids:
+        if id not in self._served:
             raise KeyError(id)
         return directory_of(self._data_dir, id)
 
     def change(self, ids: Collection[str]) -> None:
         """Other tenants from now on. The backend of one that is gone serves what runs, and ends by itself."""
         self.ids = frozenset(ids)
+        self._served |= self.ids
 
     def is_running(self, id: str) -> bool:
         """Whether its process is there, whoever started it."""
@@ -212,7 +214,7 @@ class EmbeddedTenants:
 
     async def _wait(self, id: str, within: float) -> _Place:
         """A place that is free or made free, in the order in which calls came; KeyError for what is not embedded."""
-        if id not in self.ids:
+        if id not in self._served:
             raise KeyError(id)
         turn = _Turn(id)
         self._queue.append(turn)
