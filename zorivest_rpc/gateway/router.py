@@ -32,6 +32,7 @@ from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import USUAL, Member, Timing
 from zorivest_rpc.gateway.pins import Pins, Verdict
 from zorivest_rpc.gateway.questions import Questions
+from zorivest_rpc.gateway.relay import Relay
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Redactor, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
@@ -39,7 +40,6 @@ from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.offer import RESOURCES
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
-from zorivest_rpc.mcp.protocol.replies import Progress, Told
 from zorivest_rpc.serving.catalog.approval import block
 from zorivest_rpc.serving.catalog.spec import Definitions
 
@@ -315,6 +315,7 @@ class Gateway:
         arguments = {name: value for name, value in call.arguments.items() if name != TOKEN}
         if server.argument_renames:
             arguments = undo_renames(arguments, found.schema, server.argument_renames)
+        relay = Relay(call, server.name)
         return Forwarded(
             "tools/call",
             dumps({"name": found.upstream, "arguments": arguments}),
@@ -324,8 +325,8 @@ class Gateway:
             max_bytes=server.max_result_bytes,
             meta=self._passage.onward(call.wire.meta),
             log_level=call.session.log_level,
-            on_progress=partial(_pass_progress, call) if call.wire.progress_token is not None else None,
-            on_log=partial(_pass_log, call, server.name),
+            on_progress=relay.progress if call.wire.progress_token is not None else None,
+            on_log=relay.log,
             server=server.name,
         )
 
@@ -370,14 +371,3 @@ def _count(catalogue: Catalogue, server: str) -> tuple[int, int]:
 
 def _of(catalogue: Catalogue, server: str) -> dict[str, Published]:
     return {name: tool for name, tool in catalogue.table.items() if tool.server.name == server and not tool.is_gone}
-
-
-def _pass_progress(call: Call, progress: Progress) -> None:
-    call.progress(progress.progress, progress.total, progress.message)
-
-
-def _pass_log(call: Call, server: str, told: Told) -> None:
-    try:
-        call.log(told.level, msgspec.json.decode(told.data), f"{server}/{told.logger}" if told.logger else server)
-    except (KeyError, msgspec.DecodeError):
-        _log.info("%s sent a log message of an unknown level", server)
