@@ -54,7 +54,7 @@ async def test_a_flood_that_the_client_does_not_read_is_not_kept(tmp_path: Path)
         async with asyncio.timeout(60):
             assert await is_served(client)
         assert memory_of(client) - before < MOST_GROWTH
-        assert AT_ONCE <= len(client.notes) < 20 * AT_ONCE  # some of it, and not all
+        assert AT_ONCE / 2 < len(client.notes) < 20 * AT_ONCE  # some of it, and not all
 
 
 async def test_ten_thousand_tools_and_a_list_that_never_rests_leave_the_others_alone(tmp_path: Path) -> None:
