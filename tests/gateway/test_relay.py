@@ -10,6 +10,7 @@ import pytest
 
 from tests.serving.middleware.fake import NoWire
 from zorivest_rpc.gateway.relay import AT_ONCE, PER_SECOND, Relay
+from zorivest_rpc.gateway.telemetry import Redactor
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.replies import Progress, Told
 from zorivest_rpc.mcp.protocol.session import Session
@@ -21,10 +22,12 @@ class Heard(Call):
     def __init__(self) -> None:
         super().__init__("ops__echo", {}, Session(), NoWire())
         self.steps: list[float] = []
+        self.messages: list[str | None] = []
         self.words: list[Any] = []
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         self.steps.append(progress)
+        self.messages.append(message)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         self.words.append((level, data, logger))
@@ -36,7 +39,7 @@ def told(data: Any = "words", logger: str | None = None) -> Told:
 
 def test_words_go_on_under_the_name_of_the_server() -> None:
     call = Heard()
-    relay = Relay(call, "ops")
+    relay = Relay(call, "ops", Redactor(["s3cret-value"]))
     relay.log(told({"n": 1}))
     relay.log(told("x", "disk"))
     relay.progress(Progress("t", 3))
@@ -44,10 +47,19 @@ def test_words_go_on_under_the_name_of_the_server() -> None:
     assert call.steps == [3]
 
 
+def test_a_secret_of_ours_that_a_server_repeats_is_not_told() -> None:
+    call = Heard()
+    relay = Relay(call, "ops", Redactor(["s3cret-value"]))
+    relay.log(told({"sent": ["Bearer s3cret-value"]}))
+    relay.progress(Progress("t", 1, message="with s3cret-value"))
+    assert "s3cret" not in str(call.words) + str(call.messages)
+    assert call.messages == ["with [redacted]"]
+
+
 def test_a_flood_is_cut_told_once_and_let_through_again_with_time(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     call = Heard()
-    relay = Relay(call, "ops", lambda: now[0])
+    relay = Relay(call, "ops", Redactor(), lambda: now[0])
     with caplog.at_level(logging.WARNING):
         for number in range(2 * AT_ONCE):
             relay.progress(Progress("t", number))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["fast_loop", "reload_on_hangup", "run", "serve_stdio"]
 
+_FAREWELL = 1.0  # seconds for children that end themselves; a server is gone two seconds after its client
+
 
 def run(argv: list[str]) -> int:
     if "--help" in argv or "-h" in argv:
@@ -93,7 +95,7 @@ def serve_stdio(
         if warming is not None:
             warming.cancel()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.3):
+            async with asyncio.timeout(_FAREWELL):
                 await close()
         return code
 

@@ -1,4 +1,5 @@
-"""What a server says during a call, on its way to the client that called: progress, and words for its log.
+"""What a server says during a call, on its way to the client that called: progress, and words for its log. Both are
+told without what we sent it in secret.
 
 A server that says more than a client can read would keep our answers behind its words, and the client's cancellation
 behind our answers. So each call has an allowance; what exceeds it is dropped, which progress and logs permit."""
@@ -12,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from zorivest_rpc.gateway.telemetry import Redactor
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.replies import Progress, Told
 
@@ -25,11 +27,14 @@ _log: Final = logging.getLogger(__name__)
 class Relay:
     """That of one call. The allowance is refilled with time, up to what may be said at once."""
 
-    __slots__ = ("_call", "_clock", "_dropped", "_left", "_server", "_since")
+    __slots__ = ("_call", "_clock", "_dropped", "_left", "_redactor", "_server", "_since")
 
-    def __init__(self, call: Call, server: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, call: Call, server: str, redactor: Redactor, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._call = call
         self._server = server
+        self._redactor = redactor
         self._clock = clock
         self._left = float(AT_ONCE)
         self._since = 0.0
@@ -37,14 +42,15 @@ class Relay:
 
     def progress(self, progress: Progress) -> None:
         if self._admits():
-            self._call.progress(progress.progress, progress.total, progress.message)
+            message = None if progress.message is None else self._redactor.text(progress.message)
+            self._call.progress(progress.progress, progress.total, message)
 
     def log(self, told: Told) -> None:
         if not self._admits():
             return
         server = self._server
         try:
-            words = msgspec.json.decode(told.data)
+            words = self._redactor.value(msgspec.json.decode(told.data))
             self._call.log(told.level, words, f"{server}/{told.logger}" if told.logger else server)
         except (KeyError, msgspec.DecodeError):
             _log.info("%s sent a log message of an unknown level", server)

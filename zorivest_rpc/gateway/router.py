@@ -315,7 +315,7 @@ class Gateway:
         arguments = {name: value for name, value in call.arguments.items() if name != TOKEN}
         if server.argument_renames:
             arguments = undo_renames(arguments, found.schema, server.argument_renames)
-        relay = Relay(call, server.name)
+        relay = Relay(call, server.name, self._telemetry.redactor)
         return Forwarded(
             "tools/call",
             dumps({"name": found.upstream, "arguments": arguments}),
