@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -395,6 +397,20 @@ async def test_pins_that_cannot_be_read_publish_nothing_and_say_why(tmp_path: Pa
         assert error is not None
         assert "mcp-pins.json" in error
         assert "zorivest-rpc mcp pin" in error
+
+
+async def test_on_a_full_disk_nothing_is_published_and_the_server_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("zorivest_rpc.gateway.pins.write_private", refuse)
+    async with house(tmp_path, ("ops", Fake())) as found:
+        await found.until(lambda: found.state() == "unavailable")
+        assert found.tools == []
+        error = next(each.error for each in found.gateway.catalogue.definitions.toolsets if each.upstream)
+        assert error == f"{tmp_path}/mcp-pins.json: cannot be written: No space left on device"
 
 
 async def test_a_key_that_is_refused_during_a_call_stops_the_calls_that_follow(tmp_path: Path) -> None:

@@ -206,10 +206,13 @@ class Pins:
     @contextmanager
     def _change(self) -> Iterator[_File]:
         """The file read, changed and written while no other process does; not written where the change fails."""
-        with alone(self.path):
-            stored = self._read()
-            yield stored
-            write_private(self.path, msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+        try:
+            with alone(self.path):
+                stored = self._read()
+                yield stored
+                write_private(self.path, msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+        except OSError as exc:  # what cannot be kept would count as seen for the first time, every time
+            raise ConfigError(self.path, f"cannot be written: {exc.strerror or exc}") from None
 
 
 def _judge_strictly(pin: _Pin | None, new: str) -> Verdict:
