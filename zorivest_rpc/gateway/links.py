@@ -18,7 +18,7 @@ _KNOWN: Final = frozenset(("text", "image", "audio", "resource", "resource_link"
 def pass_block(block: Mapping[str, Any], publish: Callable[[str], str]) -> Block:
     """A content block as our client gets it: links rewritten, an unknown type as a note."""
     kind = block.get("type")
-    if kind not in _KNOWN:
+    if not isinstance(kind, str) or kind not in _KNOWN:
         return text(f"[content of the unknown type {str(kind)[:40]!r} left out]")
     if kind == "resource_link" and isinstance(block.get("uri"), str):
         return {**block, "uri": publish(block["uri"])}
