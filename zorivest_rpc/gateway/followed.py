@@ -14,9 +14,10 @@ from zorivest_rpc.gateway.config import Server
 from zorivest_rpc.gateway.errors import ToolingError
 from zorivest_rpc.gateway.member import Member
 
-__all__ = ["Followed"]
+__all__ = ["MERGED", "Followed"]
 
 MOST: Final = 1_000  # resources of one server
+MERGED: Final = 0.5  # seconds in which further changes of a resource are told as one
 _log: Final = logging.getLogger(__name__)
 
 
@@ -35,6 +36,8 @@ class Followed:
         self._published: dict[tuple[str, str], dict[str, Callable[[], bool]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._quiet: dict[tuple[str, str], asyncio.TimerHandle] = {}  # was told just now
+        self._again: set[tuple[str, str]] = set()  # has changed since
         self._is_closed = False
 
     def watch(self, uri: str, wanted: Callable[[], bool]) -> None:
@@ -53,12 +56,29 @@ class Followed:
                 self._spawn(server, theirs)
 
     def touched(self, server: str, theirs: str) -> None:
-        """The upstream says that a resource changed."""
-        for uri in list(self._published.get((server, theirs), ())):
+        """The upstream says that a resource changed. The first word is told at once; one that says so all the time
+        would fill the way to our clients with it."""
+        key = (server, theirs)
+        if key in self._quiet:
+            self._again.add(key)
+        elif key in self._published and not self._is_closed:
+            self._tell(key)
+
+    def _tell(self, key: tuple[str, str]) -> None:
+        self._quiet[key] = asyncio.get_running_loop().call_later(MERGED, self._end_quiet, key)
+        for uri in list(self._published.get(key, ())):
             self._announce(uri)
+
+    def _end_quiet(self, key: tuple[str, str]) -> None:
+        del self._quiet[key]
+        if key in self._again:
+            self._again.discard(key)
+            self._tell(key)
 
     async def close(self) -> None:
         self._is_closed = True
+        for timer in self._quiet.values():
+            timer.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
