@@ -7,9 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.connect import KINDS, LEGACY_KINDS, MODERN_KINDS, Host
 from tests.quick import choose, is_left_out
+
+# No test is judged by the clock: a busy machine would fail what is right.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
