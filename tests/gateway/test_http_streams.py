@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.gateway.fake import (
     IDENTITY,
     Fake,
+    Noted,
     Pauses,
     Seen,
     answering,
@@ -161,6 +162,41 @@ async def test_a_lost_session_is_opened_anew_once_and_the_calls_are_posted_again
         assert [text_of(result) for result in results] == [str(number) for number in range(6)]
         assert len(fake.of("initialize")) == 2
         assert fake.methods.count("server/discover") == 1
+        lost.add("session-1")
+        lost.add("session-2")
+        with pytest.raises(StatusFailed):
+            await client.call(calling())
+    assert len(fake.of("initialize")) == 3
+
+
+async def test_a_session_that_is_lost_with_400_is_opened_anew_and_its_stream_too() -> None:
+    """As servers do that were written after the examples of the TypeScript SDK."""
+    following = Noted()
+    unknown = {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}}
+    lost: set[str] = set()
+
+    async def judge(seen: Seen) -> web.StreamResponse:
+        if seen.headers["Mcp-Session-Id"] in lost:
+            return web.json_response(unknown, status=400)
+        return fake.answer(seen)
+
+    async def follow(seen: Seen) -> web.StreamResponse:
+        if seen.headers["Mcp-Session-Id"] in lost:
+            return web.json_response(unknown, status=400)
+        following.append(seen.headers["Mcp-Session-Id"])
+        response = await seen.stream()
+        if len(following) > 1:
+            await asyncio.Event().wait()
+        return response
+
+    fake = Fake("legacy", {"tools": {"listChanged": True}}, tools_call=judge, GET=follow)
+    async with connected(fake, pause=Pauses()) as client:
+        await following.reach(1)
+        lost.add("session-0")
+        assert text_of(await client.call(calling("again"))) == "again"
+        await following.reach(2)
+        assert following == ["session-0", "session-1"]
+        assert len(fake.of("tools/call")) == 2  # refused, and delivered
         lost.add("session-1")
         lost.add("session-2")
         with pytest.raises(StatusFailed):

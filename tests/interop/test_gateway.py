@@ -183,9 +183,7 @@ class World:
             return
         assert self.gateway is not None
         wanted = command(upstream.package, "stdio", 0, self.directory)
-        children = psutil.Process(self.gateway.pid).children()
-        running = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
-        (found,) = [each for each in running if each.cmdline() == wanted]
+        (found,) = [each for each in psutil.Process(self.gateway.pid).children() if runs(each, wanted)]
         found.kill()
 
     def restart(self, killed: list[Upstream]) -> None:
@@ -202,6 +200,13 @@ class World:
         stop_backend(self.directory / "journal")
         for each in self.processes.values():
             each.kill()
+
+
+def runs(process: psutil.Process, command: list[str]) -> bool:
+    try:
+        return bool(process.cmdline() == command)
+    except psutil.Error:  # it has ended, which others of them do at the same time
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +243,7 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
         while True:
             if await true():
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
 
 
 async def listed(client: Hands, name: str) -> None:

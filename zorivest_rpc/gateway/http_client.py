@@ -1,7 +1,8 @@
 """An upstream over Streamable HTTP, in both eras: posts, event streams, sessions, and what a status means.
 
-A lost session (404) is opened anew once and the request posted again: the server has said that it did not look at it. A
-legacy stream that ends before its answer is taken up by GET where its events have ids: that is no second delivery.
+A lost session (404, or 400 with an error of no request) is opened anew once and the request posted again: the server has
+said that it did not look at it. A legacy stream that ends before its answer is taken up by GET where its events have ids:
+that is no second delivery.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class HttpUpstream(Upstream):
         self._secrets: Mapping[str, str] = {}
         self._session: str | None = None
         self._last_seen = ""  # the last event id of the legacy stream of changes
+        self._has_followed = False  # this session had such a stream, so a 400 to the next one means that it is lost
         self._http: aiohttp.ClientSession | None = None
         self._origin: aiohttp.ClientRequest | None = None  # how the pool knows the server
         self._path = self._lines = ""
@@ -232,7 +234,11 @@ class HttpUpstream(Upstream):
                     elif status >= 300 and (status < 400 or status in (401, 403)):
                         raise self._status_error(status, response.headers)
                     else:
-                        return await self._finish(response, request, talk)
+                        try:
+                            return await self._finish(response, request, talk)
+                        except StatusFailed as failed:
+                            if failed.status != 400 or session is None or is_last or not is_of_no_request(talk.refusal):
+                                raise
                 await self._renew(session)
                 self._settle_headers(request)
             raise AssertionError("the last round returns or raises")
@@ -266,6 +272,8 @@ class HttpUpstream(Upstream):
             return await self._read_events(response, request, talk)
         limit = FRAME_LIMIT if talk.call is None else talk.call.max_bytes + ENVELOPE
         body = await self._read_body(response, limit, talk)
+        if response.status == 400:
+            talk.refusal = body
         if not body or kind != "application/json":
             return None
         return self._take(self.caller.receive(body), request, talk)
@@ -400,6 +408,7 @@ class HttpUpstream(Upstream):
         async with self._send("GET", b"", headers) as response:
             if response.status == 200 and response.content_type == _EVENTS:
                 self.watched = self._promises()
+                self._has_followed = True
                 opened()
                 reader = EventReader(FRAME_LIMIT)
                 try:
@@ -408,8 +417,8 @@ class HttpUpstream(Upstream):
                     self._last_seen = reader.last_id
                 return True
             status = response.status
-        if status == 404 and session is not None:
-            self._last_seen = ""
+        if session is not None and (status == 404 or (status == 400 and self._has_followed)):
+            self._last_seen, self._has_followed = "", False
             await self._renew(session)
             return True
         return status == 429 or status >= 500  # 405: the server has no such stream
@@ -437,6 +446,18 @@ async def _drain(response: Response) -> None:
                     pass
     finally:
         response.release()
+
+
+def is_of_no_request(body: bytes) -> bool:
+    """Whether it is a JSON-RPC error that names none of our ids: so servers refuse a session that they do not know,
+    where the specification has 404. An error of a request that was looked at has its id."""
+    import msgspec
+
+    try:
+        message = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return False
+    return isinstance(message, dict) and isinstance(message.get("error"), dict) and type(message.get("id")) is not int
 
 
 def origin_of(endpoint: str, location: str) -> str:

@@ -390,6 +390,9 @@ class Member:
         while True:
             if self._breaker.is_open:
                 raise CircuitOpen(self.server.name, max(1, round(self._breaker.left)))
+            restart = self.link.restart_left
+            if self.link.current is None and loop.time() + restart < deadline:
+                await self._pause(restart)  # a child that is about to come back has not failed this call
             attempt += 1
             try:
                 upstream = self.link.current or await self._connect_by(deadline, call.seconds)

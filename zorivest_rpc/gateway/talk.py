@@ -85,13 +85,14 @@ Happening: TypeAlias = Changed | Touched | Logged | Ended
 class Talk:
     """What belongs to one open request: who is told of its progress, who is asked, and until when."""
 
-    __slots__ = ("_asking", "_left", "_server", "call", "future", "questions", "scope", "slot")
+    __slots__ = ("_asking", "_left", "_server", "call", "future", "questions", "refusal", "scope", "slot")
 
     def __init__(self, call: Call | None = None, server: str = "") -> None:
         self.call = call
         self._server = server
         self.scope: asyncio.Timeout | None = None
         self.slot: asyncio.Semaphore | None = None  # the place of an HTTP request among those that may run at once
+        self.refusal = b""  # the body that came with HTTP 400
         self.future: asyncio.Future[Answer] | None = None
         self.questions: list[asyncio.Task[None]] = []  # of a legacy server, while they are asked
         self._asking = 0
