@@ -36,7 +36,7 @@ class House:
         self.asked = Asked()
         self.announced: list[str] = []
         members: Any = {"ops": self.asked}
-        self.followed = Followed(members, self.locate, self.announced.append)
+        self.followed = Followed(members, self.locate, self.announced.append, merged=0.0)
 
     def locate(self, uri: str) -> tuple[Server | None, str]:
         name, _, theirs = uri.partition(":")

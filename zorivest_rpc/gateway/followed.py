@@ -29,7 +29,10 @@ class Followed:
         members: Mapping[str, Member],
         locate: Callable[[str], tuple[Server | None, str]],
         announce: Callable[[str], None],
+        *,
+        merged: float = MERGED,
     ) -> None:
+        self._merged = merged
         self._members = members
         self._locate = locate
         self._announce = announce
@@ -65,7 +68,8 @@ class Followed:
             self._tell(key)
 
     def _tell(self, key: tuple[str, str]) -> None:
-        self._quiet[key] = asyncio.get_running_loop().call_later(MERGED, self._end_quiet, key)
+        if self._merged:
+            self._quiet[key] = asyncio.get_running_loop().call_later(self._merged, self._end_quiet, key)
         for uri in list(self._published.get(key, ())):
             self._announce(uri)
 

@@ -1,8 +1,8 @@
 """An upstream over Streamable HTTP, in both eras: posts, event streams, sessions, and what a status means.
 
-A lost session (404, or 400 with an error of no request) is opened anew once and the request posted again: the server has
-said that it did not look at it. A legacy stream that ends before its answer is taken up by GET where its events have ids:
-that is no second delivery.
+A lost session (404, or 400 with an error of no request) is opened anew once and the request posted again: the server
+has said that it did not look at it. A legacy stream that ends before its answer is taken up by GET where its events
+have ids: that is no second delivery.
 """
 
 from __future__ import annotations

@@ -391,7 +391,7 @@ class Member:
             if self._breaker.is_open:
                 raise CircuitOpen(self.server.name, max(1, round(self._breaker.left)))
             restart = self.link.restart_left
-            if self.link.current is None and loop.time() + restart < deadline:
+            if self.link.current is None and 0 < restart < deadline - loop.time():
                 await self._pause(restart)  # a child that is about to come back has not failed this call
             attempt += 1
             try:
