@@ -140,7 +140,13 @@ class Observing:
 
         origin, port = self._place
         keys = {watch.tenant: watch.key for watch in self._watches.all()}
-        publish(self._data_dir(), port, Place(origin, os.getpid(), keys))
+        try:
+            publish(self._data_dir(), port, Place(origin, os.getpid(), keys))
+        except OSError as exc:  # pages are served all the same; `devtools snippet` alone does not find us
+            import logging
+
+            log = logging.getLogger("zorivest_rpc")
+            log.warning("where pages find this server could not be written: %s", exc.strerror)
 
     async def close(self) -> None:
         if self._place is not None:
