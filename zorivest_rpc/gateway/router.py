@@ -176,7 +176,9 @@ class Gateway:
         for server in profile.enabled:
             member = before.get(server.name)
             if member is None or member.server != server:
+                followed = set() if member is None else member.followed
                 member = self._member(server)
+                member.followed |= followed  # our clients follow these resources still
             member.profile = profile
             self.members[server.name] = member
         self._rebuild()

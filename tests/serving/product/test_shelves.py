@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from tests.gateway.fake import TOOL, Noted, Seen, answering, note
 from tests.gateway.test_http_questions import Changing
 from tests.serving.product.conftest import Client, text_of
 from tests.serving.product.far import FORMS, Far, opened, serve_far
+from zorivest_rpc.gateway.config import load_profile
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -468,6 +470,20 @@ async def test_a_client_that_goes_takes_its_subscription_with_it(tmp_path: Path,
         await open_shop.asked(lambda: len(open_shop.followed) > begun)
         client.wire.close()
         await open_shop.asked(lambda: len(open_shop.followed) > begun + 1)
+
+
+async def test_a_server_that_is_configured_anew_is_followed_still(tmp_path: Path) -> None:
+    async with shop(tmp_path, "legacy") as (open_shop, client, _):
+        await client.request("resources/subscribe", {"uri": "upstream:ops:notes:///a"})
+        await open_shop.asked(lambda: len(open_shop.followed) == 1)
+        gateway = client.journal.gateway()
+        assert gateway is not None
+        profile = load_profile(client.journal.settings)
+        (server,) = profile.mcp_servers
+        changed = msgspec.structs.replace(server, call_timeout_secs=7)
+        await gateway.replace(msgspec.structs.replace(profile, mcp_servers=(changed,)))
+        await open_shop.asked(lambda: len(open_shop.followed) == 2)
+        assert open_shop.followed == [("subscribe", "notes:///a")] * 2
 
 
 async def test_a_modern_client_follows_with_listen(tmp_path: Path) -> None:
