@@ -128,7 +128,8 @@ def list_time(upstream_tools: int = 500) -> float:
 
     async def measure(data: str) -> float:
         path = config(Path(data), "list", entry_http("up", "http://127.0.0.1:9/mcp", prefix=True))
-        journal = Journal(parse("stdio", ["--data-dir", data, "--toolsets", "all", "--config", str(path)], {}))
+        options = ["--data-dir", data, "--toolsets", "all", "--client-mode", "dynamic", "--config", str(path)]
+        journal = Journal(parse("stdio", options, {}))
         gateway = journal.gateway()
         assert gateway is not None
         (member,) = gateway.members.values()
