@@ -69,6 +69,16 @@ def check(condition: object, what: str, answer: Any) -> None:
         raise Leak(f"{what}: {json.dumps(answer)[:600]}")
 
 
+def part(answer: Any, *path: str | int) -> Any:
+    """What stands there in an answer; one without it is not the answer that its tenant would have got."""
+    found = answer
+    for step in path:
+        there = step in found if isinstance(found, dict) else isinstance(step, int) and len(found) > step
+        check(there, f"an answer without {step}", answer)
+        found = found[step]
+    return found
+
+
 class Walker:
     """One caller; how its requests travel is its subclass's."""
 
@@ -130,7 +140,7 @@ class Walker:
         answer = await self.ask("tools/call", {"name": "list_trades", "arguments": {"clientId": tenant}})
         text = json.dumps(answer)
         look(text.replace(f'ID: \\"{tenant}\\"', ""), self.granted, None, "a stranger's name")
-        code = answer["result"]["_meta"]["com.zorivest/error"]["code"]
+        code = part(answer, "result", "_meta", "com.zorivest/error", "code")
         check(code == "client_unknown", "a stranger is known", answer)
 
     async def token(self) -> None:
@@ -138,7 +148,7 @@ class Walker:
             owner, token = self.tokens.pop()
             tenant = self.pick()
             answer = await self.call("sync_broker", tenant, **SYNC, confirmation_token=token)
-            result = answer["result"]
+            result = part(answer, "result")
             code = result.get("_meta", {}).get("com.zorivest/error", {}).get("code", "")
             asked_first = result.get("resultType") == "input_required"
             refused = asked_first or code == "guard_blocked" or code.startswith("confirmation_")
@@ -148,18 +158,17 @@ class Walker:
         tenant = self.pick()
         asked = {"action": "sync_broker", "params_summary": "x"}
         answer = await self.call("get_confirmation_token", tenant, **asked)
-        if not answer["result"].get("isError"):
-            self.tokens.append((tenant, answer["result"]["structuredContent"]["token"]))
-            check(
-                tenant in answer["result"]["structuredContent"]["instruction"], "the instruction is another's", answer
-            )
+        if not part(answer, "result").get("isError"):
+            self.tokens.append((tenant, part(answer, "result", "structuredContent", "token")))
+            told = part(answer, "result", "structuredContent", "instruction")
+            check(tenant in told, "the instruction is another's", answer)
 
     async def listing(self) -> None:
         method = self.rng.choice(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
         answer = await self.ask(method, {})
         look(answer, self.granted, None, method)
         if method == "tools/list":
-            enum = answer["result"]["tools"][0]["inputSchema"]["properties"]["clientId"]["enum"]
+            enum = part(answer, "result", "tools", 0, "inputSchema", "properties", "clientId", "enum")
             check(enum == self.granted, "a list of another caller", answer)
 
     async def resource(self) -> None:
@@ -179,7 +188,7 @@ class Walker:
         tenant = self.pick()
         answer = await self.ask("prompts/get", {"name": "weekly_review", "arguments": {"clientId": tenant}})
         look(answer, self.granted, tenant, "a prompt")
-        check(_NAME.findall(json.dumps(answer["result"]["messages"])) == [tenant], "a prompt names another", answer)
+        check(_NAME.findall(json.dumps(part(answer, "result", "messages"))) == [tenant], "a prompt names another", answer)
 
     async def completion(self) -> None:
         tenant = self.rng.choice(TENANTS)
@@ -193,7 +202,7 @@ class Walker:
     async def toolsets(self) -> None:
         tenant = self.pick()
         answer = await self.call("list_available_toolsets", tenant)
-        names = [entry["name"] for entry in answer["result"]["structuredContent"]["toolsets"]]
+        names = [entry["name"] for entry in part(answer, "result", "structuredContent", "toolsets")]
         check((names == ["core", "discovery", "tax"]) is (tenant == BOUNDED), "another's toolsets", answer)
 
     async def inner(self) -> None:
@@ -201,7 +210,7 @@ class Walker:
         wanted = {"name": "list_trades", "arguments": {"clientId": inside}}
         answer = await self.call("call_tool", outer, **wanted)
         if inside != outer:
-            code = answer["result"]["_meta"].get("com.zorivest/error", {}).get("code")
+            code = part(answer, "result", "_meta").get("com.zorivest/error", {}).get("code")
             check(code == "client_conflict", f"a call for {outer} went on for {inside}", answer)
         elif outer != BOUNDED:
             self.expected.calls[outer] += 1
@@ -229,20 +238,20 @@ class OverMemory(Walker):
             if note["method"] == "notifications/resources/updated":
                 check(note["params"]["uri"] in self.followed, "an update of what is not followed", note)
         if answer.get("result", {}).get("resultType") == "task":
-            return {"result": await self._finish(answer["result"]["taskId"])}
+            return await self._finish(answer["result"]["taskId"])
         return answer
 
     async def _finish(self, id: str) -> dict[str, Any]:
-        """The result of a task, which has outlived its request."""
+        """The answer of a task, which has outlived its request: a result, or the error with which it failed."""
         for _ in range(10_000):
-            now = (await self.client.request("tasks/get", {"taskId": id}))["result"]
+            now = part(await self.client.request("tasks/get", {"taskId": id}), "result")
             if now["status"] != "working":
-                return now["result"]  # type: ignore[no-any-return]
+                return {name: now[name] for name in ("result", "error") if name in now}
         raise AssertionError("a task does not end")
 
     async def listing(self) -> None:
         answer = await self.ask("tools/list", {})
-        check(answer["result"]["tools"], "an empty list", answer)
+        check(part(answer, "result", "tools"), "an empty list", answer)
 
     async def cancelled(self) -> None:
         params = {"name": self.rng.choice(READS), "arguments": {"clientId": self.pick()}}
@@ -275,7 +284,7 @@ class OverMemory(Walker):
         self.backends.locked.add(tenant)
         answer = await self.call("list_trades", tenant)
         self.backends.locked.discard(tenant)
-        if not answer["result"].get("isError"):  # another walker released it meanwhile
+        if not part(answer, "result").get("isError"):  # another walker released it meanwhile
             self.expected.calls[tenant] += 1
 
     async def sealed(self) -> None:
