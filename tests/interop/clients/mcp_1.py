@@ -25,6 +25,9 @@ class Mcp1:
     async def tools(self) -> list[str]:
         return [tool.name for tool in (await self.session.list_tools()).tools]
 
+    async def schemas(self) -> dict[str, dict[str, Any]]:
+        return {tool.name: tool.inputSchema for tool in (await self.session.list_tools()).tools}
+
     async def call(self, name: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         result = await self.session.call_tool(name, arguments, progress_callback=progress)
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]

@@ -28,6 +28,9 @@ class Mcp2:
     async def tools(self) -> list[str]:
         return [tool.name for tool in (await self.client.list_tools()).tools]
 
+    async def schemas(self) -> dict[str, dict[str, Any]]:
+        return {tool.name: tool.input_schema for tool in (await self.client.list_tools()).tools}
+
     async def call(self, name: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         result = await self.client.call_tool(name, arguments, progress_callback=progress)
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]

@@ -135,6 +135,8 @@ async function obey(client, diary) {
     progress: (name, args) => countSteps(client, name, args),
     withdraw: (...what) => withdraw(client, ...what),
     tools: () => client.tools(),
+    schemas: async () =>
+      Object.fromEntries((await client.sdk.listTools()).tools.map((tool) => [tool.name, tool.inputSchema])),
     answer: (answers) => void diary.answers.push(...answers),
     asked: () => diary.asked,
     watch: async () => void (await client.watching()),
