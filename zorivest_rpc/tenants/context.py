@@ -298,6 +298,7 @@ class TenantContext:
                 BackendLogins(
                     inner.exchange_key,
                     key,
+                    clock=self._clock,
                     margin=0.0,
                     share=_SHARE,
                     hold_off=1.0,

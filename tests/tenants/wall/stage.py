@@ -45,6 +45,8 @@ class Backends:
         self.locked: set[str] = set()
         self.role = "admin"
         self.slow: dict[str, float] = {}
+        self.refused: set[str] = set()  # whose API key opens nothing
+        self.late: set[str] = set()  # whose settings are written, and the answer comes too late
         self.gone: set[str] = set()  # whose session tokens are not taken
         self.tokens = itertools.count(1)
         self.redirects: set[str] = set()
@@ -66,6 +68,8 @@ class Backends:
         if path == "/auth/unlock":
             key = (await request.json())["api_key"]
             assert key == f"zrv_sk_{tenant}", key
+            if tenant in self.refused:
+                return web.json_response({"detail": f"{own} does not take {key}"}, status=401)
             token = f"tok_{tenant}_{next(self.tokens)}"
             return web.json_response({"session_token": token, "expires_in": 3600, "role": self.role})
         if given is not None and not given.startswith(f"Bearer tok_{tenant}_"):
@@ -73,6 +77,9 @@ class Backends:
         if given is not None and tenant in self.gone:
             self.gone.discard(tenant)
             return web.json_response({"error": "session_unknown", "detail": "gone"}, status=401)
+        if path == "/settings" and request.method == "PUT":
+            await asyncio.sleep(1.0 if tenant in self.late else 0.0)
+            return web.json_response({"status": "updated", "count": 1})
         if path == "/mcp-guard/lock":
             self.locked.add(tenant)
         if path == "/mcp-guard/unlock":

@@ -188,7 +188,9 @@ class Walker:
         tenant = self.pick()
         answer = await self.ask("prompts/get", {"name": "weekly_review", "arguments": {"clientId": tenant}})
         look(answer, self.granted, tenant, "a prompt")
-        check(_NAME.findall(json.dumps(part(answer, "result", "messages"))) == [tenant], "a prompt names another", answer)
+        check(
+            _NAME.findall(json.dumps(part(answer, "result", "messages"))) == [tenant], "a prompt names another", answer
+        )
 
     async def completion(self) -> None:
         tenant = self.rng.choice(TENANTS)
