@@ -40,6 +40,20 @@ CORPUS = {
     '--x\r\nContent-Disposition: form-data; name="cvv"\r\n\r\nhunter2\r\n--x--': (
         '--x\r\nContent-Disposition: form-data; name="cvv"\r\n\r\n[redacted]\r\n--x--'
     ),
+    r'{"escaped\"token":"planted-\"hunter2","b":1}': r'{"escaped\"token":"[redacted]","b":1}',
+    r'{"token\"x":"planted-\"hunter2","b":1}': r'{"token\"x":"[redacted]","b":1}',
+    r'{"token\\":"hunter2\\","b":1}': r'{"token\\":"[redacted]","b":1}',
+    r'{"m":"{\"a\\\"key\":\"x\\\"hunter2\"}","b":1}': r'{"m":"{\"a\\\"key\":\"[redacted]\"}","b":1}',
+    r'cut\"token":{"n":"]}\"hunter2"},"b":1': r'cut\"token":\"[redacted]\","b":1',
+    r'password="hun\"hunter2" b': 'password="[redacted]" b',
+    r"password='hun\'hunter2' b": "password='[redacted]' b",
+    r'"password=\"a\\\"hunter2\" b"': r'"password=\"[redacted]\" b"',
+    r'{ password: "hun\"hunter2", user: 1 }': "{ password: [redacted], user: 1 }",
+    r'"{ password: \"hunter2\", user: 1 }"': '"{ password: [redacted], user: 1 }"',
+    "{ token: `hunter2 hunter2`, user: 1 }": "{ token: [redacted], user: 1 }",
+    "GET https://ann:hunter2@x.test/a failed": "GET https://[redacted]@x.test/a failed",
+    '{"u":"https:\\/\\/ann:hunter2@x.test"}': '{"u":"https:\\/\\/[redacted]@x.test"}',
+    "postgres://ann:p@hunter2@db:5432/x, mail a@b.test": "postgres://[redacted]@db:5432/x, mail a@b.test",
     'data-token="hunter2 hunter2"': 'data-token="[redacted]"',
 }
 KEPT = (
@@ -48,6 +62,8 @@ KEPT = (
     '{"name":"Ann","total":12.5,"items":[1,2]}',
     "https://localhost/passport/17?page=2",
     "authority://x",
+    "https://localhost:8080/a@b:c@d",
+    "mail to ann:hunter@x.test",
 )
 
 
@@ -119,6 +135,20 @@ def test_the_value_of_a_secret_key_is_gone_whatever_it_is(value: object) -> None
         assert "kept" in redact_text(text)
 
 
+@given(st.text(alphabet='ab"\\token ', max_size=12), st.text(alphabet="ab\"\\'{}[]:, ", max_size=20), st.integers(0, 3))
+def test_quotes_and_backslashes_in_a_key_or_a_value_save_nothing_of_it(name: str, value: str, depth: int) -> None:
+    import json
+
+    text = json.dumps({"a": 1, f"{name}token{name}": f"{value}{PLANTED}{value}{PLANTED}", "z": "kept"})
+    for _ in range(depth):
+        text = json.dumps({"body": text, "tail": "kept"})
+    redacted = redact_text(text)
+    assert PLANTED not in redacted
+    for _ in range(depth):
+        redacted = json.loads(redacted)["body"]
+    assert json.loads(redacted) == {"a": 1, f"{name}token{name}": REDACTED, "z": "kept"}
+
+
 @given(st.text(alphabet="ab\"\\{}[]:=&;,<>/ \n'keytoken", max_size=300))
 def test_no_text_breaks_it(text: str) -> None:
     redact_html(redact_url(redact_text(text)))
@@ -128,6 +158,14 @@ HOSTILE = (
     *("a" * 16_000, "key" * 5_000, "\\" * 16_000 + "key", "key:" * 4_000, "key=" * 4_000, '"key":{' * 2_000),
     *("eyj-" * 4_000 + "key", 'name="key"' * 1_600, "key" + ":" * 16_000, "://" + ":" * 16_000 + "@key"),
     *("<input " * 2_000 + "key", '"' * 16_000 + "key:", '"key":"' * 2_000, '\\"key\\":' * 2_000, "key: " * 4_000),
+    *('\\"' * 8_000 + "key:", "".join("\\" * n + '"key' for n in range(180)), "://:" * 4_000, "://:" + "@" * 16_000),
+    *(
+        '"' + "\\" * 16_000 + 'key":',
+        'key="' + '\\"' * 8_000,
+        'key: "' + "\\" * 16_000,
+        "key=\\" * 3_000,
+        "key: `" * 2_700,
+    ),
     *("bearer " * 2_000, "key='" * 3_000, "[{" * 8_000 + "key", '"key":' + "[{" * 8_000, "key;=" * 3_000),
 )
 

@@ -29,21 +29,44 @@ REDACTED: Final = "[redacted]"
 NAMES: Final = ("pass", "secret", "token", "auth", "key", "ssn", "card", "cvv", "cvc", "iban")
 _HEADERS: Final = ("authorization", "cookie", "token", "secret", "key", "password")
 
+
+def _string(quote: str, level: str) -> str:
+    """A string with its quotes, which have as many backslashes as the group `level`, or as much as there is of it.
+
+    With n of them before the quotes, a quote within has more; and each backslash at its end is 2n + 2 of them.
+    """
+    same = f"(?P={level})"
+    close = rf"(?:\\\\{same}{same})*+{same}{quote}"
+    inner = rf"[^{quote}\\]++|(?!{close})(?:\\++(?!{quote})|{same}\\++{quote})"
+    return rf"(?P<{level}>\\*+){quote}(?:{inner})*+(?:{close})?+"
+
+
+_DOUBLE: Final = _string('"', "double")
+_SINGLE: Final = _string("'", "single")
+_BACK: Final = _string("`", "back")
+
+
 # No pattern below may look twice at a long run: a page chooses the text. So runs are possessive, or have a length.
 _BOUND: Final = r"(?<![\w.\[\]%$-])"
 _NAME: Final = r"[\w.\[\]%$-]++"
-# "apiKey": …, and the same within a string, where each quote has backslashes before it
-_JSON_KEY: Final = re.compile(r"(?<!\\)(\\*+)\"([^\"\\]{0,200}+)\\*+\"\s{0,20}+:\s{0,20}+")
+# "apiKey": …, and the same within a string, where each quote has backslashes before it; a quote within a key has more
+_JSON_KEY: Final = re.compile(
+    r"(?<!\\)(\\*+)\"((?:[^\"\\]{1,200}+|(?!(?:\\\\\1\1)*+\1\")(?:\\++(?!\")|\1\\++\")){0,50}+)"
+    r"(?:(?:\\\\\1\1)*+\1|(?!\1)\\*+)\""  # its end, or that of the text around
+    r"\s{0,20}+:\s{0,20}+"
+)
+_OPENING: Final = re.compile(r"(\\*+)\"")
 _NESTED: Final = re.compile(r"\\*+\"|[{}\[\]]")
 # password=…, ?access_token=…, data-key="…"
 _PAIR: Final = re.compile(
-    rf"{_BOUND}({_NAME}\s?=)(?:(\\*+\")[^\"]*+(?:\"|$)|(')[^']*+(?:'|$)"
+    rf"{_BOUND}({_NAME}\s?=)(?:{_DOUBLE}|{_SINGLE}"
     rf"|(?:[^&\s\"<>;,?#]++|[;,?#](?!\s?{_NAME}=))++)",  # a;b=… is two pairs, a;b is one value
 )
 # password: "hunter2" and token: abc, as consoles print objects; never the place in auth.js:10:5
 _COLON: Final = re.compile(
     rf"{_BOUND}({_NAME}:\s{{0,20}}+)"
-    r"(\"[^\"]*+(?:\"|$)|'[^']*+(?:'|$)|(?<=\s)(?:(?:basic|digest|token)\s{1,20}+)?+[^\s,;\"'`{}\[\]]++)",
+    rf"((?:{_DOUBLE}|{_SINGLE}|{_BACK})"
+    r"|(?<=\s)(?:(?:basic|digest|token)\s{1,20}+)?+[^\s,;\"'`{}\[\]]++)",
     re.I,
 )
 _PART: Final = re.compile(
@@ -55,7 +78,8 @@ _VALUES: Final = re.compile(
     r"|(?:zrv_sk_|ctk_|zdk_)[a-z0-9_-]++",
     re.I,
 )
-_USER: Final = re.compile(r"(?<=://)[^/@:\s\"'<>]{0,256}+:[^/@\s\"'<>]{0,256}+@")
+# up to the last @ before the host ends, as browsers read it; some write the slashes of JSON with backslashes
+_USER: Final = re.compile(r"(:(?:\\{0,9}+/){2})[^/@:\s\"'<>\\]{0,256}+:[^/?#\s\"'<>\\]{0,512}@")
 _INPUT: Final = re.compile(r"<(?:input|textarea)\b[^>]*+>?", re.I)
 _ATTRIBUTE: Final = re.compile(r"\b(type|autocomplete|name|id)\s{0,5}+=\s{0,5}+[\"']?([^\"'\s>]{0,200}+)", re.I)
 _VALUE: Final = re.compile(r"(\bvalue\s{0,5}+=\s{0,5}+)(?:\"[^\"]*+(?:\"|$)|'[^']*+(?:'|$)|[^\s>]++)", re.I)
@@ -82,13 +106,13 @@ def _is_secret_header(low: str) -> bool:
 
 def redact_url(url: str) -> str:
     """Without user and password, and without the values of secret parameters, in the fragment too."""
-    if "@" in url:
-        url = _USER.sub(f"{REDACTED}@", url)
     return redact_text(url)
 
 
 def redact_text(text: str) -> str:
     """A body, a message, a URL: anything that a page says."""
+    if "@" in text:
+        text = _USER.sub(rf"\1{REDACTED}@", text)
     low = text.lower()
     for hint in _HINTS:
         if hint in low:
@@ -115,7 +139,8 @@ def _redact_named(text: str, low: str) -> str:
 def _pair(match: re.Match[str]) -> str:
     if not is_secret_name(match[1]):
         return match[0]
-    quote = match[2] or match[3] or ""
+    level, single = match["double"], match["single"]
+    quote = f'{level}"' if level is not None else f"{single}'" if single is not None else ""
     return f"{match[1]}{quote}{REDACTED}{quote}"
 
 
@@ -136,7 +161,8 @@ def _redact_json_text(text: str) -> str:
     while (key := _JSON_KEY.search(text, place)) is not None:
         place = key.end()
         if is_secret_name(key[2]):
-            level = len(key[1])
+            opening = _OPENING.match(text, place)  # the value has the say: a key may begin within another text
+            level = len((opening or key)[1])
             quote = "\\" * level + '"'
             parts += (text[done:place], quote, REDACTED, quote)
             done = place = _end_of_value(text, place, level)
@@ -155,6 +181,8 @@ def _end_of_value(text: str, start: int, level: int) -> int:
         match = _PLAIN.match(text, start)
         assert match is not None  # it matches nothing, too
         return match.end()
+    first = _OPENING.search(text, start)
+    level = len(first[1]) if first else level
     depth, place = 0, start
     while (token := _NESTED.search(text, place)) is not None:
         place = token.end()
