@@ -21,6 +21,7 @@ from zorivest_rpc.app.policy import opted_in, policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
 from zorivest_rpc.app.with_tenants import read_tenants, serve_tenants
 from zorivest_rpc.config import Settings
+from zorivest_rpc.config_file import keep_parsed
 from zorivest_rpc.errors import ConfigError, ToolError
 from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Middleware, Outcome, Scope
 from zorivest_rpc.mcp.catalog.view import View
@@ -389,6 +390,8 @@ class Journal:
 
         self._starting = asyncio.get_running_loop().call_later(_LIST_FIRST, self.start_upstreams)
         self.observing.start()
+        if self.settings.file is not None:
+            keep_parsed(self.settings.file, self.settings.data_dir)
         if self.tenancy is None:
             await self.callers.warm_up()
 
