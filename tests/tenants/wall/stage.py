@@ -51,6 +51,7 @@ class Backends:
         self.tokens = itertools.count(1)
         self.redirects: set[str] = set()
         self.down: set[str] = set()
+        self.repeats = False  # whether a failure tells what was sent
         self.port = 0
 
     async def answer(self, request: web.Request) -> web.StreamResponse:  # noqa: C901 - one branch for each route
@@ -64,7 +65,9 @@ class Backends:
         if tenant in self.redirects:
             return web.Response(status=307, headers={"Location": "/elsewhere" + path})
         if tenant in self.down:
-            return web.json_response({"detail": f"{own} is out of order"}, status=500)
+            sent = f"{dict(request.headers)} {await request.text()}" if self.repeats else ""
+            repeated = {"X-Request-ID": request.headers.get("client", "")} if self.repeats else {}
+            return web.json_response({"detail": f"{own} is out of order {sent}"}, status=500, headers=repeated)
         if path == "/auth/unlock":
             key = (await request.json())["api_key"]
             assert key == f"zrv_sk_{tenant}", key

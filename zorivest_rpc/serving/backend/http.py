@@ -56,6 +56,7 @@ _REDIRECTS: Final = {"GET": (301, 302, 303, 307, 308)}
 _SAME_METHOD: Final = (307, 308)
 _HOPS: Final = 3
 _MOVES: Final = 3  # places that one request follows a backend to
+_SHORTEST_SECRET: Final = 4  # what is shorter stands in every other word
 _LONGEST_ID: Final = 128
 
 
@@ -297,7 +298,7 @@ class HttpBackend:
                     reason = f"something in between says {answer.status}"
                     raise no_answer(self.base_url, method, path, reason, unknown=True)
                 if attempt == attempts or final:
-                    return self._reply(method, path, headers["X-Request-ID"], answer, raw, write)
+                    return self._reply(method, path, headers, answer, raw, write)
             await self._sleep(self._pause_after(attempt))
             left = max(deadline - time(), 0.01)
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -306,15 +307,17 @@ class HttpBackend:
         pause = min(self._limits.longest_backoff, self._limits.backoff * 2.0 ** (attempt - 1))
         return pause * (0.5 + self._rng() / 2)
 
-    def _reply(self, method: str, path: str, request_id: str, answer: Answer, raw: bool, write: bool) -> Reply:
+    def _reply(self, method: str, path: str, sent: Mapping[str, str], answer: Answer, raw: bool, write: bool) -> Reply:
         """`write`: done twice, it is there twice."""
+        request_id = sent["X-Request-ID"]
         status, kind, body, given = answer.status, answer.kind, answer.body, answer.headers
         theirs = given.get("X-Request-ID")
         if theirs and len(theirs) <= _LONGEST_ID and _fits_a_line(theirs):
             request_id = redact(theirs)
         if not 200 <= status < 300:
             retry_after = given.get("Retry-After")
-            raise refusal(method, path.partition("?")[0], status, kind, body, request_id, retry_after, write)
+            told = path.partition("?")[0]
+            raise refusal(method, told, status, kind, body, request_id, retry_after, write, self._secrets_in(sent))
         if raw or not body:
             return Reply(status, None, body, kind, request_id)
         problem = "" if "json" in kind else f"{kind if _fits_a_line(kind) else 'an unknown type'} instead of JSON"
@@ -324,6 +327,12 @@ class HttpBackend:
             except orjson.JSONDecodeError:
                 problem = "broken JSON"
         raise not_json(self.base_url, method, path, status, problem, request_id, unknown=write)
+
+    def _secrets_in(self, sent: Mapping[str, str]) -> list[str]:
+        """What a backend must not repeat to a caller: the credential, and what the operator has every request carry."""
+        scheme, _, credential = sent.get("Authorization", "").partition(" ")
+        given = (credential or scheme, *self._headers.values())
+        return [each for each in given if len(each) >= _SHORTEST_SECRET]
 
     async def _exchange(
         self, method: str, url: URL, path: str, headers: dict[str, str], data: bytes | None, seconds: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import orjson
 
@@ -61,9 +61,12 @@ def refusal(
     request_id: str,
     retry_after: str | None,
     write: bool = False,
+    secrets: Collection[str] = (),
 ) -> ToolError:
-    """The error for an answer that is not 2xx; `write` warns of repeating what may have been done."""
-    answer = _decode(content_type, body)
+    """The error for an answer that is not 2xx; `write` warns of repeating what may have been done.
+
+    `secrets` were in the request, and are in no error."""
+    answer = _conceal(_decode(content_type, body), secrets)
     reported, detail = _words(answer)
     if reported == "guard_blocked":
         about = detail if isinstance(detail, dict) else {}
@@ -83,7 +86,7 @@ def refusal(
         code, what = "unknown_route", f"Nothing is served at {method} {path}"
         advice = "Check that the API URL names a Zorivest backend."
     said = said_by(detail)
-    where = f", request {request_id}" if request_id and status >= 500 else ""
+    where = f", request {_conceal(request_id, secrets)}" if request_id and status >= 500 else ""
     problem = f"{what} ({status}{where})" + (f": {said.rstrip('.')}." if said else ".")
     text = f"{problem} {advice}"
     return BackendError(status, text, code=code, next=advice, problem=problem, reported=reported, detail=detail)
@@ -126,6 +129,17 @@ def said_by(detail: Json) -> str:
 
 def redact(text: str) -> str:
     return _SECRET.sub(r"\1…", text)
+
+
+def _conceal(value: Json, secrets: Collection[str]) -> Json:
+    """What a backend says without what it was sent: one that shows its request in an error shows the headers, too."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, "…")
+        return value
+    if isinstance(value, dict):
+        return {str(_conceal(name, secrets)): _conceal(each, secrets) for name, each in value.items()}
+    return [_conceal(each, secrets) for each in value] if isinstance(value, list) else value
 
 
 def _fields(errors: Json) -> Iterator[str]:
