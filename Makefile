@@ -26,7 +26,7 @@ $(RUNNABLE): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY): $(RUNNABLE)
-	@echo "2. what the tests and checks need besides (mypy, Node, PostgreSQL), into $(VENV): about 420 MB"
+	@echo "2. what the tests and checks need besides (mypy, Node, Playwright, PostgreSQL), into $(VENV): about 590 MB"
 	@$(INSTALL) -e '.[dev,speed]'
 	@touch $@
 
