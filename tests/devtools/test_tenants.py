@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.devtools.stage import Clock, Counters, PageLink, answer, encode, log
+from tests.devtools.stage import Clock, Counters, PageLink, answer, encode, log, socket
 from zorivest_rpc.devtools.tools import Tools
-from zorivest_rpc.devtools.visit import Visit
+from zorivest_rpc.devtools.visit import Refused, Visit
 from zorivest_rpc.devtools.watch import Watch, Watches
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.call import Call, Outcome, Scope
@@ -40,7 +40,9 @@ class Two:
         self.counters = {"anna": Counters(), "ben": Counters()}
         self.watches = Watches(self.counters.__getitem__, Clock(), first="anna")
         self.made = [self.watches.of(name) for name in ("anna", "ben")]
-        self.tools = Tools(lambda call: self.watches.of(call.scope.name), lambda tenant: place / tenant, None)
+        self.tools = Tools(
+            lambda call: self.watches.of(call.scope.name), lambda tenant: place / tenant, lambda tenant: None
+        )
 
     async def call(self, tenant: str, name: str, **arguments: Any) -> Any:
         call = Call(name, arguments, Session(), Wire())
@@ -71,6 +73,38 @@ def test_a_key_that_the_operator_chose_is_that_of_the_first_tenant_alone() -> No
     watches = Watches(lambda tenant: Counters(), Clock(), first="anna", key="zdk_chosen")
     assert watches.of("anna").key == "zdk_chosen"
     assert watches.of("ben").key != "zdk_chosen"
+
+
+def test_keys_made_of_the_one_that_the_operator_chose_are_the_same_after_each_start_and_differ() -> None:
+    first, again, other = (
+        Watches(lambda tenant: Counters(), Clock(), first=None, key=key) for key in ("zdk_a", "zdk_a", "zdk_b")
+    )
+    for watches in (first, again, other):
+        watches.serve(("anna", "ben", "default"))
+    assert first.keys() == again.keys()
+    assert len({"zdk_a", *first.keys().values(), *other.keys().values()}) == 7
+    assert all(key.startswith("zdk_") and len(key) == 36 for key in first.keys().values())
+    assert first.by_key("zdk_a") is None
+
+
+def test_a_tenant_that_is_gone_takes_its_pages_entries_and_key_along(tmp_path: Path) -> None:
+    two = Two(tmp_path)
+    anna, ben = two.made
+    visit, link = two.visit(anna, "a" * 16)
+    theirs, their_link = two.visit(ben, "b" * 16)
+    visit.receive(encode({"frame": "events", "seq": 1, "items": [log("of anna", "error"), socket("open")]}))
+    two.watches.serve(("ben", "carl"))
+    assert set(two.counters["anna"].all().values()) == {0}
+    assert (link.closed, their_link.closed) == (True, False)
+    assert two.watches.by_key(anna.key) is None
+    assert two.watches.by_key(ben.key) is ben
+    with pytest.raises(Refused):
+        visit.receive(encode({"frame": "events", "seq": 2, "items": [log("late")]}))
+    theirs.receive(encode({"frame": "events", "seq": 1, "items": [log("of ben")]}))
+    two.watches.serve(("anna", "ben", "carl"))
+    back = two.watches.of("anna")
+    assert back.key != anna.key
+    assert set(back.buffers.counts().values()) == {0}
 
 
 async def test_what_a_page_sends_reaches_its_tenant_alone(tmp_path: Path) -> None:

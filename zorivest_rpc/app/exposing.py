@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc.app.backends import Callers
 from zorivest_rpc.config import Settings
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from zorivest_rpc.exposure.view import ExposedView
     from zorivest_rpc.serving.backend.interface import Backend
 
-__all__ = ["Following", "follow_journal", "open_engine", "watch_tools"]
+__all__ = ["ALONE", "Following", "follow_journal", "open_engine", "watch_tools"]
 
-ALONE = "default"  # the tenant of a server that has no others
+ALONE: Final = "default"  # the tenant of a server that has no others
 _PATIENCE = 1.5  # seconds for one question about the state
 
 

@@ -74,7 +74,7 @@ class Journal:
         policy = policy_of(settings, definitions, self._federation.channel)
         self.audience = Audience(definitions, policy, self.exposure)
         self.tenancy = None if tenants is None else serve_tenants(settings, tenants, self.audience)
-        self.observing = observe_pages(settings, definitions, self.exposure)
+        self.observing = observe_pages(settings, definitions, self.exposure, self.tenancy)
         self.started = time.perf_counter()
         self._guards = SeenGuards()
         self.callers = Callers(settings, self._guards)
@@ -145,6 +145,7 @@ class Journal:
     def reload_tenants(self) -> None:
         """Read the file of the tenants again."""
         if self.tenancy is not None and self.tenancy.reload():
+            self.observing.change_tenants()
             self.offer.announce_change(TOOLS)
 
     # --- what the methods ask a toolbox

@@ -6,9 +6,10 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from zorivest_rpc.app.exposing import ALONE
 from zorivest_rpc.app.policy import is_named
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.errors import ConfigError, ToolError
 from zorivest_rpc.mcp.call import Call, Handler
 from zorivest_rpc.serving.catalog.spec import Definitions
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from zorivest_rpc.app.tenancy import ServedTenants
     from zorivest_rpc.devtools.buffers import Counting
     from zorivest_rpc.devtools.listener import Listener
     from zorivest_rpc.devtools.routes import Routes
@@ -32,14 +34,16 @@ StateOf: TypeAlias = "Callable[[str], Counting]"
 
 
 class Observing:
-    """One for all tenants; `alone` is the name of the tenant of a server that has no others."""
+    """One for all tenants, which `tenancy` knows; without it there is one alone."""
 
-    def __init__(self, settings: Settings, *, exists: bool, state_of: StateOf, alone: str, loaded: bool) -> None:
+    def __init__(
+        self, settings: Settings, *, exists: bool, state_of: StateOf, tenancy: ServedTenants | None, loaded: bool
+    ) -> None:
         """`loaded`: the operator's own choice has it in some list from the start."""
         self._settings = settings
         self.exists = exists
         self._state_of = state_of
-        self._alone = alone
+        self._tenancy = tenancy
         self._loaded = loaded
         self._watches: Watches | None = None
         self._routes: Routes | None = None
@@ -67,8 +71,12 @@ class Observing:
         from zorivest_rpc.devtools.tools import Tools
 
         root = self._data_dir() / TOOLSET / "store"
-        tools = Tools(self._watch_of, lambda tenant: root / _as_name(tenant), self._settings.devtools_export_dir)
-        return tools.handlers()
+        return Tools(self._watch_of, lambda tenant: root / _as_name(tenant), self._export_dir).handlers()
+
+    def _export_dir(self, tenant: str) -> str | None:
+        """Of several tenants each has a directory of its own: none overwrites what another one wrote."""
+        chosen = self._settings.devtools_export_dir
+        return chosen if chosen is None or self._tenancy is None else os.path.join(chosen, _as_name(tenant))
 
     def _data_dir(self) -> Path:
         from pathlib import Path
@@ -77,7 +85,27 @@ class Observing:
 
     def _watch_of(self, call: Call) -> Watch:
         self.load()
-        return self.watches().of(call.scope.name or self._alone)
+        if self._tenancy is None:
+            return self.watches().of(ALONE)
+        tenant = call.scope.name
+        if not self.watches().serves(tenant):  # the call was let in before its client was taken from the file
+            words = f'"{call.name}" is no longer enabled for client "{tenant}".'
+            raise ToolError(words, code="client_toolset", next="Call list_clients and choose another client.")
+        return self.watches().of(tenant)
+
+    def _tenants(self) -> tuple[str, ...]:
+        """Those that have the tools."""
+        if self._tenancy is None:
+            return (ALONE,)
+        tenants = self._tenancy.tenants.tenants.values()
+        return tuple(
+            each.id for each in tenants if each.enabled and (each.toolsets is None or TOOLSET in each.toolsets)
+        )
+
+    def change_tenants(self) -> None:
+        """The file of the tenants was read again: a new one has a key now, and the pages of one that is gone end."""
+        if self._watches is not None:
+            self._watches.serve(self._tenants())
 
     def watches(self) -> Watches:
         if self._watches is None:
@@ -85,10 +113,10 @@ class Observing:
 
             from zorivest_rpc.devtools.watch import Watches
 
-            self._watches = Watches(
-                self._state_of, time.time, first=self._alone, key=self._settings.devtools_key, made=self._publish
-            )
-            self._watches.of(self._alone)
+            first = ALONE if self._tenancy is None else None
+            key = self._settings.devtools_key
+            self._watches = Watches(self._state_of, time.time, first=first, key=key, made=self._publish)
+            self._watches.serve(self._tenants())
         return self._watches
 
     def routes(self) -> Routes:
@@ -139,9 +167,8 @@ class Observing:
         from zorivest_rpc.devtools.place import Place, publish
 
         origin, port = self._place
-        keys = {watch.tenant: watch.key for watch in self._watches.all()}
         try:
-            publish(self._data_dir(), port, Place(origin, os.getpid(), keys))
+            publish(self._data_dir(), port, Place(origin, os.getpid(), self._watches.keys()))
         except OSError as exc:  # pages are served all the same; `devtools snippet` alone does not find us
             import logging
 
@@ -161,12 +188,14 @@ class Observing:
             await self._listener.stop()
 
 
-def observe_pages(settings: Settings, definitions: Definitions, engine: Engine | None) -> Observing:
+def observe_pages(
+    settings: Settings, definitions: Definitions, engine: Engine | None, tenancy: ServedTenants | None
+) -> Observing:
     """`engine` has the state that lists follow; without one nothing reads the counters."""
     state_of: StateOf = _Unread if engine is None else engine.state
     exists = any(toolset.name == TOOLSET for toolset in definitions.toolsets)
     loaded = exists and is_named(settings, TOOLSET)
-    return Observing(settings, exists=exists, state_of=state_of, alone="default", loaded=loaded)
+    return Observing(settings, exists=exists, state_of=state_of, tenancy=tenancy, loaded=loaded)
 
 
 class _Unread:

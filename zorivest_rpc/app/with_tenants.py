@@ -6,11 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.serving.audience import Audience
 from zorivest_rpc.serving.catalog.spec import Definitions
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
-from zorivest_rpc.serving.modes.present import OBSERVERS
 
 if TYPE_CHECKING:
     from zorivest_rpc.app.tenancy import ServedTenants
@@ -20,11 +18,9 @@ __all__ = ["read_tenants", "serve_tenants"]
 
 
 def read_tenants(settings: Settings, definitions: Definitions) -> Tenants | None:
-    """The tenants of the one source that is set. What is not kept apart for each of them is refused with them."""
+    """The tenants of the one source that is set."""
     if not settings.tenant_sources:
         return None
-    if any(toolset.name == OBSERVERS for toolset in definitions.toolsets):
-        raise ConfigError("--toolsets", f"{OBSERVERS} not with several clients: its pages belong to none of them")
     from zorivest_rpc.tenants.config import load_tenants
 
     return load_tenants(settings, os.environ, toolset_names(definitions))

@@ -85,6 +85,9 @@ class Pages:
     def find(self, id: str) -> Page | None:
         return self._known.get(id)
 
+    def all(self) -> list[Page]:
+        return list(self._known.values())
+
     def of_tab(self, tab: str) -> list[Page]:
         return [page for page in self._known.values() if page.tab == tab]
 

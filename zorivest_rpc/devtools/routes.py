@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -29,7 +29,8 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 STATIC: Final = Path(__file__).parent / "static"
 BODY_LIMIT: Final = 5 << 20
 _MOST_QUEUED: Final = 200  # frames for a page that does not read
-_MOST_LINKS: Final = 100  # sockets, and pages that sync; more than the pages that may say hello
+_MOST_LINKS: Final = 100  # sockets, and pages that sync, of one tenant; more than the pages that may say hello
+_MOST_IN_ALL: Final = 1_000  # of each, whatever the number of tenants
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _post: Final = msgspec.json.Decoder(Post)
 _encode: Final = msgspec.json.Encoder().encode
@@ -61,7 +62,8 @@ class _Answered(Exception):
 class _SocketLink:
     """Frames to one WebSocket, in order; a page that does not read them is dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
         self.frames: deque[Down] = deque()
         self.wake = asyncio.Event()
         self.closed = False
@@ -226,7 +228,7 @@ class Routes:
         offered = [part.strip() for part in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         if SUBPROTOCOL not in offered:
             raise _Answered(400, f"the subprotocol {SUBPROTOCOL} is needed")
-        if len(self._sockets) >= _MOST_LINKS:
+        if _is_full(link.tenant == watch.tenant for link in self._sockets.values()):
             raise _Answered(503, "too many pages are connected")
         socket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,), autoping=False, autoclose=True, max_msg_size=BODY_LIMIT, timeout=1.0
@@ -234,7 +236,7 @@ class Routes:
         if not socket.can_prepare(request):
             raise _Answered(426, "this is a WebSocket")
         await socket.prepare(request)
-        link = self._sockets[socket] = _SocketLink()
+        link = self._sockets[socket] = _SocketLink(watch.tenant)
         visit = Visit(watch, link, asyncio.get_running_loop().call_later)
         life = _Life()
         writer = asyncio.create_task(self._write(socket, link, life))
@@ -319,7 +321,7 @@ class Routes:
         key = (watch.tenant, post.page)
         link = self._syncs.get(key)
         if link is None or link.closed:
-            if link is None and len(self._syncs) >= _MOST_LINKS:
+            if link is None and _is_full(tenant == watch.tenant for tenant, _ in self._syncs):
                 raise _Answered(503, "too many pages are connected")
             link = self._syncs[key] = _SyncLink()
             link.visit = Visit(watch, link, asyncio.get_running_loop().call_later)
@@ -353,6 +355,12 @@ class Routes:
         for frame in post.frames:
             if not _is_hello(bytes(frame)):
                 visit.receive(bytes(frame))
+
+
+def _is_full(of_tenant: Iterable[bool]) -> bool:
+    """Of all links, whether each is of this tenant: the pages of one leave room for those of the others."""
+    all = list(of_tenant)
+    return sum(all) >= _MOST_LINKS or len(all) >= _MOST_IN_ALL
 
 
 class _Life:

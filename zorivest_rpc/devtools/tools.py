@@ -66,18 +66,18 @@ class _Desk:
 
 
 class Tools:
-    """`watch_of` is the tenant's of a call; `store_of` the directory of its notes; `export_dir` where files may go."""
+    """`watch_of` is the tenant's of a call; `store_of` the directory of its notes; `export_of` where files may go."""
 
     def __init__(
         self,
         watch_of: Callable[[Call], Watch],
         store_of: Callable[[str], Path],
-        export_dir: str | None,
+        export_of: Callable[[str], str | None],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._watch_of = watch_of
         self._store_of = store_of
-        self._export_dir = export_dir
+        self._export_of = export_of
         self._now = now
         self._desks: dict[str, _Desk] = {}
 
@@ -93,7 +93,7 @@ class Tools:
     def _desk(self, call: Call) -> _Desk:
         watch = self._watch_of(call)
         desk = self._desks.get(watch.tenant)
-        if desk is None:
+        if desk is None or desk.watch is not watch:  # the tenant was gone meanwhile
             desk = self._desks[watch.tenant] = _Desk(watch, Store(self._store_of(watch.tenant)))
         return desk
 
@@ -125,7 +125,7 @@ class Tools:
             name: value for name, value in call.arguments.items() if name not in OWN_ARGUMENTS and value is not None
         }
         artefact = make_artefact(arguments.format, recording, given)
-        return await self._hand_over(arguments, artefact)
+        return await self._hand_over(desk.watch.tenant, arguments, artefact)
 
     async def _audit(self, desk: _Desk, arguments: GenerateArguments, call: Call) -> Audit:
         page = desk.watch.pages.target(arguments.page)
@@ -151,7 +151,7 @@ class Tools:
             audit,
         )
 
-    async def _hand_over(self, arguments: GenerateArguments, artefact: Artefact) -> Outcome:
+    async def _hand_over(self, tenant: str, arguments: GenerateArguments, artefact: Artefact) -> Outcome:
         """The text itself, or where it was written."""
         content = artefact.content.encode()
         result: dict[str, Json] = {
@@ -162,7 +162,7 @@ class Tools:
         if arguments.save_to is None:
             result["content"] = artefact.content
         else:
-            result["saved_to"] = await asyncio.to_thread(save, self._export_dir, arguments.save_to, content)
+            result["saved_to"] = await asyncio.to_thread(save, self._export_of(tenant), arguments.save_to, content)
         result["notes"] = list(artefact.notes)
         outcome = give_untrusted(result)
         if arguments.save_to is None:

@@ -50,6 +50,8 @@ class Visit:
 
     def receive(self, data: bytes) -> None:
         limits = self._watch.limits
+        if self._watch.over:
+            raise Refused(1008, "this key is no longer one")
         try:
             frame = _up.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

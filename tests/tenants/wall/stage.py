@@ -333,8 +333,10 @@ async def served(
             authenticate=tenancy.authenticate if access is not None else accept_everyone,
             metrics=journal.prometheus,
             gate=tenancy.check_headers,
+            beside=journal.observing.beside(),
         )
         await transport.start()
+        journal.observing.is_listening(f"http://127.0.0.1:{transport.port}", transport.port)
         async with aiohttp.ClientSession() as http:
             try:
                 yield Served(journal, made, f"http://127.0.0.1:{transport.port}", http)
