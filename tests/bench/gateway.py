@@ -120,6 +120,7 @@ def list_time(upstream_tools: int = 500) -> float:
     from zorivest_rpc.app import Journal
     from zorivest_rpc.config import parse
     from zorivest_rpc.gateway.catalogue import Offered
+    from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.mcp.client.lists import Item, Listing
     from zorivest_rpc.mcp.server import Server
     from zorivest_rpc.mcp.transports.memory import MemoryClient
@@ -131,7 +132,7 @@ def list_time(upstream_tools: int = 500) -> float:
         options = ["--data-dir", data, "--toolsets", "all", "--client-mode", "dynamic", "--config", str(path)]
         journal = Journal(parse("stdio", options, {}))
         gateway = journal.gateway()
-        assert gateway is not None
+        assert isinstance(gateway, Gateway)
         (member,) = gateway.members.values()
         made = [{**definitions[number % 68], "name": f"tool_{number}"} for number in range(upstream_tools)]
         listing = Listing(tuple(Item(each["name"], json.dumps(each).encode(), each) for each in made))

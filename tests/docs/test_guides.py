@@ -18,8 +18,12 @@ import pytest
 
 from tests.docs.shell import Machine, blocks, machine
 from tests.places import ROOT
+from zorivest_rpc.config import parse
+from zorivest_rpc.config_file import ConfigFile
 from zorivest_rpc.embedded.brokers.sync import ADDRESSES
 from zorivest_rpc.embedded.market.providers import PROVIDERS
+from zorivest_rpc.gateway.assignment import assign
+from zorivest_rpc.gateway.config import load_profile
 from zorivest_rpc.mcp.call import Call
 from zorivest_rpc.mcp.protocol.jsonrpc import dumps
 from zorivest_rpc.mcp.protocol.session import Session
@@ -166,8 +170,16 @@ def test_lists_that_follow_the_data_are_shown_from_top_to_bottom(reader: Machine
 
 
 def test_the_guide_shows_the_profile_that_the_tests_load() -> None:
-    (sample,) = [block.inside for block in blocks(GATEWAY) if block.language == "toml"]
+    sample, several = [block.inside for block in blocks(GATEWAY) if block.language == "toml"]
     assert sample == (ROOT / "tests" / "gateway" / "fixtures" / "example.toml").read_text()
+    file = ConfigFile("guide.toml", tomllib.loads(several), several.encode())
+    settings = parse("mcp", [], {})._replace(file=file)
+    assigned = assign(load_profile(settings), ("acme", "smith", "third"))
+    assert assigned.hidden_from("third") == {"mcp-risk", "mcp-tickets"}
+    assert {id: part.mcp_servers[0].auth_bearer_env for id, part in assigned.own.items()} == {
+        "acme": "ACME_TICKETS",
+        "smith": "SMITH_TICKETS",
+    }
 
 
 def test_the_addresses_that_the_guide_names_are_all_there_are() -> None:

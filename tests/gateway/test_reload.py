@@ -21,6 +21,7 @@ from tests.gateway.test_whole import Client
 from zorivest_rpc.app import federation
 from zorivest_rpc.app.journal import Journal
 from zorivest_rpc.config import parse
+from zorivest_rpc.gateway.router import Gateway
 from zorivest_rpc.mcp.server import Server
 from zorivest_rpc.mcp.transports.memory import MemoryClient
 
@@ -213,7 +214,7 @@ async def test_lists_and_servers_are_taken_from_a_file_that_is_read_again(tmp_pa
         client = await host.client(STATIC)
         assert "ops__echo" in await client.names()
         before = host.journal.gateway()
-        assert before is not None
+        assert isinstance(before, Gateway)
         member = before.members["ops"]
         host.file.write_text(host.file.read_text().replace('pin = "off"', 'pin = "off"\ndeny_tool = ["ops__*"]'))
         await host.journal.reload()

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from msgspec import Raw
 
 from zorivest_rpc.config import Settings
-from zorivest_rpc.errors import ConfigError, ProtocolError
+from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 if TYPE_CHECKING:
+    from zorivest_rpc.gateway.apart import GatewaysApart
+    from zorivest_rpc.gateway.assignment import Assigned
     from zorivest_rpc.gateway.config import Profile
     from zorivest_rpc.gateway.library import Library, Pass
     from zorivest_rpc.gateway.loops import Passage
     from zorivest_rpc.gateway.recorded import Recorder
     from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.gateway.telemetry import Telemetry
+    from zorivest_rpc.mcp.call import Call
 
 __all__ = ["Federation"]
 
+_log: Final = logging.getLogger("zorivest_rpc")
 _GRACE: Final = 3.0  # seconds that the first list of a client waits which asks for no other
 
 
@@ -41,9 +46,10 @@ class Federation:
         self._told: Telemetry | None = None
         self._waited: WeakSet[Session] = WeakSet()  # sessions whose first list was
         self._several = several
+        self._clients: Callable[[], Collection[str]] = tuple
+        self._assigned: Assigned | None = None
+        self._apart: GatewaysApart | None = None
         self.profile = self._load_profile()
-        if several and self.profile is not None:
-            self.profile = _without_servers(self.profile)
         self.definitions = base
         self._passage: Passage | None = None
         if self.has_servers:
@@ -53,6 +59,18 @@ class Federation:
 
             self.definitions = assemble(base, self.profile)
             self._warn_of_unmatched(self.profile)
+
+    def assign(self, clients: Callable[[], Collection[str]]) -> None:
+        """Say which server is for which of the clients. ConfigError where the file says what cannot be meant."""
+        self._clients = clients
+        if self.profile is None or not self.profile.enabled:
+            return
+        from zorivest_rpc.gateway.assembly import assemble
+        from zorivest_rpc.gateway.assignment import assign
+
+        self._assigned = assign(self.profile, clients())
+        _tell_unassigned(self._assigned)
+        self.definitions = assemble(self._base, self.profile, look=self._assigned.look)
 
     @property
     def has_servers(self) -> bool:
@@ -64,9 +82,11 @@ class Federation:
 
     def gateway(
         self, adopt: Callable[[Definitions], None], tell: Callable[[str, str | None], None], behind: Pass
-    ) -> Gateway | None:
+    ) -> Gateway | GatewaysApart | None:
         """The other servers, none of them contacted before it is started; `adopt` is given each new catalogue, `tell`
         is told of other lists and of resources that changed, `behind` runs a read behind metrics and guard."""
+        if self._several:
+            return self._gateways_apart(adopt, behind)
         if self._gateway is None and self.profile is not None and self.profile.enabled:
             from zorivest_rpc.gateway.start import open_gateway
 
@@ -76,6 +96,53 @@ class Federation:
             )
             self._gateway.library.behind = behind
         return self._gateway
+
+    def _gateways_apart(self, adopt: Callable[[Definitions], None], behind: Pass) -> GatewaysApart | None:
+        if self._apart is None and self._assigned is not None:
+            import asyncio
+
+            from zorivest_rpc.gateway.apart import GatewaysApart
+            from zorivest_rpc.gateway.router import AT_ONCE
+            from zorivest_rpc.gateway.start import open_gateway
+
+            passage, gate = self._draw_id(), asyncio.Semaphore(AT_ONCE)
+
+            def open_part(profile: Profile, adopt: Callable[[Definitions], None], client: str) -> Gateway:
+                whole, told = self.profile, self._telemetry()
+                own = told.for_tenant(client) if client else told
+                settings, base = self._settings, self._base
+                gateway = open_gateway(
+                    settings,
+                    profile,
+                    base,
+                    os.environ,
+                    adopt,
+                    lambda kind, uri: None,
+                    passage,
+                    own,
+                    whole=whole,
+                    gate=gate,
+                )
+                gateway.library.behind = behind
+                return gateway
+
+            self._apart = GatewaysApart(self._base, self._assigned, open_part, adopt)
+        return self._apart
+
+    @property
+    def assigned(self) -> Assigned | None:
+        """Which server is for which client; None where there are no servers, or not several clients."""
+        return self._assigned
+
+    @property
+    def alone(self) -> Gateway | None:
+        """The servers of a server with one client, once they are there."""
+        return self._gateway
+
+    @property
+    def apart(self) -> GatewaysApart | None:
+        """The servers of several clients, once they are there."""
+        return self._apart
 
     def admit(self, via: Raw) -> ProtocolError | None:
         """The refusal of a request that has been here; from the first request on, which may come from a gateway."""
@@ -88,7 +155,7 @@ class Federation:
             self._passage = Passage()
         return self._passage
 
-    def first_list(self, session: Session, gateway: Gateway) -> Awaitable[None] | None:
+    def first_list(self, session: Session, gateway: Gateway | GatewaysApart) -> Awaitable[None] | None:
         """What the list of a client that never asks again has to wait for: servers that are still connecting."""
         if session in self._waited or gateway.is_settled:
             return None
@@ -97,8 +164,10 @@ class Federation:
         gateway.start()
         return gateway.settle(_GRACE)
 
-    def report(self) -> list[dict[str, Json]] | None:
-        """The state of each server, for a diagnosis; None where there are none."""
+    def report(self, call: Call) -> list[dict[str, Json]] | None:
+        """The state of each server that the call's client may know of, for a diagnosis; None where there are none."""
+        if self._apart is not None:
+            return self._apart.report(call.scope.name)
         return None if self._gateway is None else self._gateway.report()
 
     # --- a file that is read again
@@ -114,11 +183,23 @@ class Federation:
         ours = [spec.name for spec in (*self._base.tools, *self._base.meta_tools)]
         fresh = load_profile(settings._replace(file=found.file), ours)
         profile = take_reloaded(self.profile or load_profile(settings, ours), fresh)
-        return _without_servers(profile) if self._several else profile
+        if self._several and profile.enabled:
+            from zorivest_rpc.gateway.assignment import assign
+
+            assign(profile, self._clients(), strict=False)  # refused while nothing has changed yet
+        return profile
 
     async def take(self, profile: Profile, adopt: Callable[[Definitions], None]) -> None:
         """Serve this profile from now on; the first servers of all are opened by `gateway`."""
         self.profile = profile
+        if self._several:
+            from zorivest_rpc.gateway.assignment import assign
+
+            self._assigned = assign(profile, self._clients(), strict=False)
+            _tell_unassigned(self._assigned)
+            if self._apart is not None:
+                await self._apart.replace(self._assigned)
+                return
         if self._gateway is not None:
             await self._gateway.replace(profile)
         else:
@@ -151,6 +232,8 @@ class Federation:
             self._recorder.close()
         if self._gateway is not None:
             await self._gateway.close()
+        if self._apart is not None:
+            await self._apart.close()
 
     def _load_profile(self) -> Profile | None:
         settings, file = self._settings, self._settings.file
@@ -168,21 +251,12 @@ class Federation:
         from zorivest_rpc.gateway.assembly import names_no_tool
 
         for words in names_no_tool(profile, {spec.name for spec in (*self._base.tools, *self._base.meta_tools)}):
-            import logging
-
-            logging.getLogger("zorivest_rpc").warning("%s", words)
+            _log.warning("%s", words)
 
 
-def _without_servers(profile: Profile) -> Profile:
-    """The profile's policy alone: enabling tenancy never shares a server, or its credential, by surprise."""
-    import logging
+def _tell_unassigned(assigned: Assigned) -> None:
+    from zorivest_rpc.gateway.assignment import UNASSIGNED
 
-    from msgspec.structs import replace
-
-    assigned = [server.name for server in profile.enabled if server.shared or server.tenants]
-    if assigned:
-        words = f"{assigned[0]}: other servers cannot be offered to clients yet; disable it where several are served"
-        raise ConfigError("profiles", words)
-    for server in profile.enabled:
-        logging.getLogger("zorivest_rpc").warning("%s is disabled: not assigned to any client", server.name)
-    return replace(profile, mcp_servers=tuple(replace(server, enabled=False) for server in profile.mcp_servers))
+    for name, clients in assigned.clients.items():
+        if clients is not None and not clients:
+            _log.warning("%s is %s", name, UNASSIGNED)

@@ -37,6 +37,8 @@ from zorivest_rpc.serving.modes.instructions import Category, Situation, compose
 if TYPE_CHECKING:
     import asyncio
 
+    from zorivest_rpc.app.tenancy import ServedTenants
+    from zorivest_rpc.gateway.apart import GatewaysApart
     from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.serving.backend.http import HttpBackend
     from zorivest_rpc.serving.backend.interface import Backend
@@ -58,22 +60,21 @@ class Journal:
 
     def __init__(self, settings: Settings, schemas: str | None = None) -> None:
         definitions = load(schemas, opted_in(settings))
-        tenants = read_tenants(settings, definitions)
-        if tenants is not None:
+        several = bool(settings.tenant_sources)
+        if several:
             definitions = with_tenancy(definitions)
-        if settings.api_url:  # an address that cannot be one is said at the start, not by the first call
-            from zorivest_rpc.serving.backend.http import normalise
-
-            normalise(settings.api_url)
-        if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
-            raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")
+        _check_addresses(settings)
         self.settings = settings
-        self._federation = Federation(settings, definitions, several=tenants is not None)
+        self.tenancy: ServedTenants | None = None
+        self._federation = Federation(settings, definitions, several=several)
+        tenants = read_tenants(settings, self._federation.definitions)
+        if tenants is not None:
+            self._federation.assign(lambda: tuple((self.tenancy.tenants if self.tenancy else tenants).tenants))
         definitions = self._federation.definitions
         self.exposure = open_engine(settings, definitions)
         policy = policy_of(settings, definitions, self._federation.channel)
         self.audience = Audience(definitions, policy, self.exposure)
-        self.tenancy = None if tenants is None else serve_tenants(settings, tenants, self.audience)
+        self.tenancy = None if tenants is None else serve_tenants(settings, tenants, self.audience, self._federation)
         self.observing = observe_pages(settings, definitions, self.exposure, self.tenancy)
         self.started = time.perf_counter()
         self._guards = SeenGuards()
@@ -121,9 +122,14 @@ class Journal:
             return dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))
         return {False: (TOOLS,), True: () if self._tool_watch is None else (TOOLS,)}
 
-    def gateway(self) -> Gateway | None:
+    def gateway(self) -> Gateway | GatewaysApart | None:
         """The other MCP servers, none of them contacted before it is started."""
         return self._federation.gateway(self._adopt, self._tell_of_others, self._behind)
+
+    def _others(self) -> Gateway | None:
+        """The servers of the one client, where there is but one: what they have is told and followed through these."""
+        self.gateway()
+        return self._federation.alone
 
     async def _behind(self, label: str, call: Call, work: Handler) -> Outcome:
         return await self.pipeline().behind(label, call, work)
@@ -373,6 +379,9 @@ class Journal:
                 log.error("not read again: %s", line)
             return
         await self._federation.take(profile, self._adopt)
+        if self.tenancy is not None:
+            self.tenancy.forget_bounds()
+            self.offer.announce_change(TOOLS)
         self.offer.changing = self._changing_lists()
         self.start_upstreams()
         log.warning("read again: %d servers, and the lists of the profile", len(profile.enabled))
@@ -402,7 +411,7 @@ class Journal:
         """Of our own resources that can be subscribed to, the guard alone changes without an act of this server."""
         from zorivest_rpc.serving.tools.resources import GUARD
 
-        if (gateway := self.gateway()) is not None:
+        if self.tenancy is None and (gateway := self._others()) is not None:
             gateway.followed.watch(uri, wanted)
 
         self.resources()
@@ -429,7 +438,7 @@ class Journal:
         return found
 
     def _unwatch(self, uri: str) -> None:
-        if (gateway := self.gateway()) is not None:
+        if self.tenancy is None and (gateway := self._others()) is not None:
             gateway.followed.unwatch(uri)
 
     async def _guard_after(self, client: str, version: str | None) -> Json:
@@ -475,3 +484,13 @@ class Journal:
         if self.tenancy is not None:
             await self.tenancy.close()
         await self.callers.close()
+
+
+def _check_addresses(settings: Settings) -> None:
+    """An address that cannot be one is said at the start, not by the first call."""
+    if settings.api_url:
+        from zorivest_rpc.serving.backend.http import normalise
+
+        normalise(settings.api_url)
+    if settings.gui_page and not settings.gui_page.startswith(("https://", "http://")):
+        raise ConfigError("--gui-page", f"{settings.gui_page!r} is not the address of a web page")

@@ -17,6 +17,7 @@ from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.serving.audience import ActingFor, Audience, Bound
+from zorivest_rpc.serving.catalog.spec import ToolsetSpec
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.present import EVERY_CLIENT, STOPS_ALL, Clients
 from zorivest_rpc.tenants.config import Tenant, Tenants
@@ -25,6 +26,7 @@ from zorivest_rpc.tenants.refusals import out_of_bounds, over_rate, read_only, u
 from zorivest_rpc.tenants.resolve import HEADER, HeaderUse, Resolver
 
 if TYPE_CHECKING:
+    from zorivest_rpc.app.federation import Federation
     from zorivest_rpc.mcp.transports.streamable import Refused
     from zorivest_rpc.serving.middleware.metrics import Metrics
     from zorivest_rpc.serving.tools.files import ImportRoots
@@ -48,6 +50,7 @@ class ServedTenants:
         environ: Mapping[str, str],
         audience: Audience,
         *,
+        others: Federation | None = None,
         header: HeaderUse = "fallback",
         in_header: bool = False,
     ) -> None:
@@ -56,6 +59,7 @@ class ServedTenants:
         self._environ = environ
         self.audience = audience
         self._in_header = in_header
+        self._others = others
         self._embedded: EmbeddedTenants | None = None
         self._roots: dict[str, ImportRoots] = {}
         self._retiring: dict[asyncio.Task[None], TenantContext] = {}
@@ -146,9 +150,10 @@ class ServedTenants:
         key = (id, context.is_read_only)
         bound = self._bounds.get(key)
         if bound is None:
-            bound = self._bounds[key] = _bound(context.tenant, read_only=context.is_read_only)
+            bound = self._bounds[key] = self._bound(context.tenant, read_only=context.is_read_only)
         if not bound.has(spec):
-            return out_of_bounds(id, name)
+            apart = self._others.apart if self._others is not None and spec.upstream else None
+            return (apart and apart.refusal(id, spec)) or out_of_bounds(id, name)
         if not bound.allows(spec):
             return read_only(id, name)
         if not context.is_open and not context.is_configured:
@@ -183,7 +188,7 @@ class ServedTenants:
         found = self._lists.get(key)
         if found is None:
             ids, tenants = self.resolver.grants(principal).ids, self.tenants.tenants
-            bounds = frozenset(_bound(tenants[each]) for each in ((id,) if id else ids))
+            bounds = frozenset(self._bound(tenants[each]) for each in ((id,) if id else ids))
             clients = Clients(
                 ids if len(ids) <= _MOST_ENUMERATED else (),
                 required=not (id and optional),
@@ -197,6 +202,26 @@ class ServedTenants:
                 del self._lists[next(iter(self._lists))]
             self._lists[key] = found
         return found
+
+    def _bound(self, tenant: Tenant, *, read_only: bool | None = None) -> Bound:
+        """Clients that are bound alike are shown one list; one that has servers of its own is like no other."""
+        toolsets = None if tenant.toolsets is None else frozenset(tenant.toolsets)
+        only_reads = tenant.read_only if read_only is None else read_only
+        assigned = None if self._others is None else self._others.assigned
+        if assigned is None:
+            return Bound(toolsets, only_reads)
+        client = tenant.id if tenant.id in assigned.named else ""
+        return Bound(toolsets, only_reads, client, assigned.hidden_from(tenant.id))
+
+    def forget_bounds(self) -> None:
+        """Other servers may be assigned to other clients now."""
+        self._lists.clear()
+        self._bounds.clear()
+
+    def toolset(self, call: Call, toolset: ToolsetSpec, count: int) -> ToolsetSpec:
+        """As the call's client has it: of another server, with the state of that client's own connection."""
+        apart = None if self._others is None else self._others.apart
+        return toolset if apart is None or not toolset.upstream else apart.toolset_of(call.scope.name, toolset, count)
 
     def granted(self, principal: str) -> tuple[Tenant, ...]:
         return tuple(self.tenants.tenants[id] for id in self.resolver.grants(principal).ids)
@@ -328,8 +353,3 @@ class ServedTenants:
             task.cancel()
             await context.rest()
         await self.contexts.close()
-
-
-def _bound(tenant: Tenant, *, read_only: bool | None = None) -> Bound:
-    toolsets = None if tenant.toolsets is None else frozenset(tenant.toolsets)
-    return Bound(toolsets, tenant.read_only if read_only is None else read_only)

@@ -11,6 +11,7 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
 
 if TYPE_CHECKING:
+    from zorivest_rpc.app.federation import Federation
     from zorivest_rpc.app.tenancy import ServedTenants
     from zorivest_rpc.tenants.config import Tenants
 
@@ -26,7 +27,7 @@ def read_tenants(settings: Settings, definitions: Definitions) -> Tenants | None
     return load_tenants(settings, os.environ, toolset_names(definitions))
 
 
-def serve_tenants(settings: Settings, tenants: Tenants, audience: Audience) -> ServedTenants:
+def serve_tenants(settings: Settings, tenants: Tenants, audience: Audience, others: Federation) -> ServedTenants:
     from zorivest_rpc.app.tenancy import ServedTenants
 
     return ServedTenants(
@@ -34,6 +35,7 @@ def serve_tenants(settings: Settings, tenants: Tenants, audience: Audience) -> S
         tenants,
         os.environ,
         audience,
+        others=others,
         header=settings.tenancy_header,  # type: ignore[arg-type]
         in_header=settings.tenancy_mcp_param_header,
     )

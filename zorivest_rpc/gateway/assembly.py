@@ -37,7 +37,7 @@ def assemble(
     profile: Profile,
     theirs: Iterable[ToolSpec] = (),
     withheld: Iterable[ToolSpec] = (),
-    look: Callable[[Server], tuple[int, str, str | None]] = _waiting,
+    look: Callable[[Server], tuple[int | None, str, str | None]] = _waiting,
 ) -> Definitions:
     """Our own first, then `theirs` in the given order. `look` gives a server's number of tools, state and error.
 

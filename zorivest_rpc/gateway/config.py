@@ -68,6 +68,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = False
     tenants: tuple[str, ...] = ()
     auth_bearer_env_by_tenant: Mapping[str, str] = {}
+    tenant: str = ""
+    """Whose own connection this is; empty where one connection is for all that may use it. No key of the file."""
     max_result_bytes: int = 4 * 1024 * 1024
 
     @property

@@ -88,7 +88,9 @@ def _pinned(definition: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def identity_of(profile: Profile, server: Server) -> Identity:
-    target = [server.endpoint] if server.endpoint else [server.command, *server.args]
+    target: list[Any] = [server.endpoint] if server.endpoint else [server.command, *server.args]
+    if server.tenant:  # each tenant's own connection is trusted on its own
+        target = [*target, {"tenant": server.tenant}]
     return Identity(os.path.realpath(profile.file) if profile.file else "", profile.name, server.name, _digest(target))
 
 

@@ -43,12 +43,12 @@ from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.serving.catalog.approval import block
 from zorivest_rpc.serving.catalog.spec import Definitions
 
-__all__ = ["Gateway"]
+__all__ = ["AT_ONCE", "Gateway"]
 
 _UNKNOWN: Final = "unknown_tool"
 _INTERNAL: Final = "internal_error"
 _CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
-_AT_ONCE: Final = 8  # servers that are discovered at the same time
+AT_ONCE: Final = 8  # servers that are discovered at the same time
 _MOST_GONE: Final = 512  # tools that a client may still call by an old list
 _log: Final = logging.getLogger(__name__)
 
@@ -112,14 +112,17 @@ class Gateway:
         passage: Passage | None = None,
         eras: Eras | None = None,
         redactor: Callable[[Profile], Redactor] = lambda profile: Redactor(),
+        warns: bool = True,
+        gate: asyncio.Semaphore | None = None,
     ) -> None:
         self._base = base
         self._profile = profile
         self._pins = pins
         self._telemetry = telemetry
         self._adopt = adopt
-        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._gate = gate or asyncio.Semaphore(AT_ONCE)
         self._warned: set[str] = set()
+        self._warns = warns  # of entries that name no tool; one of several gateways knows but a part of the tools
         self._gone: dict[str, Published] = {}
         self._checks: dict[str, Callable[[Json], bool]] = {}
         self._passage = passage or Passage()
@@ -206,7 +209,8 @@ class Gateway:
         self.catalogue = build(self._base, self._profile, offers, self._gone)
         self._remember_gone(before, self.catalogue)
         self._tell_difference(before, self.catalogue)
-        self._warn_of_unmatched()
+        if self._warns:
+            self._warn_of_unmatched()
         if self.catalogue.definitions != before.definitions:
             self._checks.clear()
             self._adopt(self.catalogue.definitions)
@@ -291,6 +295,7 @@ class Gateway:
             provenance="upstream",
             server=found.server.name if found else None,
             principal=call.session.principal or None,
+            tenant=call.scope.name or None,
             arguments=call.arguments,
         )
 

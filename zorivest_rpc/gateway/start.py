@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Semaphore
 from collections.abc import Callable, Mapping
 
 from zorivest_rpc.config import Settings
@@ -32,8 +33,12 @@ def open_gateway(
     tell: Callable[[str, str | None], None],
     passage: Passage,
     telemetry: Telemetry,
+    *,
+    whole: Profile | None = None,
+    gate: Semaphore | None = None,
 ) -> Gateway:
-    """Nothing is contacted before `start`."""
+    """Nothing is contacted before `start`. `whole` is the profile that this one is a part of, and `gate`
+    bounds how many servers of all the parts are discovered at once."""
     return Gateway(
         base,
         profile,
@@ -43,7 +48,9 @@ def open_gateway(
         adopt=adopt,
         passage=passage,
         eras=Eras(settings.data_dir),
-        redactor=lambda profile: Redactor(secret_values(profile, environ)),
+        redactor=lambda profile: Redactor(secret_values(whole or profile, environ)),
+        warns=whole is None,
+        gate=gate,
         input_seconds=settings.input_seconds,
         our_prompts=frozenset(ARGUMENTS),
         tell=tell,

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -100,6 +101,13 @@ class Telemetry:
         self._clock = clock
         self._largest = largest
         self._failed = False
+        self._always: dict[str, Any] = {}
+
+    def for_tenant(self, tenant: str) -> Telemetry:
+        """The same, for what belongs to one tenant: each line names it."""
+        own = copy(self)
+        own._always = {"tenant": tenant}
+        return own
 
     def emit(self, event: str, **fields: Any) -> None:
         """ValueError for an event or field that is not in the table: the table is what readers build on."""
@@ -110,7 +118,7 @@ class Telemetry:
         if self._path is None and not _log.isEnabledFor(logging.INFO):
             return
         line: dict[str, Any] = {"ts": self._now(), "event": event, "run_id": self.run_id}
-        for name, value in fields.items():  # `class_` and `from_` are Python's way to write these two
+        for name, value in (self._always | fields).items():  # `class_` and `from_` are Python's way to write these two
             if value is not None and (self._capture or name not in CONTENT_FIELDS):
                 line[name.rstrip("_")] = self.redactor.value(value)
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)

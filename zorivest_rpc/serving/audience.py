@@ -70,12 +70,21 @@ class Bound(msgspec.Struct, frozen=True, cache_hash=True):
 
     toolsets: frozenset[str] | None = None
     read_only: bool = False
+    client: str = ""
+    """Which client it is, where other servers are assigned to it by name."""
+    away: frozenset[str] = frozenset()
+    """Toolsets of other servers that are assigned to other clients."""
 
     def allows(self, spec: ToolSpec) -> bool:
         return self.has(spec) and not (self.read_only and not survives_read_only(spec))
 
     def has(self, spec: ToolSpec) -> bool:
+        if spec.clients and self.client not in spec.clients:
+            return False
         return self.toolsets is None or not spec.toolset or not self.toolsets.isdisjoint(spec.toolsets)
+
+    def has_toolset(self, name: str) -> bool:
+        return name not in self.away and (self.toolsets is None or name in self.toolsets)
 
 
 class ActingFor(msgspec.Struct, frozen=True, cache_hash=True):
@@ -90,7 +99,7 @@ class ActingFor(msgspec.Struct, frozen=True, cache_hash=True):
         return not self.bounds or any(bound.allows(spec) for bound in self.bounds)
 
     def has_toolset(self, name: str) -> bool:
-        return not self.bounds or any(bound.toolsets is None or name in bound.toolsets for bound in self.bounds)
+        return not self.bounds or any(bound.has_toolset(name) for bound in self.bounds)
 
 
 THE_ONE: Final = ActingFor()

@@ -17,6 +17,7 @@ from tests.gateway.test_http_questions import Changing
 from tests.serving.product.conftest import Client, text_of
 from tests.serving.product.far import FORMS, Far, opened, serve_far
 from zorivest_rpc.gateway.config import load_profile
+from zorivest_rpc.gateway.router import Gateway
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -477,7 +478,7 @@ async def test_a_server_that_is_configured_anew_is_followed_still(tmp_path: Path
         await client.request("resources/subscribe", {"uri": "upstream:ops:notes:///a"})
         await open_shop.asked(lambda: len(open_shop.followed) == 1)
         gateway = client.journal.gateway()
-        assert gateway is not None
+        assert isinstance(gateway, Gateway)
         profile = load_profile(client.journal.settings)
         (server,) = profile.mcp_servers
         changed = msgspec.structs.replace(server, call_timeout_secs=7)

@@ -314,12 +314,13 @@ async def served(
     ids: list[str],
     *options: str,
     access: list[dict[str, Any]] | None = None,
+    environ: Any = None,
     **each: dict[str, Any],
 ) -> AsyncIterator[Served]:
     """Over HTTP, put together as `serve` does it."""
     async with backends() as made:
         config = config_of(made.port, ids, **each)
-        given = environ_of(config | ({} if access is None else {"$access": access}))
+        given = environ_of(config | ({} if access is None else {"$access": access})) | (environ or {})
         for name, value in given.items():
             patch.setenv(name, value)
         settings = parse("serve", ["--port", "0", "--data-dir", str(data), *options], {"HOME": str(data), **given})

@@ -9,11 +9,11 @@ __all__ = ["run"]
 
 FORMS: Final = """\
 usage: zorivest-rpc mcp list [--all] [--json]
-       zorivest-rpc mcp discover [--server NAME] [--json]
+       zorivest-rpc mcp discover [--server NAME] [--tenant ID] [--json]
        zorivest-rpc mcp add NAME (--url URL | -- COMMAND ARGS…)
        zorivest-rpc mcp remove NAME
        zorivest-rpc mcp adopt CLIENT [--server NAME]…
-       zorivest-rpc mcp pin [--server NAME] [--tool NAME] [--yes]
+       zorivest-rpc mcp pin [--server NAME] [--tool NAME] [--tenant ID] [--yes]
 
   list      the servers of the profile, without contacting one
   discover  ask each server once for its tools, and show what becomes of them
@@ -35,6 +35,8 @@ OWN: Final = """\
       discover, pin: this one alone; adopt: this one of the client's servers, may be repeated
   --tool NAME
       pin: this one alone
+  --tenant ID
+      discover, pin: the servers of this client, with its own tokens
   --dry-run
       add, remove, adopt: show the change and write nothing
   --yes
@@ -58,7 +60,9 @@ def run(argv: list[str]) -> int:
 
         return _misuse(
             Words(
-                own, flags=("--url", "--server", "--tool", "--auth-bearer-env", "--timeout-secs"), switches=_SWITCHES
+                own,
+                flags=("--url", "--server", "--tool", "--tenant", "--auth-bearer-env", "--timeout-secs"),
+                switches=_SWITCHES,
             ).words
         )
     rest = list(argv)

@@ -56,11 +56,11 @@ class Pass(NamedTuple):
 
 def run_discover(argv: list[str]) -> int:
     """Exit code 0 all answered or nothing to ask, 1 a server failed or is not there, 2 misused."""
-    words = Words(argv, flags=("--server",), switches=("--json",))
+    words = Words(argv, flags=("--server", "--tenant"), switches=("--json",))
     if words.words:
         raise ConfigError("mcp discover", f"takes no word, found {words.words[0]!r}")
     settings = parse("mcp", words.options)
-    profile = load_profile(settings, built := built_in_names())
+    profile = choose_client(load_profile(settings, built := built_in_names()), words.flags.get("--tenant"))
     from zorivest_rpc.cli.logs import set_up_logging
 
     set_up_logging(settings)
@@ -86,6 +86,15 @@ def run_discover(argv: list[str]) -> int:
     many = f"{len(failed)} of {len(passes)} MCP servers" if len(passes) > 1 else "1 of 1 MCP server"
     print(f"[TOOLING] {many} failed\nHint: {failed[0].error.hint}", file=sys.stderr)
     return 1
+
+
+def choose_client(profile: Profile, id: str | None) -> Profile:
+    """The whole profile, or what one client has of it, asked with that client's own tokens."""
+    if id is None:
+        return profile
+    from zorivest_rpc.gateway.assignment import seen_by
+
+    return seen_by(profile, id)
 
 
 def choose_servers(profile: Profile, name: str | None) -> tuple[Server, ...]:

@@ -11,6 +11,7 @@ from zorivest_rpc.cli.words import Words
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.config_file import read
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.gateway.assignment import UNASSIGNED, is_assigned
 from zorivest_rpc.gateway.config import Profile, Server, load_profile
 from zorivest_rpc.gateway.errors import plain_text
 
@@ -86,7 +87,7 @@ def _text(
         how = f"mode {profile.tool_confirmation_mode}, {_many(profile.tool_retry_attempts, 'attempt')}, "
         how += f"{profile.tool_retry_delay_ms} ms delay, {profile.tool_timeout_secs} s per call"
         head = f"profile {profile.name}: {_many(count, 'enabled MCP server')} ({how})"
-    rows = [_row(server, environ) for server in shown]
+    rows = [_row(settings, server, environ) for server in shown]
     rows += [[each["name"], each["transport"], each["target"], "", "", "untrusted"] for each in untrusted]
     lines = [head, *columns(rows)]
     if settings.untrusted:
@@ -94,13 +95,25 @@ def _text(
     return "\n".join(lines)
 
 
-def _row(server: Server, environ: Mapping[str, str]) -> list[str]:
+def _state(settings: Settings, server: Server) -> str:
+    if _is_for_none(settings, server):
+        return UNASSIGNED
+    return "configured" if server.enabled else "disabled"
+
+
+def _is_for_none(settings: Settings, server: Server) -> bool:
+    return bool(settings.tenant_sources) and server.enabled and not is_assigned(server)
+
+
+def _row(settings: Settings, server: Server, environ: Mapping[str, str]) -> list[str]:
     states = token_states(server, environ)
     token = "token " + ", ".join(f"{name}: {state}" for name, state in states) if states else "token: none"
     allowed = server.tool_allowlist
     tools = "all" if allowed is None else ",".join(allowed) or "none"
     transport = "http" if server.endpoint else "stdio"
     off = "" if server.enabled else "  disabled"
+    if _is_for_none(settings, server):
+        off = f"  {UNASSIGNED}"
     return [server.name, transport, server.target, f"{server.timeout_secs} s", token, f"tools {tools}{off}"]
 
 
@@ -127,7 +140,7 @@ def _facts(
     servers: list[dict[str, Any]] = [
         {
             "name": server.name,
-            "state": "configured" if server.enabled else "disabled",
+            "state": _state(settings, server),
             "transport": "http" if server.endpoint else "stdio",
             "target": server.target,
             "timeout_secs": server.timeout_secs,

@@ -29,7 +29,7 @@ _SHOWN = 200  # characters of a value
 
 def run_pin(argv: list[str]) -> int:
     """Exit code 0 pinned or nothing to pin, 1 not agreed to or a server failed, 2 misused or a wrong file."""
-    words = Words(argv, flags=("--server", "--tool"), switches=("--json", "--yes"))
+    words = Words(argv, flags=("--server", "--tool", "--tenant"), switches=("--json", "--yes"))
     if words.words:
         raise ConfigError("mcp pin", f"takes no word, found {words.words[0]!r}")
     settings = parse("mcp", words.options)
@@ -56,9 +56,9 @@ def _pin_file(settings: Settings, path: str, trust_dir: str, words: Words) -> in
 
 def _pin_definitions(settings: Settings, words: Words) -> int:
     """Ask the servers once, show what is held, and accept it."""
-    from zorivest_rpc.cli.mcp.discovering import choose_servers, discover, examine_rest, report_failure
+    from zorivest_rpc.cli.mcp.discovering import choose_client, choose_servers, discover, examine_rest, report_failure
 
-    profile = load_profile(settings, built := built_in_names())
+    profile = choose_client(load_profile(settings, built := built_in_names()), words.flags.get("--tenant"))
     try:
         servers = choose_servers(profile, words.flags.get("--server"))
     except ToolingError as error:

@@ -165,6 +165,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     upstream_name: str = msgspec.field(name="$upstream_name", default="")
     """What the server calls the tool."""
     is_pinned: bool = msgspec.field(name="$is_pinned", default=False)
+    clients: frozenset[str] = msgspec.field(name="$clients", default=frozenset())
+    """The clients that have it, where not every one does."""
     ruling: Ruling | None = msgspec.field(name="$ruling", default=None)
     """None where the tool's own file decides."""
 

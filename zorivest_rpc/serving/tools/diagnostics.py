@@ -64,7 +64,7 @@ class Diagnostics:
         unlisted: Callable[[Session], Iterable[str]] = lambda session: (),
         seconds: float = _SECONDS,
         neighbour: Callable[[str], Awaitable[str | None]] | None = None,
-        upstreams: Callable[[], list[dict[str, Json]] | None] = lambda: None,
+        upstreams: Callable[[Call], list[dict[str, Json]] | None] = lambda call: None,
         about: Callable[[Call, bool], dict[str, Json]] = lambda call, verbose: {},
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
@@ -107,7 +107,7 @@ class Diagnostics:
             "metrics": self._summary(verbose),
             **self._about(call, verbose),
         }
-        upstreams = self._upstreams()
+        upstreams = self._upstreams(call)
         if upstreams is not None:
             report["upstreams"] = upstreams
         problems = [

@@ -18,7 +18,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.audience import THE_ONE, ActingFor, Audience, sizes
 from zorivest_rpc.serving.catalog.search import SearchIndex
-from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolSpec
+from zorivest_rpc.serving.catalog.spec import Definitions, Mode, ToolsetSpec, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import always_loaded, members, toolset_names
 from zorivest_rpc.serving.modes.detect import Profile
 from zorivest_rpc.serving.modes.present import present_input
@@ -40,12 +40,15 @@ class Discovery:
         acting_for: Callable[[Call], ActingFor] = lambda call: THE_ONE,
         refusal: Callable[[Call, str], ToolError | None] | None = None,
         inner_arguments: Callable[[Call, dict[str, Json]], dict[str, Json]] = lambda call, given: given,
+        toolset: Callable[[Call, ToolsetSpec, int], ToolsetSpec] = lambda call, toolset, count: toolset,
     ) -> None:
         """Where the server acts for several clients, `acting_for` says for which a call is, `refusal` what it may not
-        do, and `inner_arguments` takes the client's id out of the arguments of a tool that is called by name."""
+        do, `inner_arguments` takes the client's id out of the arguments of a tool that is called by name, and `toolset`
+        tells a toolset (with so many tools) as the client of a call has it."""
         self._acting_for = acting_for
         self._refusal = refusal or (lambda call, name: audience.refusal(call.session, name))
         self._inner_arguments = inner_arguments
+        self._toolset = toolset
         self._audience = audience
         self._changed = changed
         self._run = run
@@ -68,6 +71,7 @@ class Discovery:
             if not who.has_toolset(toolset.name):
                 continue
             inside = audience.callable_tools(session, toolset.name, who)
+            toolset = self._toolset(call, toolset, len(inside))  # noqa: PLW2901 - as this client has it
             size = sizes(audience, session, inside, who)
             entry = {
                 "name": toolset.name,
@@ -91,6 +95,7 @@ class Discovery:
         audience = self._audience
         toolset = next(each for each in audience.definitions.toolsets if each.name == name)
         session, allowed = call.session, audience.callable_tools(call.session, name, who)
+        toolset = self._toolset(call, toolset, len(allowed))
         listed = self._listed_now(session, who)
         given: dict[str, Json] = {
             "name": name,
@@ -101,7 +106,11 @@ class Discovery:
                 self._describe(spec) | ({} if listed is None else {"listed": spec.name in listed}) for spec in allowed
             ],
         }
-        refused = [spec for spec in members(audience.definitions, name) if spec not in allowed]
+        refused = [
+            spec
+            for spec in members(audience.definitions, name)
+            if spec not in allowed and not self._is_of_others(session, spec, who)
+        ]
         if refused:
             given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec, who)} for spec in refused]
         return give(given)
@@ -111,6 +120,13 @@ class Discovery:
         if self._audience.exposure is None:
             return None
         return frozenset(spec.name for spec in self._audience.visible_tools(session, who))
+
+    def _is_of_others(self, session: Session, spec: ToolSpec, who: ActingFor) -> bool:
+        """A tool of a server that is for other clients is no tool of this one's: it is not told."""
+        if not spec.clients:
+            return False
+        refusal = self._audience.limits(session, who).refusal(spec)
+        return refusal is not None and refusal[0] == "client_toolset"
 
     def _reason(self, session: Session, spec: ToolSpec, who: ActingFor) -> str:
         refusal = self._audience.limits(session, who).refusal(spec)
@@ -147,7 +163,7 @@ class Discovery:
         if audience.is_loaded(session, name, who):
             return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
         if not allowed:
-            raise self._refuse_empty(session, name, who)
+            raise self._refuse_empty(call, name, who)
         definitions = [audience.definition(session, spec, who) for spec in allowed]
         lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
         if session.revision.modern:
@@ -178,17 +194,17 @@ class Discovery:
         outcome.after = [lambda: self._changed(session)]
         return outcome
 
-    def _refuse_empty(self, session: Session, name: str, who: ActingFor) -> ToolError:
+    def _refuse_empty(self, call: Call, name: str, who: ActingFor) -> ToolError:
         """A toolset without a tool that may be called: its server is away, or a limit forbids all of them."""
         definitions = self._audience.definitions
-        toolset = next(each for each in definitions.toolsets if each.name == name)
-        inside = members(definitions, name)
-        reason = self._audience.limits(session, who).refusal(inside[0]) if inside else None
+        toolset = self._toolset(call, next(each for each in definitions.toolsets if each.name == name), 0)
+        inside = [spec for spec in members(definitions, name) if not self._is_of_others(call.session, spec, who)]
+        reason = self._audience.limits(call.session, who).refusal(inside[0]) if inside else None
         if reason is not None:
             code, why = reason
             advice = "Ask the operator to lift the limit."
         else:
-            code, why = "empty", (toolset.error or "it has no tools").removesuffix(".")
+            code, why = "empty", (toolset.error or _why_empty(toolset)).removesuffix(".")
             advice = "Call list_available_toolsets later, or ask the operator."
         return ToolError(f'Toolset "{name}" cannot be enabled: {why}. {advice}', code=code, next=advice)
 
@@ -293,3 +309,7 @@ def _how_soon(profile: Profile) -> str:
     if refreshes == "next-turn" or profile.mode is Mode.ANTHROPIC:
         return "Tools are available from your next turn, or now with call_tool."
     return "Your client may not refresh its list; call_tool works at once."
+
+
+def _why_empty(toolset: ToolsetSpec) -> str:
+    return "it has no tools" if toolset.status in ("", "ready") else f"it is {toolset.status}"

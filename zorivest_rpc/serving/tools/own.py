@@ -16,6 +16,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.audience import ActingFor, Audience
 from zorivest_rpc.serving.backend.interface import Backend
+from zorivest_rpc.serving.catalog.spec import ToolsetSpec
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.serving.tools.accounts import AccountReview
 from zorivest_rpc.serving.tools.desktop import Desktop, Processes, machine
@@ -44,6 +45,8 @@ class Tenancy(Protocol):
 
     def about(self, call: Call, verbose: bool) -> dict[str, Json]: ...
 
+    def toolset(self, call: Call, toolset: ToolsetSpec, count: int) -> ToolsetSpec: ...
+
     def every(self, call: Call) -> Sequence[Scope]: ...
 
 
@@ -62,7 +65,7 @@ def own_handlers(
     seen: Callable[[Call, bool], None],
     log_directory: Callable[[Call], str],
     environ: Mapping[str, str],
-    upstreams: Callable[[], list[dict[str, Json]] | None] = lambda: None,
+    upstreams: Callable[[Call], list[dict[str, Json]] | None] = lambda call: None,
     desktop: bool = True,
     gui_page: str | None = None,
     own_page: str = "",
@@ -88,6 +91,7 @@ def own_handlers(
                 acting_for=tenancy.acting_for,
                 refusal=tenancy.inner_refusal,
                 inner_arguments=tenancy.inner_arguments,
+                toolset=tenancy.toolset,
             )
         ).handlers(),
         **Diagnostics(
