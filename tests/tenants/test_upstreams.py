@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.gateway.fake import TOOL, Fake, Seen, serving
-from tests.tenants.wall.stage import Desk, Served, access_rule, served
+from tests.tenants.wall.stage import MODERN, Desk, Served, access_rule, served
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.mcp import run as run_mcp
 from zorivest_rpc.config import parse
@@ -376,3 +376,41 @@ async def test_a_file_that_is_read_again_assigns_anew(tmp_path: Path, monkeypatc
         _, answer = await home.desk("all").modern("tools/call", params)
         assert answer["error"]["code"] == -32602
         assert not home.calls("common")
+
+
+async def test_an_answer_to_a_question_asked_for_one_client_is_refused_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Fake()
+
+    async def ask(seen: Seen) -> web.StreamResponse:
+        if "inputResponses" in seen.params:
+            return seen.result(content=[{"type": "text", "text": "done"}], resultType="complete")
+        form = {"type": "object", "properties": {"yes": {"type": "boolean"}}}
+        question = {"mode": "form", "message": "Sure?", "requestedSchema": form}
+        asked = {"q": {"method": "elicitation/create", "params": question}}
+        return seen.result(resultType="input_required", requestState="s", inputRequests=asked)
+
+    own.handlers["tools/call"] = ask
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        "io.modelcontextprotocol/clientInfo": {"name": "cline", "version": "1"},
+    }
+    async with house(monkeypatch, tmp_path, {"own": own}) as home:
+
+        async def call(client: str, **more: Any) -> Any:
+            params = {"name": "own__echo", "arguments": {"clientId": client, "text": "x"}, "_meta": meta, **more}
+            headers = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "own__echo"}
+            return (await home.desk("all").post("tools/call", params, **headers))[1]
+
+        first = (await call("acme"))["result"]
+        ((name, question),) = first["inputRequests"].items()
+        assert question["params"]["message"] == "For client Desk of acme: [own] Sure?"
+        given = {name: {"action": "accept", "content": {"yes": True}}}
+        stolen = await call("beta", inputResponses=given, requestState=first["requestState"])
+        assert stolen["error"]["code"] == -32602
+        assert [seen.headers["Authorization"] for seen in home.calls("own")] == ["Bearer tok-acme"]
+        good = await call("acme", inputResponses=given, requestState=first["requestState"])
+        assert good["result"]["content"][0]["text"] == "done (client acme)"
+        assert [seen.headers["Authorization"] for seen in home.calls("own")] == ["Bearer tok-acme"] * 2
