@@ -17,7 +17,7 @@ __all__ = ["check_har", "check_openapi", "check_sarif", "run_scripts", "sarif_pr
 
 CONFIG = """export default {{
   reporter: [["json", {{ outputFile: "report.json" }}]], outputDir: "out",
-  workers: 2, fullyParallel: true, timeout: 20000,
+  workers: 2, fullyParallel: true, timeout: 90000,
   use: {{ launchOptions: {{ executablePath: {executable}, args: {arguments}, env: {environment} }} }},
 }};
 """
@@ -37,7 +37,7 @@ async def _run(command: list[str], directory: Path, data: bytes = b"", more: Map
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         output, _ = await process.communicate(data)
     return output.decode()
 

@@ -75,7 +75,7 @@ async def connect(kind: str, *words: str, variables: dict[str, str] | None = Non
         assert process.stdin is not None
         process.stdin.close()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(90):
                 await process.wait()
         except TimeoutError:
             process.kill()
@@ -84,7 +84,7 @@ async def connect(kind: str, *words: str, variables: dict[str, str] | None = Non
 
 async def snippet(data: Path) -> str:
     """What `devtools snippet` prints, as soon as the server is there."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND, "devtools", "snippet", "--data-dir", str(data), stdout=-1, stderr=-1

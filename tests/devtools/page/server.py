@@ -44,7 +44,7 @@ class FrameServer:
 
     # --- what a test waits for
 
-    async def until(self, check: Callable[[], Any], seconds: float = 10) -> Any:
+    async def until(self, check: Callable[[], Any], seconds: float = 60) -> Any:
         async with asyncio.timeout(seconds), self._news:
             while not (value := check()):
                 await self._news.wait()

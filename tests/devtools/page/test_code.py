@@ -45,7 +45,7 @@ def run(steps: list[list[Any]], missing: tuple[str, ...] = ()) -> dict[str, Any]
         input=json.dumps(given),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
         env=node.environment(),
     )

@@ -37,7 +37,7 @@ async def test_pages_and_clients_meet_on_one_port(context: BrowserContext, tmp_p
             for page in (with_socket, without):
                 await page.goto(address)
                 await page.get_by_role("button", name="Show profit").click()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while True:
                     found = await client.ask("observe", what="errors")
                     if len({entry["page"] for entry in found["entries"]}) == 2:
@@ -51,6 +51,6 @@ async def test_pages_and_clients_meet_on_one_port(context: BrowserContext, tmp_p
         if runner is not None:
             await runner.cleanup()
         server.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await server.wait()
     assert "Traceback" not in log.read_text(), log.read_text()

@@ -37,7 +37,7 @@ class Stage:
 
     async def until(self, tool: str, check: Callable[[dict[str, Any]], Any], **arguments: Any) -> dict[str, Any]:
         """The result as soon as it is as wanted: pages send what happens after a moment."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 result = await self.client.ask(tool, **arguments)
                 if check(result):

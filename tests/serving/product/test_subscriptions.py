@@ -89,6 +89,7 @@ async def test_a_lock_and_an_unlock_are_heard(
 async def test_the_rate_breaker_is_heard(connect: Connect, open_guard: Client) -> None:
     client = await connect(revision="2026-07-28")
     await subscribe(client, GUARD)
+    assert await is_locked(client) is False  # what it was shown is what the next state differs from
     backend = open_guard.journal.backends().of("")
     await backend.ask(Request("PUT", "/mcp-guard/config", body={"is_enabled": True, "calls_per_minute_limit": 1}))
     try:
