@@ -266,8 +266,11 @@ class StdioUpstream(Upstream):
 
     async def _write(self, frame: bytes) -> None:
         child = self._child
-        if child is None or child.is_over or child.exited.is_set() or child.pipe is None or child.pipe.is_closing():
-            raise StdioExited(self.name, child.status if child is not None else -1, sent=False)
+        if child is None:
+            raise StdioExited(self.name, -1, sent=False)
+        if child.is_over or child.exited.is_set() or child.pipe is None or child.pipe.is_closing():
+            await wait_for(child.exited, _LAST_WORDS)  # a pipe breaks a moment before the status is known
+            raise StdioExited(self.name, child.status, sent=False)
         if not child.writable.is_set():
             await child.writable.wait()
             if child.exited.is_set():
