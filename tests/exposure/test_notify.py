@@ -41,7 +41,7 @@ class Stage:
 
     def change(self, content: bytes) -> None:
         self.list = content
-        self.watch.changed()
+        self.watch.note_change()
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_each_stream_remembers_for_itself(stage: Stage) -> None:
     early = stage.stream()
     stage.list = b"second"
     late = stage.stream()
-    stage.watch.changed()
+    stage.watch.note_change()
     stage.clock.pass_by(1)
     assert (early.told, late.told) == ([0.25], [])
     stage.watch.listed(early)
@@ -117,7 +117,7 @@ def test_each_stream_remembers_for_itself(stage: Stage) -> None:
 def test_a_change_of_one_tenant_is_silent_for_the_others(stage: Stage) -> None:
     ours, theirs = stage.stream(), stage.stream()
     stage.own[ours.session] = b"ours, changed"
-    stage.watch.changed()
+    stage.watch.note_change()
     stage.clock.pass_by(1)
     assert (ours.told, theirs.told) == ([0.25], [])
 
@@ -175,9 +175,9 @@ def test_what_the_client_itself_asked_for_is_told_at_once_and_to_it_alone(stage:
     asking, other = stage.stream(), stage.stream()
     for number in range(2):
         stage.own[asking.session] = b"loaded %d" % number
-        stage.watch.changed(asking.session)
+        stage.watch.note_change(asking.session)
     assert (asking.told, other.told) == ([0.0, 0.0], [])
-    stage.watch.changed()
+    stage.watch.note_change()
     stage.clock.pass_by(5)
     assert asking.told == [0.0, 0.0]
 
@@ -211,7 +211,7 @@ def test_a_subscription_knows_the_list_of_its_moment_and_a_session_the_one_that_
     modern, legacy = stage.stream(listed=False, revision="2026-07-28"), stage.stream(listed=False)
     unready = stage.stream(Phase.NEW, listed=False, revision="2026-07-28")
     unready.session.phase = Phase.READY
-    stage.watch.changed()
+    stage.watch.note_change()
     stage.clock.pass_by(1)
     assert (modern.told, legacy.told, unready.told) == ([], [0.25], [0.25])
     stage.change(b"second")

@@ -55,7 +55,7 @@ def watch_tools(
 
     watch = ChangeWatch(lambda session: audience.view(session, acting_for(session)).digest(session.revision.shape))
     if engine is not None:
-        engine.on_change = watch.changed
+        engine.on_change = watch.note_change
         engine.after_step = watch.flush
     return watch
 
@@ -86,14 +86,14 @@ class Following:
         view = self._audience.exposed_view(session, who)
         if view is None:
             return
-        wanted = self._wanted(view)
+        wanted = self._select_wanted(view)
         if self._tenancy is None:
             self._of(ALONE).touch(self._asker(session.principal), wanted)
             return
         for tenant in who.tenants if len(who.tenants) == 1 else [each for each in who.tenants if each in self._counts]:
             self._of(tenant).touch(self._asker_of(tenant), wanted)
 
-    def _wanted(self, view: ExposedView) -> set[str]:
+    def _select_wanted(self, view: ExposedView) -> set[str]:
         reads = self._engine.reads
         return {name for tool in view.ruled for name in reads[tool]}
 
@@ -132,7 +132,7 @@ class Following:
             return None
         counts = self._of(tenant)
         if isinstance(call.view, self._engine.view_type):
-            counts.touch(self._asker_of(tenant), self._wanted(call.view))
+            counts.touch(self._asker_of(tenant), self._select_wanted(call.view))
         return counts
 
     async def close(self) -> None:

@@ -114,7 +114,7 @@ class ServedTenants:
             return False
         self._use(tenants)
         if self._embedded is not None:
-            self._embedded.change(self._enabled())
+            self._embedded.change(self._enabled_ids())
         log.warning("%s was read again: %d clients, %d keys", source, len(tenants.tenants), len(tenants.access))
         return True
 
@@ -321,7 +321,7 @@ class ServedTenants:
         embedded, id = self.embedded(), tenant.id
         return Place(partial(embedded.locate, id), partial(embedded.key, id), partial(embedded.use, id))
 
-    def _enabled(self) -> list[str]:
+    def _enabled_ids(self) -> list[str]:
         """The embedded ones that may run."""
         return [id for id in self.tenants.embedded if self.tenants.tenants[id].enabled]
 
@@ -332,7 +332,7 @@ class ServedTenants:
             secrets = [tenant.api_key_env for tenant in self.tenants.tenants.values() if tenant.api_key_env]
             self._embedded = EmbeddedTenants(
                 self.settings.data_dir,
-                self._enabled(),
+                self._enabled_ids(),
                 environ=self._environ,
                 most=self.settings.embedded_running,
                 idle_exit=self.settings.idle_exit,

@@ -74,7 +74,7 @@ class JournalCounts:
             self._again = True
             return self._running
         self._running = asyncio.get_running_loop().create_task(self._run(self._ask))
-        self._running.add_done_callback(self._ended)
+        self._running.add_done_callback(self._note_end)
         return self._running
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class JournalCounts:
         del self._timers["write"]
         self.refresh()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         self._running = None
         if not task.cancelled():
             task.result()

@@ -48,10 +48,10 @@ class Engine:
         """The state of a tenant, made with its first use; it lives as long as the process."""
         found = self._states.get(tenant)
         if found is None:
-            found = self._states[tenant] = ExposureState(self.names, self.atoms, self._changed)
+            found = self._states[tenant] = ExposureState(self.names, self.atoms, self._announce_change)
         return found
 
-    def _changed(self) -> None:
+    def _announce_change(self) -> None:
         self.on_change()
 
     def forget_views(self) -> None:

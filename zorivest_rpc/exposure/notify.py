@@ -89,7 +89,7 @@ class ChangeWatch:
 
     # --- what changes
 
-    def changed(self, session: Session | None = None) -> None:
+    def note_change(self, session: Session | None = None) -> None:
         """Something that lists depend on. Of one session: by its own call, so it is told at once."""
         if session is not None:
             self._tell_session(session)

@@ -177,7 +177,7 @@ class Announcer:
             self._notify_update(uri, session)
             return
         if kind == TOOLS and (watch := self._offer.tool_watch) is not None:
-            watch.changed(session)
+            watch.note_change(session)
             return
         for standing in list(self._standing.values()):
             if session is None or standing.conversation.session is session:

@@ -268,7 +268,7 @@ class ToolWatch(Protocol):
     def listed(self, stream: Stream) -> None:
         """Its client was given a list just now."""
 
-    def changed(self, session: Session | None = None) -> None: ...
+    def note_change(self, session: Session | None = None) -> None: ...
 
 
 _ALL_CHANGE: Final[Mapping[bool, Collection[str]]] = dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))

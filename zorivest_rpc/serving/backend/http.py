@@ -346,7 +346,7 @@ class HttpBackend:
                 if answer.status not in redirects or "Location" not in answer.headers:
                     return answer
                 if not self._follows:
-                    raise self._redirected(answer.status)
+                    raise self._refuse_redirect(answer.status)
                 url = self._elsewhere(url, answer.headers["Location"], answer.status)
         except Unsent as unsent:
             raise unreachable(self.base_url, str(unsent), found=self._is_found) from None
@@ -414,9 +414,9 @@ class HttpBackend:
                 return target
         except ValueError:
             pass
-        raise self._redirected(status)
+        raise self._refuse_redirect(status)
 
-    def _redirected(self, status: int) -> BackendError:
+    def _refuse_redirect(self, status: int) -> BackendError:
         where = "elsewhere" if not self._follows else "to another server"
         problem = f"{self._base} redirects {where}, which is not followed."
         return BackendError(
