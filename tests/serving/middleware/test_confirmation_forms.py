@@ -159,11 +159,44 @@ async def test_the_name_of_a_question_is_no_token() -> None:
     assert (await gate.refusal(**TRADE, confirmation_token=key)).code == "confirmation_unknown"
 
 
-async def test_a_token_does_not_replace_a_user_who_can_be_asked() -> None:
+@pytest.mark.parametrize("name", sorted(GATED))
+async def test_a_valid_token_comes_before_the_form(name: str) -> None:
     gate = Gate()
+    arguments = TRADE if name == "create_trade" else {"reason": "x"}
+    token = await gate.token(name, arguments=arguments)
+    call = await gate.run(name, **arguments, elicits=True, confirmation_token=token)
+    assert (gate.ran.times, call.arguments) == (1, arguments)
+
+
+async def spoil(gate: Gate, how: str) -> str:
+    """A token for this trade that is no good, in one of the ways there are."""
+    match how:
+        case "missing":
+            return ""
+        case "unknown":
+            return "ctk_invented"
+        case "other_arguments":
+            return await gate.token(arguments={**TRADE, "quantity": 26})
+        case "other_session":
+            return await gate.token(session="another")
     token = await gate.token()
+    if how == "used":
+        await gate.run(**TRADE, confirmation_token=token)
+    else:
+        gate.clock.now += 60
+    return token
+
+
+@pytest.mark.parametrize("how", ["missing", "unknown", "expired", "used", "other_arguments", "other_session"])
+async def test_a_token_that_is_no_good_opens_nothing_and_leaves_the_form(how: str) -> None:
+    gate = Gate()
+    token = await spoil(gate, how)
+    before = gate.ran.times
     with pytest.raises(InputRequired):
         await gate.run(**TRADE, elicits=True, confirmation_token=token)
+    with pytest.raises(ConfirmationRequired) as refused:  # whose user cannot be asked
+        await gate.run(**TRADE, confirmation_token=token)
+    assert (refused.value.code, gate.ran.times) == (f"confirmation_{how}", before)
 
 
 # --- calls that turn out to need it

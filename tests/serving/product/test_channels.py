@@ -73,17 +73,20 @@ async def test_the_channel_of_tokens_shows_no_form(far: Far, tmp_path: Path, nam
         assert far.done == 1
 
 
-async def test_a_valid_token_goes_before_a_form_and_any_other_gives_way_to_it(far: Far, tmp_path: Path) -> None:
+@BOTH
+async def test_a_valid_token_goes_before_a_form_and_any_other_gives_way_to_it(
+    far: Far, tmp_path: Path, name: str, given: dict[str, Any]
+) -> None:
     async with opened(far, tmp_path, capabilities=FORMS) as client:
-        token = await fetch(client, "ops__write", arguments={"text": "x"})
-        await client.call("ops__write", text="x", confirmation_token=token)
+        token = await fetch(client, name, arguments=given)
+        await client.call(name, **given, confirmation_token=token)
         assert (far.done, client.asked) == (1, [])
         client.answers = [YES]
-        await client.call("ops__write", text="x", confirmation_token=token)
+        await client.call(name, **given, confirmation_token=token)
         assert (far.done, len(client.asked)) == (2, 1)
         client.answers = [{"action": "decline"}]
-        refused = await client.call("ops__write", text="x", confirmation_token="ctk_invented")
-        assert text_of(refused) == 'The user declined "ops__write".'
+        refused = await client.call(name, **given, confirmation_token="ctk_invented")
+        assert refusal_of(refused)["code"] == "confirmation_declined"
         assert far.done == 2
 
 

@@ -1,10 +1,10 @@
 """Confirmation: a call that moves money or data runs only if the user or a token confirmed exactly this call, once.
 
-A client whose user can be asked is asked with a form. Any other has to fetch a token and repeat the call with it. Where
-the operator's policy has a call confirmed, or names the channel, the order is the policy's: a valid token comes first.
-A token is good for one minute and one call of one tool, in one session and for one tenant, and, where it was fetched
-with the arguments, for those arguments alone. A call that sends a file is confirmed for the bytes of the file. Whether
-a client is asked at all is decided elsewhere and passed in.
+A valid token comes first. Without one, a client whose user can be asked is asked with a form; any other has to fetch a
+token and repeat the call with it. The operator may leave one of these ways alone. A token is good for one minute and
+one call of one tool, in one session and for one tenant, and, where it was fetched with the arguments, for those
+arguments alone. A call that sends a file is confirmed for the bytes of the file. Whether a client is asked at all is
+decided elsewhere and passed in.
 
 Checking and spending a token happens without waiting, so no two calls can spend the same one. A confirmed call whose
 handler then asks the user something itself runs again from the top; that round, with an answer to that question and the
@@ -138,13 +138,9 @@ class Confirmation:
     def _confirm(self, call: Call, spec: ToolSpec, question: Ask, bound: Mapping[str, Json]) -> None:
         """By the way that the channel leaves; a token that is no good gives way to the form."""
         can_ask = call.can_ask(question)
-        if spec.ruling is None and self._channel == "auto":  # the gate of our own tools: a form goes before a token
-            way = "elicitation" if can_ask else "token"
-        else:
-            has_token = bool(call.arguments.get(ARGUMENT))
-            way = choose_way(self._channel, has_token=has_token, can_ask=can_ask)
-            if way == "token" and can_ask and self._channel == "auto" and self._find_fault(call, spec, bound):
-                way = "elicitation"
+        way = choose_way(self._channel, has_token=bool(call.arguments.get(ARGUMENT)), can_ask=can_ask)
+        if way == "token" and can_ask and self._channel == "auto" and self._find_fault(call, spec, bound):
+            way = "elicitation"
         if way == "refuse":
             raise not_approved(spec.name)
         channel = "elicitation" if way == "elicitation" else "token"
