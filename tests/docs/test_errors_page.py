@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.docs.shell import blocks
 from tests.places import ROOT
 from zorivest_rpc import errors
+from zorivest_rpc.gateway.errors import TOOLING
 from zorivest_rpc.mcp.call import fail
 from zorivest_rpc.mcp.protocol import jsonrpc
+from zorivest_rpc.tenants import refusals
 
 PAGE = ROOT / "docs" / "reference" / "errors.md"
 TEXT = PAGE.read_text()
@@ -118,3 +121,22 @@ def _assigned(node: ast.Assign) -> Iterator[str]:
 
 def test_the_package_is_where_the_codes_are_looked_for() -> None:
     assert Path(errors.__file__).parent == PACKAGE
+
+
+def test_every_class_is_told_and_no_other() -> None:
+    told = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", part("A refused call"), re.MULTILINE))))
+    assert told == set(_classes())
+
+
+def _classes() -> Iterator[str]:
+    """Those of the exceptions, and those that a refusal about clients is made with."""
+    yield from (kind for name in errors.__all__ if (kind := getattr(getattr(errors, name), "kind", None)))
+    yield TOOLING
+    for value in vars(refusals).values():
+        if callable(value) and getattr(value, "__annotations__", {}).get("return") == "ClientRefused":
+            yield value(*({"str": "x", "int": 1}.get(each, "x") for each in _positional(value))).kind
+
+
+def _positional(function: Callable[..., object]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [str(each.annotation) for each in parameters if each.default is each.empty]

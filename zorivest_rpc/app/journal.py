@@ -253,6 +253,7 @@ class Journal:
             self.audience,
             self.backend_for,
             run=pipeline.handler,
+            each=pipeline.for_each_client,
             changed=self._list_changed,
             metrics=pipeline.metrics,
             issue=pipeline.confirmation.issue,

@@ -158,7 +158,7 @@ class ServedTenants:
             return read_only(id, name)
         if not context.is_open and not context.is_configured:
             return unconfigured(id, self.resolver.grants(session.principal).others(id))
-        if counts and (seconds := context.take_call()):
+        if counts and name != STOPS_ALL and (seconds := context.take_call()):  # the brake is not kept waiting
             return over_rate(id, context.tenant.calls_per_minute or 0, seconds)
         return None
 

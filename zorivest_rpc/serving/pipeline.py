@@ -16,7 +16,7 @@ from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.guard import GuardLayer
 from zorivest_rpc.serving.middleware.layers import build_chain
 from zorivest_rpc.serving.middleware.metrics import Metrics
-from zorivest_rpc.serving.modes.present import concise, identifiers, kept_fields, shorten
+from zorivest_rpc.serving.modes.present import EVERY_CLIENT, STOPS_ALL, concise, identifiers, kept_fields, shorten
 from zorivest_rpc.serving.tools.files import ImportRoots
 from zorivest_rpc.serving.tools.rest import rest_handler
 
@@ -71,6 +71,22 @@ class Pipeline:
         """What is no tool, done behind metrics and guard; `label` is its name in the metrics."""
         return await chain(work, self.metrics, self.guard.strict())(call.dispatch(label, {}))
 
+    def for_each_client(self, name: str) -> Handler:
+        """The chain of a tool for one of the clients that a call for all is done for; that call was confirmed."""
+        spec = self._audience.specs[name]
+        layers = [self.metrics] if self._client is None else [self.metrics, self._client(spec)]
+        return self._wrap(name, chain(self._own[spec.python or name], *layers))
+
+    def _measure(self, spec: ToolSpec) -> Middleware | None:
+        """None where the tool's work is another call, which is measured itself."""
+        if spec.name == "call_tool":
+            return None
+        return self._measure_one if spec.name == STOPS_ALL else self.metrics
+
+    async def _measure_one(self, call: Call, inner: Handler) -> Outcome:
+        """A call that is for every client is measured for each of them."""
+        return await (inner(call) if call.scope.name == EVERY_CLIENT else self.metrics(call, inner))
+
     def _build(self, spec: ToolSpec) -> Handler:
         """A layer that does not concern the tool is not in its chain.
 
@@ -94,7 +110,7 @@ class Pipeline:
         return build_chain(
             spec,
             handler,
-            metrics=None if spec.name == "call_tool" else self.metrics,  # the tool it calls is measured itself
+            metrics=self._measure(spec),
             guard=self.guard,
             confirmation=self.confirmation,
             travelling=travelling,

@@ -19,8 +19,8 @@ def client_layer(spec: ToolSpec) -> Middleware:
 
     async def works_for(call: Call, inner: Handler) -> Outcome:
         context = call.scope.own
-        if not isinstance(context, TenantContext):  # for all at once, or for none
-            return await inner(call)
+        if not isinstance(context, TenantContext):  # for all at once, each of which comes here again
+            return _sign(await inner(call), call.scope.name)
         context.calls += 1
         try:
             if changes and not spec.upstream:
@@ -32,19 +32,21 @@ def client_layer(spec: ToolSpec) -> Middleware:
             raise name_client(error, context.id) if error.kind == "backend" else error from None
         finally:
             context.end_call()
-        if writes and not outcome.is_error:
-            _sign(outcome, f"(client {context.id})")
-        return outcome
+        return _sign(outcome, context.id) if writes else outcome
 
     return works_for
 
 
-def _sign(outcome: Outcome, words: str) -> None:
+def _sign(outcome: Outcome, id: str) -> Outcome:
     """The last text of a write ends with the client that it went to."""
+    words = f"(client {id})"
+    if outcome.is_error:
+        return outcome
     for index in range(len(outcome.content) - 1, -1, -1):
         block = outcome.content[index]
         if block.get("type") == "text":
             if not block["text"].endswith(words):
                 outcome.content = [*outcome.content]
                 outcome.content[index] = {**block, "text": f"{block['text']} {words}"}
-            return
+            break
+    return outcome

@@ -114,7 +114,7 @@ class Resolver:
             return rest, self._contexts.of(given).scope
         if is_absent(given):
             return rest, self._by_header(principal, grants, named, headers is not None)
-        if every and given == EVERY:
+        if every and grants.ids and isinstance(given, str) and given.strip() == EVERY:
             if named is not None:
                 raise conflict(EVERY, named)
             return rest, Scope(EVERY, {CLIENT_KEY: {"id": EVERY, "name": None}}, "For every client: ", None)

@@ -205,6 +205,8 @@ class Confirmation:
         """Why the token of this call does not confirm it, or None."""
         name, given = call.name, call.arguments.get(ARGUMENT)
         action = f'get_confirmation_token with action "{name}"'
+        if self._tenant(call) == EVERY_CLIENT:
+            action += " and any one clientId"
         if CONTENT in bound:
             action += f" and arguments {dumps(bound).decode()}"
         fetch = f"Call {action} and repeat the call with its token"

@@ -6,6 +6,7 @@ that rule, too: this only asks first."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -17,6 +18,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.backend.interface import Request
 from zorivest_rpc.serving.modes.present import EVERY_CLIENT
 from zorivest_rpc.serving.tools.kit import Kit, WriteResult, bad_answer, flag_error
+from zorivest_rpc.serving.tools.receipt import RECEIPT_KEY
 
 __all__ = ["Consent", "Emergency"]
 
@@ -29,6 +31,7 @@ _LONGEST_REASON: Final = 100  # characters that a backend stores with a lock
 _IN_THE_APP: Final = "in the desktop app under Settings → MCP Guard"
 _IN_A_TERMINAL: Final = 'with "zorivest-rpc unlock" in a terminal'
 _WORD: Final = "UNLOCK"
+log: Final = logging.getLogger("zorivest_rpc.tenants")
 
 
 class Emergency:
@@ -40,10 +43,12 @@ class Emergency:
         consent: Consent,
         asks: bool = True,
         every: Callable[[Call], Sequence[Scope]] = lambda call: (),
+        each: Handler | None = None,
     ) -> None:
         """`seen` is told what became of the lock. Without `asks` no user is asked before a lock is released that no
-        person set. `every` are the clients of a call that is for all of them."""
+        person set. `every` are the clients of a call that is for all of them, and `each` stops one of these."""
         self._every = every
+        self._each = each
         self._kit = kit
         self._seen = seen
         self._consent = consent
@@ -60,32 +65,38 @@ class Emergency:
         scopes = self._every(call)
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def stop(scope: Scope) -> str | None:
-            inner = call.dispatch(call.name, call.arguments)
-            inner.scope, inner.context = scope, None
+        async def stop(scope: Scope) -> Outcome | str:
             async with gate:
-                try:
-                    await self._stop_one(inner)
-                except ToolError as error:
-                    return error.text
-            return None
+                return await self._stop_in(call, scope)
 
-        problems = await asyncio.gather(*(stop(scope) for scope in scopes))
-        told: list[Json] = [
-            {"id": scope.name, "locked": True}
-            if problem is None
-            else {"id": scope.name, "locked": False, "error": problem}
-            for scope, problem in zip(scopes, problems, strict=True)
-        ]
-        locked = ", ".join(entry["id"] for entry in told if entry["locked"]) or "none"
-        open_ones = ", ".join(entry["id"] for entry in told if not entry["locked"])
-        if not open_ones and told:
-            message = f"🔒 MCP guard locked for every client: {locked}."
-            return give({"locked": True, "clients": told, "message": message})
-        next = "Stop the backends that could not be locked, or call again for each of them."
-        words = f"NOT every guard is locked. Locked: {locked}. Not locked: {open_ones or 'none'}. {next}"
-        failed = ToolError(words, code="partly_locked", next=next)
-        return flag_error({"locked": False, "clients": told, "message": words}, failed)
+        results = await asyncio.gather(*(stop(scope) for scope in scopes))
+        locked = {scope.name: each for scope, each in zip(scopes, results, strict=True) if isinstance(each, Outcome)}
+        told = [_describe(scope.name, each) for scope, each in zip(scopes, results, strict=True)]
+        open_ones = [scope.name for scope in scopes if scope.name not in locked]
+        if open_ones:
+            next = "Stop the backends that could not be locked, or call again for each of them."
+            named = f"Locked: {', '.join(locked) or 'none'}. Not locked: {', '.join(open_ones)}."
+            words = f"NOT every guard is locked. {named} {next}"
+            failed = ToolError(words, code="partly_locked", next=next)
+            outcome = flag_error({"locked": False, "clients": told, "message": words}, failed)
+        else:
+            message = f"🔒 MCP guard locked for every client: {', '.join(locked)}."
+            outcome = give({"locked": True, "clients": told, "message": message})
+        receipts: list[Json] = [each.meta[RECEIPT_KEY] for each in locked.values() if each.meta]
+        outcome.meta = {**(outcome.meta or {}), RECEIPT_KEY: {"tenant": call.scope.name, "clients": receipts}}
+        return outcome
+
+    async def _stop_in(self, call: Call, scope: Scope) -> Outcome | str:
+        """What locking the guard of one client came to, or why it is not locked; no failure keeps another from it."""
+        inner = call.dispatch(call.name, call.arguments)
+        inner.scope, inner.context = scope, None
+        try:
+            return await (self.stop if self._each is None else self._each)(inner)
+        except ToolError as error:
+            return error.text
+        except Exception:
+            log.exception("tenant=%s: the guard could not be locked", scope.name)
+            return "The server failed while it locked this guard; its log says how."
 
     async def _stop_one(self, call: Call) -> Outcome:
         """Locking a locked guard changes nothing, so it is tried again where it got no answer."""
@@ -186,6 +197,13 @@ class Emergency:
 
     def _ways_for_a_person(self) -> str:
         return (f"{_IN_THE_APP}, or " if self._kit.desktop else "") + _IN_A_TERMINAL
+
+
+def _describe(id: str, result: Outcome | str) -> dict[str, Json]:
+    """What became of one client, among all that were to be stopped."""
+    if isinstance(result, str):
+        return {"id": id, "locked": False, "error": result}
+    return {"id": id, **{name: value for name, value in result.structured.items() if name != "message"}}
 
 
 def _question(status: Mapping[str, Json], persons: bool) -> Ask:

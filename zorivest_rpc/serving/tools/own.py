@@ -11,7 +11,7 @@ from typing import Protocol
 
 from zorivest_rpc import __version__
 from zorivest_rpc.errors import ToolError
-from zorivest_rpc.mcp.call import Call, Handler, Scope
+from zorivest_rpc.mcp.call import Call, Handler, Outcome, Scope
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.audience import ActingFor, Audience
@@ -56,6 +56,7 @@ def own_handlers(
     backend_for: Callable[[Call], Backend],
     *,
     run: Callable[[str], Handler],
+    each: Callable[[str], Handler],
     changed: Callable[[Session], None],
     metrics: Metrics,
     issue: Issue,
@@ -71,7 +72,8 @@ def own_handlers(
     own_page: str = "",
     tenancy: Tenancy | None = None,
 ) -> dict[str, Handler]:
-    """`run` gives the chain of any tool by name, for the one that calls others. `asks` is False where the operator
+    """`run` gives the chain of any tool by name, for the one that calls others, and `each` the one of a tool for each
+    client where a call is for all. `asks` is False where the operator
     wants no user asked. `desktop` says whether the backend has
     a desktop application beside it, and `gui_page` where that can be downloaded."""
     kit = Kit(backend_for, audience.specs, shape=shape, tenant=lambda call: call.scope.name, desktop=desktop)
@@ -79,6 +81,7 @@ def own_handlers(
     on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
     beside = None if desktop else _beside  # who named a backend has chosen
     every: Callable[[Call], Sequence[Scope]] = (lambda call: ()) if tenancy is None else tenancy.every
+    for_one = None if tenancy is None else _for_one(tenancy, each)
     runtime = f"Python {platform.python_version()}"
     return {
         **(
@@ -109,13 +112,25 @@ def own_handlers(
         ).handlers(),
         **Service(kit, log_directory).handlers(),
         **Desktop(kit, on, Processes(environ), page=gui_page, own_page=own_page).handlers(),
-        **Emergency(kit, seen, consent=consent, asks=asks, every=every).handlers(),
+        **Emergency(kit, seen, consent=consent, asks=asks, every=every, each=for_one).handlers(),
         **LogSettings(kit).handlers(),
         **Screenshots(kit).handlers(),
         **AccountReview(kit).handlers(),
         **Schedules(kit).handlers(),
         **Tokens(kit, issue).handlers(),
     }
+
+
+def _for_one(tenancy: Tenancy, each: Callable[[str], Handler]) -> Handler:
+    """A call for one of several clients at once, where that one allows it."""
+
+    async def run(call: Call) -> Outcome:
+        refusal = tenancy.inner_refusal(call, call.name)
+        if refusal is not None:
+            raise refusal
+        return await each(call.name)(call)
+
+    return run
 
 
 async def _beside(own: str) -> str | None:
