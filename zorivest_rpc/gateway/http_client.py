@@ -26,6 +26,7 @@ from zorivest_rpc.gateway.errors import (
 from zorivest_rpc.gateway.following import Follower
 from zorivest_rpc.gateway.net import CONNECTIONS, Lookup, look_up, open_session
 from zorivest_rpc.gateway.upstream import ENVELOPE, FRAME_LIMIT, Happening, Talk, Upstream
+from zorivest_rpc.gateway.withheld import NOTHING_WITHHELD, Withheld
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
 from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
 from zorivest_rpc.mcp.protocol.framing import EventReader
@@ -78,10 +79,13 @@ class HttpUpstream(Upstream):
         allow_private: bool = False,
         meta: Callable[[], bytes] = bytes,
         on_happening: Callable[[Happening], None] | None = None,
+        withheld: Withheld = NOTHING_WITHHELD,
         lookup: Lookup = look_up,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        super().__init__(name, identity, era=era, seconds=seconds, meta=meta, on_happening=on_happening)
+        super().__init__(
+            name, identity, era=era, seconds=seconds, meta=meta, on_happening=on_happening, withheld=withheld
+        )
         parts = urlsplit(endpoint)
         self.target = f"{parts.scheme}://{parts.netloc}"
         self._endpoint = endpoint

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from zorivest_rpc import __version__
 from zorivest_rpc.gateway.config import Server
 from zorivest_rpc.gateway.upstream import Happening, Upstream
+from zorivest_rpc.gateway.withheld import Withheld, collect_credentials
 from zorivest_rpc.mcp.client.caller import Identity
 from zorivest_rpc.mcp.protocol.revisions import Era
 
@@ -25,6 +26,7 @@ def make_upstream(
     """The client of one server, not connected yet. Credentials are read from `environ` at each connect."""
     era = None if server.era == "auto" else Era(server.era)
     seconds = float(server.timeout_secs)
+    withheld = Withheld(collect_credentials(server, environ))
     if server.endpoint is None:
         from zorivest_rpc.gateway.child import choose_environment
         from zorivest_rpc.gateway.stdio_client import StdioUpstream
@@ -40,6 +42,7 @@ def make_upstream(
             seconds=seconds,
             meta=meta,
             on_happening=on_happening,
+            withheld=withheld,
         )
     from zorivest_rpc.gateway.http_client import HttpUpstream
     from zorivest_rpc.gateway.net import read_credentials
@@ -55,4 +58,5 @@ def make_upstream(
         allow_private=server.allow_private_network,
         meta=meta,
         on_happening=on_happening,
+        withheld=withheld,
     )

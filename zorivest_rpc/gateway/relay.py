@@ -51,7 +51,8 @@ class Relay:
         server = self._server
         try:
             words = self._redactor.value(msgspec.json.decode(told.data))
-            self._call.log(told.level, words, f"{server}/{told.logger}" if told.logger else server)
+            logger = f"{server}/{self._redactor.text(told.logger)}" if told.logger else server
+            self._call.log(told.level, words, logger)
         except (KeyError, msgspec.DecodeError):
             _log.info("%s sent a log message of an unknown level", server)
 

@@ -17,6 +17,7 @@ from zorivest_rpc.gateway.child import KILL, Ring, Watchdog, describe, end_group
 from zorivest_rpc.gateway.errors import ProtocolBroken, StdioExited, StdioSpawn, ToolingError
 from zorivest_rpc.gateway.following import Follower
 from zorivest_rpc.gateway.upstream import FRAME_LIMIT, Ended, Happening, Talk, Upstream
+from zorivest_rpc.gateway.withheld import NOTHING_WITHHELD, Withheld
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
 from zorivest_rpc.mcp.client.opening import Seen, TurnedAway, Welcome
 from zorivest_rpc.mcp.protocol.framing import LineFramer
@@ -119,10 +120,13 @@ class StdioUpstream(Upstream):
         seconds: float = 15.0,
         meta: Callable[[], bytes] = bytes,
         on_happening: Callable[[Happening], None] | None = None,
+        withheld: Withheld = NOTHING_WITHHELD,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         grace: float = GRACE,
     ) -> None:
-        super().__init__(name, identity, era=era, seconds=seconds, meta=meta, on_happening=on_happening)
+        super().__init__(
+            name, identity, era=era, seconds=seconds, meta=meta, on_happening=on_happening, withheld=withheld
+        )
         self.target = command[0]
         self._command = tuple(command)
         self._environment = dict(environment)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.gateway.config import Profile
+from zorivest_rpc.gateway.withheld import HIDDEN, SHORTEST
 
 __all__ = ["CONTENT_FIELDS", "EVENTS", "CallRecord", "Redactor", "Telemetry", "secret_values"]
 
@@ -41,8 +42,6 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 LARGEST: Final = 10 * 1024 * 1024
 ROTATIONS: Final = 3
-_HIDDEN: Final = "[redacted]"
-_SHORTEST: Final = 4  # a shorter value would hide half of every line and protects nothing
 _SHAPES: Final = re.compile(r"(?i:\bbearer\s+)[^\s\"',;]+|\bzrv_sk_[A-Za-z0-9_-]+|\bctk_[A-Za-z0-9_-]+")
 _log: Final = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ _log: Final = logging.getLogger(__name__)
 def secret_values(profile: Profile, environ: Mapping[str, str]) -> list[str]:
     """The values that no line, error or report may hold: those of every variable that the profile's servers name."""
     names = {name for server in profile.mcp_servers for name in (*server.secret_variables, *server.env_pass)}
-    return [environ[name] for name in sorted(names) if environ.get(name)]
+    return [value for name in sorted(names) if (value := environ.get(name, "").strip())]
 
 
 class Redactor:
@@ -58,13 +57,13 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         # The longest first: one secret may be the beginning of another.
-        known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=len, reverse=True)
+        known = sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def text(self, words: str) -> str:
         if self._known is not None:
-            words = self._known.sub(_HIDDEN, words)
-        return _SHAPES.sub(_HIDDEN, words)
+            words = self._known.sub(HIDDEN, words)
+        return _SHAPES.sub(HIDDEN, words)
 
     def error(self, error: ToolError) -> None:
         """An upstream's own words may hold what we sent it; a client and the log read them without that."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["USUAL", "Timing", "wait_for"]
+from zorivest_rpc.gateway.errors import NoAnswer
+
+__all__ = ["USUAL", "Limit", "Timing", "wait_for"]
 
 
 class Timing(NamedTuple):
@@ -30,3 +32,26 @@ async def wait_for(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+class Limit:
+    """A deadline of connecting or listing; NoAnswer when it has passed."""
+
+    __slots__ = ("_deadline", "_name", "_scope", "_seconds")
+
+    def __init__(self, name: str, deadline: float | None, seconds: float) -> None:
+        self._name = name
+        self._deadline = deadline
+        self._seconds = seconds
+
+    async def __aenter__(self) -> None:
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + self._seconds
+        self._scope = asyncio.timeout_at(self._deadline)
+        await self._scope.__aenter__()
+
+    async def __aexit__(self, kind: Any, exc: Any, trace: Any) -> None:
+        try:
+            await self._scope.__aexit__(kind, exc, trace)
+        except TimeoutError:
+            raise NoAnswer(self._name, round(self._seconds)) from None

@@ -18,7 +18,6 @@ from zorivest_rpc.gateway.errors import (
     CallTimeout,
     InputRequiredUnsupported,
     LoopFound,
-    NoAnswer,
     ProtocolBroken,
     TooLarge,
     ToolingError,
@@ -37,6 +36,8 @@ from zorivest_rpc.gateway.talk import (
     is_call,
     name_server,
 )
+from zorivest_rpc.gateway.timing import Limit
+from zorivest_rpc.gateway.withheld import NOTHING_WITHHELD, Withheld
 from zorivest_rpc.mcp.client.caller import (
     Acknowledgement,
     Answer,
@@ -84,9 +85,11 @@ class Upstream:
         seconds: float = 15.0,
         meta: Callable[[], bytes] = bytes,
         on_happening: Callable[[Happening], None] | None = None,
+        withheld: Withheld = NOTHING_WITHHELD,
     ) -> None:
         """`meta` gives what goes into requests of our own; `seconds` are for connecting and for a list where no
-        deadline is given. What happens between calls is told to `on_happening`, in the loop's thread."""
+        deadline is given. What happens between calls is told to `on_happening`, in the loop's thread. `withheld` are
+        the credentials that the server may repeat."""
         self.name = name
         self.welcome: Welcome | None = None
         self.era_found: Era | None = None  # kept across reconnections; may be set from what an earlier run found
@@ -96,6 +99,7 @@ class Upstream:
         self._seconds = seconds
         self._meta = meta
         self._on_happening = on_happening
+        self._withheld = withheld
         self._mirrored: dict[str, HeaderParams] = {}
         self._subscribed: set[str] = set()
         self._level: int | None = None  # of the log messages of a legacy server
@@ -173,9 +177,9 @@ class Upstream:
         except StopIteration as done:
             self.welcome = done.value
         except ProtocolError as wrong:
-            raise ProtocolBroken(self.name, wrong.message) from None
+            raise self._broken(wrong) from None
         except Refused as refused:
-            raise UpstreamError(self.name, refused.error.message, refused.code) from None
+            raise self._refused(refused.error.message, refused.code) from None
         except TurnedAway as away:
             raise self._turned_away(away) from None
         assert self.welcome is not None
@@ -190,8 +194,8 @@ class Upstream:
         if path is not None:
             raise LoopFound(self.name, path)
 
-    def _limit(self, deadline: float | None) -> _Limit:
-        return _Limit(self.name, deadline, self._seconds)
+    def _limit(self, deadline: float | None) -> Limit:
+        return Limit(self.name, deadline, self._seconds)
 
     # --- lists
 
@@ -221,11 +225,11 @@ class Upstream:
         except StopIteration as done:
             listing = done.value
             assert isinstance(listing, Listing)
-            return listing
+            return self._withheld.hide_in_listing(listing)
         except ProtocolError as wrong:
-            raise ProtocolBroken(self.name, wrong.message) from None
+            raise self._broken(wrong) from None
         except Refused as refused:
-            raise UpstreamError(self.name, refused.error.message, refused.code) from None
+            raise self._refused(refused.error.message, refused.code) from None
 
     # --- calls
 
@@ -244,7 +248,7 @@ class Upstream:
         except TimeoutError:
             raise CallTimeout(self.name, call.shown or call.name, round(call.seconds)) from None
         except ProtocolError as wrong:
-            raise ProtocolBroken(self.name, wrong.message) from None
+            raise self._broken(wrong) from None
         except InputUnsupported:
             raise InputRequiredUnsupported(self.name, call.shown or call.name) from None
         finally:
@@ -267,10 +271,12 @@ class Upstream:
             if len(memoryview(raw)) > call.max_bytes:
                 raise TooLarge(self.name, call.shown or call.name, call.max_bytes)
             if not self.caller.revision.modern:
-                return Result(raw)
+                return Result(self._withheld.hide_in_result(raw))
             round = read_round(raw, call.method, call.can_ask)
             if round is None:
-                return Result(raw)
+                return Result(self._withheld.hide_in_result(raw))
+            forms = {key: self._withheld.hide_in_form(form) for key, form in round.forms.items()}
+            round = Round(forms, round.state)
             if round.open_forms and (call.ask is None or call.hands_on):
                 forms = {key: name_server(self.name, form) for key, form in round.forms.items()}
                 return Result(raw, Round(forms, round.state))
@@ -303,7 +309,13 @@ class Upstream:
             return InputRequiredUnsupported(self.name, call.shown or call.name)
         if code == UNSUPPORTED_VERSION and self.caller.revision.modern:
             return ProtocolBroken(self.name, f"it no longer speaks {self.caller.revision.name}")
-        return UpstreamError(self.name, message, code)
+        return self._refused(message, code)
+
+    def _refused(self, message: str, code: int) -> UpstreamError:
+        return UpstreamError(self.name, self._withheld.hide(message), code)
+
+    def _broken(self, wrong: ProtocolError) -> ProtocolBroken:
+        return ProtocolBroken(self.name, self._withheld.hide(wrong.message))
 
     async def check_health(self, deadline: float | None = None) -> None:
         """One cheap question: whether the server answers at all."""
@@ -345,7 +357,7 @@ class Upstream:
         async with self._limit(deadline):
             answer = await self._exchange(self.caller.request(method, dumps({"uri": uri})), Talk())
         if answer.error is not None:
-            raise UpstreamError(self.name, answer.error.message, answer.error.code)
+            raise self._refused(answer.error.message, answer.error.code)
         self._subscribed = wanted
 
     def _wants_changes(self) -> bool:
@@ -434,7 +446,7 @@ class Upstream:
 
     async def _answer(self, question: Question, talk: Talk | None) -> None:
         try:
-            answer = dict(CANCELLED) if talk is None else await talk.ask(question.form)
+            answer = dict(CANCELLED) if talk is None else await talk.ask(self._withheld.hide_in_form(question.form))
         except asyncio.CancelledError:  # the call was withdrawn, and its question with it
             if not self._is_closing:
                 self._spawn(self._tell(self.caller.reply(question.id, CANCELLED)))
@@ -470,26 +482,3 @@ class Upstream:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Limit:
-    """A deadline of connecting or listing; NoAnswer when it has passed."""
-
-    __slots__ = ("_deadline", "_name", "_scope", "_seconds")
-
-    def __init__(self, name: str, deadline: float | None, seconds: float) -> None:
-        self._name = name
-        self._deadline = deadline
-        self._seconds = seconds
-
-    async def __aenter__(self) -> None:
-        if self._deadline is None:
-            self._deadline = asyncio.get_running_loop().time() + self._seconds
-        self._scope = asyncio.timeout_at(self._deadline)
-        await self._scope.__aenter__()
-
-    async def __aexit__(self, kind: Any, exc: Any, trace: Any) -> None:
-        try:
-            await self._scope.__aexit__(kind, exc, trace)
-        except TimeoutError:
-            raise NoAnswer(self._name, round(self._seconds)) from None

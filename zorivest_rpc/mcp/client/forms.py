@@ -11,7 +11,7 @@ import msgspec
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json
 
-__all__ = ["CANCELLED", "Form", "fill_in", "is_for_a_secret", "read_form"]
+__all__ = ["CANCELLED", "Form", "fill_in", "is_for_a_secret", "names_a_secret", "read_form"]
 
 CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
 _ACTIONS: Final = ("accept", "decline", "cancel")
@@ -131,12 +131,13 @@ def is_for_a_secret(form: Form) -> bool:
     for name, field in _fields(form).items():
         title = field.get("title") if isinstance(field, dict) else None
         for text in (name, title):
-            if isinstance(text, str) and _names_a_secret(text):
+            if isinstance(text, str) and names_a_secret(text):
                 return True
     return False
 
 
-def _names_a_secret(text: str) -> bool:
+def names_a_secret(text: str) -> bool:
+    """Whether a name or title is that of a password, a token, a key or a card."""
     joined = re.sub(r"[^a-z]", "", text.lower())
     return bool(_SECRET.search(joined)) or any(word.lower() in _SECRET_WORDS for word in _WORDS.findall(text))
 
