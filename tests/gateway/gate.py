@@ -93,7 +93,8 @@ class Gate:
         tools = [(Tool(spec.name, spec.title, spec.input_schema), handler) for spec in specs.values()]
         shelf = ToolShelf(tools)
         library = self.gateway.library
-        offer = Offer("gate", "1", tools=shelf, prompts=Prompts(library), resources=Resources(library))
+        prompts, resources = Prompts(library), Resources(library)
+        offer = Offer("gate", "1", tools=shelf, prompts=prompts, resources=resources, complete=library.complete)
         self.server = McpServer(offer, key=key, limits=Limits(input_seconds=self.seconds))
 
     def member(self, name: str = "up") -> Member:

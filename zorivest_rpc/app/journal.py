@@ -228,17 +228,14 @@ class Journal:
         )
 
     def _wrap(self, name: str, handler: Handler) -> Handler:
-        """What the outcomes of a tool mean for lists, around its whole chain."""
-        if self.exposure is not None:
-            handler = self.exposure.wrap(name, handler)
-        if self.following is not None:
-            handler = self.following.wrap(name, handler)
+        """What the outcomes of a tool mean for lists, around its whole chain; and what is told of each call."""
+        if name in self.audience.specs:
+            if self.exposure is not None:
+                handler = self.exposure.wrap(name, handler)
+            if self.following is not None:
+                handler = self.following.wrap(name, handler)
         recorder = self._federation.recorder()
-        if recorder is None:
-            return handler
-        if name == "call_tool":
-            return recorder.beside(self.audience.specs.get, handler)
-        return recorder.around(self.audience.specs[name], handler)
+        return handler if recorder is None else recorder.wrap(name, self.audience.specs.get, handler)
 
     def _own_handlers(self, pipeline: Pipeline) -> dict[str, Handler]:
         from zorivest_rpc.serving.tools.own import own_handlers

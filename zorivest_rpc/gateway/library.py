@@ -1,7 +1,8 @@
 """The prompts and resources of the upstreams as our clients find, read and follow them.
 
 Rule 1: what is listed is what `examine_extras` published; what it holds is neither listed nor read, under no name.
-Rule 2: a read passes metrics and guard like a call, within the deadline of a call; it is never confirmed.
+Rule 2: a read passes metrics and guard like a call, within the deadline of a call, and is recorded like one; it is
+never confirmed.
 Rule 3: a URI that no list has can be read where an allowlist lets it: a client reads what it was given as a link."""
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.gateway.errands import Errand
 from zorivest_rpc.gateway.errors import ProtocolBroken, Quarantined, ToolingError
 from zorivest_rpc.gateway.extras import Extras, Part, Piece, examine_extras
 from zorivest_rpc.gateway.links import mark, pass_block
@@ -22,7 +24,9 @@ from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import Member
 from zorivest_rpc.gateway.naming import describe
 from zorivest_rpc.gateway.questions import Questions
+from zorivest_rpc.gateway.relay import Relay
 from zorivest_rpc.gateway.scan import clean
+from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
 from zorivest_rpc.mcp.call import Call, Outcome
 from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, Completion, Prompt, Resource, Template
@@ -33,8 +37,9 @@ from zorivest_rpc.mcp.protocol.session import Session
 __all__ = ["Library", "Pass"]
 
 Pass: TypeAlias = Callable[[str, Call, Callable[[Call], Awaitable[Outcome]]], Awaitable[Outcome]]
-"""(name in the metrics, call, work): the work behind metrics and guard."""
+"""(name in the metrics, call, work): the work behind metrics and guard, recorded under that name."""
 _COMPLETION_LIMIT: Final = 64 * 1024
+_LABELS: Final = {"prompts/get": "prompts", "resources/read": "resources", "completion/complete": "completions"}
 
 
 async def _pass_plainly(label: str, call: Call, work: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
@@ -69,6 +74,19 @@ _read_messages: Final = msgspec.json.Decoder(_Got).decode
 _read_completion: Final = msgspec.json.Decoder(_Completed).decode
 
 
+class _Wanted(NamedTuple):
+    """What is read from a server. `name` is the prompt's or the URI there and `shown` ours, `read` decodes the answer,
+    and `keep` makes an outcome of it."""
+
+    server: Server
+    method: str
+    params: dict[str, Json]
+    name: str
+    shown: str
+    read: Callable[[msgspec.Raw], Any]
+    keep: Callable[[Any], Outcome]
+
+
 class _Shelved(NamedTuple):
     """A snapshot; `by_upstream` finds a resource or template by its server and its URI there."""
 
@@ -88,10 +106,12 @@ class Library:
         members: Mapping[str, Member],
         passage: Passage,
         questions: Questions,
+        telemetry: Telemetry,
         our_prompts: Collection[str] = (),
     ) -> None:
         self._profile = profile
         self._questions = questions
+        self._telemetry = telemetry
         self._passage = passage
         self._members = members
         self._our_prompts = our_prompts
@@ -193,14 +213,15 @@ class Library:
             params["context"] = {"arguments": others}
         found: list[Completion] = []
 
-        async def work(call: Call) -> Outcome:
-            raw = await self._forward(member.server, "completion/complete", params, piece.upstream, name, call)
-            values = self._decode(member.server, _read_completion, raw).completion
+        def keep(read: _Completed) -> Outcome:
+            values = read.completion
             found.append(Completion(values.values, values.total, values.has_more))
             return Outcome([])
 
+        asked: dict[str, Json] = {"ref": {**ref, "name": name}, "argument": params["argument"]}
+        wanted = _Wanted(member.server, "completion/complete", params, piece.upstream, name, _read_completion, keep)
         try:
-            await self.behind(f"{piece.server}/completions", Call(name, {}, session, _Silent()), work)
+            await self._pass(wanted, Call(name, asked, session, _Silent()))
         except ToolError:
             return Completion([])
         return found[0]
@@ -210,61 +231,97 @@ class Library:
     async def _read(self, server: Server, theirs: str, call: Call) -> list[Block]:
         found: list[Block] = []
 
-        async def work(inner: Call) -> Outcome:
-            raw = await self._forward(server, "resources/read", {"uri": theirs}, theirs, call.name, inner)
-            for entry in self._decode(server, _read_contents, raw).contents:
+        def keep(read: _Read) -> Outcome:
+            for entry in read.contents:
                 uri = entry.get("uri")
                 found.append(mark({**entry, "uri": self.publish(server, uri) if isinstance(uri, str) else call.name}))
             return Outcome([text(str(each.get("text") or each.get("blob") or "")) for each in found])
 
-        await self._run(f"{server.name}/resources", call, work, RESOURCE_NOT_FOUND)
+        wanted = _Wanted(server, "resources/read", {"uri": theirs}, theirs, call.name, _read_contents, keep)
+        await self._run(wanted, call, {"uri": call.name}, RESOURCE_NOT_FOUND)
         return found
 
     async def _get(self, server: Server, piece: Piece, call: Call) -> list[dict[str, Json]]:
         found: list[dict[str, Json]] = []
         params = {"name": piece.upstream, "arguments": {key: str(each) for key, each in call.arguments.items()}}
 
-        async def work(inner: Call) -> Outcome:
-            raw = await self._forward(server, "prompts/get", params, piece.upstream, call.name, inner)
-            for message in self._decode(server, _read_messages, raw).messages:
+        def keep(read: _Got) -> Outcome:
+            for message in read.messages:
                 if message.role not in ("user", "assistant"):
                     raise ProtocolBroken(server.name, f"a prompt has a message of the role {message.role[:40]!r}")
                 content = mark(pass_block(message.content, partial(self.publish, server)))
                 found.append({"role": message.role, "content": content})
             return Outcome([message["content"] for message in found])
 
-        await self._run(f"{server.name}/prompts", call, work, INVALID_PARAMS)
+        wanted = _Wanted(server, "prompts/get", params, piece.upstream, call.name, _read_messages, keep)
+        await self._run(wanted, call, {**params, "name": call.name}, INVALID_PARAMS)
         return found
 
-    async def _run(self, label: str, call: Call, work: Callable[[Call], Awaitable[Outcome]], code: int) -> None:
+    async def _run(self, wanted: _Wanted, call: Call, asked: dict[str, Json], code: int) -> None:
         """What an upstream refuses is a refusal of the URI or the name; what breaks on the way is a fault of ours."""
         try:
-            await self.behind(label, call, work)
+            await self._pass(wanted, call.dispatch(call.name, asked))
         except ToolingError as error:
             refused = error.code == "upstream_error"
             raise ProtocolError(code if refused else INTERNAL_ERROR, error.text, {"code": error.code}) from None
 
-    async def _forward(
-        self, server: Server, method: str, params: dict[str, Json], name: str, shown: str, call: Call
-    ) -> msgspec.Raw:
-        member = self._members[server.name]
-        seconds = float(server.call_timeout_secs or self._profile.tool_timeout_secs)
-        limit = _COMPLETION_LIMIT if method == "completion/complete" else server.max_result_bytes
-        request = Forwarded(
-            method, dumps(params), name=name, shown=shown, seconds=seconds, max_bytes=limit,
-            log_level=call.session.log_level, meta=self._passage.onward(call.wire.meta), server=server.name,
-        )  # fmt: skip
-        send = partial(member.call, repeatable=True)  # it is a read, whatever the server is trusted with
-        if method == "completion/complete":
-            return (await send(request))[0].raw
-        result, _ = await self._questions.put_through(call, request, send, _Reading(), modern=member.is_modern)
-        return result.raw
+    async def _pass(self, wanted: _Wanted, call: Call) -> None:
+        """The arguments of `call` are what our client asked for, in its own words."""
+        await self.behind(f"{wanted.server.name}/{_LABELS[wanted.method]}", call, partial(self._forward, wanted))
 
-    def _decode(self, server: Server, read: Callable[[msgspec.Raw], Any], raw: msgspec.Raw) -> Any:
+    async def _forward(self, wanted: _Wanted, call: Call) -> Outcome:
+        errand = self._questions.errand_of(call)  # what asked something is one request, in however many rounds
+        if not isinstance(errand, Errand):
+            errand = Errand(self._record(wanted, call))
+        member = self._members[wanted.server.name]
+        send = partial(member.call, repeatable=True)  # it is a read, whatever the server is trusted with
+        request = self._request(wanted, call)
+        with errand:
+            if wanted.method == "completion/complete":
+                result, attempts = await send(request)
+            else:
+                put_through = self._questions.put_through
+                result, attempts = await put_through(call, request, send, errand, modern=member.is_modern)
+            errand.attempts += attempts
+            outcome = wanted.keep(self._decode(wanted, result.raw))
+        errand.succeed(outcome, len(memoryview(result.raw)))
+        return outcome
+
+    def _record(self, wanted: _Wanted, call: Call) -> CallRecord:
+        if isinstance(call.record, CallRecord):
+            return call.record
+        return self._telemetry.call(
+            tool=f"{wanted.server.name}/{_LABELS[wanted.method]}",
+            provenance="upstream",
+            server=wanted.server.name,
+            principal=call.session.principal or None,
+            tenant=call.scope.name or None,
+            arguments=call.arguments,
+        )
+
+    def _request(self, wanted: _Wanted, call: Call) -> Forwarded:
+        server = wanted.server
+        relay = Relay(call, server.name, self._telemetry.redactor)
+        return Forwarded(
+            wanted.method,
+            dumps(wanted.params),
+            name=wanted.name,
+            shown=wanted.shown,
+            seconds=float(server.call_timeout_secs or self._profile.tool_timeout_secs),
+            max_bytes=_COMPLETION_LIMIT if wanted.method == "completion/complete" else server.max_result_bytes,
+            log_level=call.session.log_level,
+            meta=self._passage.onward(call.wire.meta),
+            on_progress=relay.progress if call.wire.progress_token is not None else None,
+            on_log=relay.log,
+            server=server.name,
+        )
+
+    def _decode(self, wanted: _Wanted, raw: msgspec.Raw) -> Any:
         try:
-            return read(raw)
+            return wanted.read(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as wrong:
-            raise ProtocolBroken(server.name, f"an answer does not fit the protocol: {wrong}"[:200]) from None
+            problem = f"an answer does not fit the protocol: {wrong}"[:200]
+            raise ProtocolBroken(wanted.server.name, problem) from None
 
     # --- the snapshot
 
@@ -368,13 +425,6 @@ def _about(server: Server, piece: Piece) -> dict[str, Json]:
 
 def _wire(items: Mapping[str, Prompt] | Mapping[str, Resource] | Mapping[str, Template]) -> list[dict[str, Json]]:
     return [item.wire() for item in items.values()]
-
-
-class _Reading:
-    """What is known of a read over its rounds: nothing that has to be told when no answer comes."""
-
-    def end_unheard(self, code: str) -> None:
-        return
 
 
 class _Silent:

@@ -1,8 +1,9 @@
 """The events of every call in the telemetry: requested, asked about, confirmed, and exactly one end.
 
-The outermost layer of each tool, ours and other servers' alike. A call that asks something runs again from the top with
-each answer, and stays one call: its record is found again by the questions that went out, and ends when no answer comes
-in time. What forwards a call to another server tells its attempts to the record that the call carries."""
+The outermost layer of each tool, ours and other servers' alike, and of what else is read from other servers. A call
+that asks something runs again from the top with each answer, and stays one call: its record is found again by the
+questions that went out, and ends when no answer comes in time. What forwards a call to another server tells its
+attempts to the record that the call carries."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from zorivest_rpc.errors import ConfirmationRequired, GuardLocked, ProtocolError, ToolError
 from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.mcp.call import BecomeTask, Call, Handler, InputRequired, Outcome
 from zorivest_rpc.mcp.protocol.content import Block
-from zorivest_rpc.serving.catalog.spec import ToolSpec
+from zorivest_rpc.serving.catalog.spec import Ruling, ToolSpec
 
-__all__ = ["Recorder"]
+__all__ = ["Reading", "Recorder"]
 
 _AS_TASK: Final = ""  # stands where a question's name would: the same call, going on as a task
 _CANCELLED: Final = "cancelled"  # ends that are told here alone, and to no client
@@ -26,6 +27,17 @@ _INTERNAL: Final = "internal_error"
 _MOST: Final = 4_096  # calls that wait for an answer
 _log: Final = logging.getLogger(__name__)
 _Key: TypeAlias = tuple[str, str, str, str, str]
+
+
+class Reading(NamedTuple):
+    """What is read from another server beside its tools: recorded like a tool, under `<server>/<kind>`."""
+
+    name: str
+    ruling: Ruling | None = None  # a read is never confirmed, so no list spares it
+
+    @property
+    def upstream(self) -> str:
+        return self.name.partition("/")[0]
 
 
 class _Waiting:
@@ -53,6 +65,12 @@ class Recorder:
         """A call that was refused before anything of it was looked at."""
         self._begin(spec, principal, None, {}).denied(reason)
 
+    def wrap(self, name: str, find: Callable[[str], ToolSpec | None], inner: Handler) -> Handler:
+        """A whole chain, recorded: that of a tool that `find` knows, or of what else is read from another server."""
+        if name == "call_tool":
+            return self.beside(find, inner)
+        return self.around(find(name) or Reading(name), inner)
+
     def beside(self, find: Callable[[str], ToolSpec | None], inner: Handler) -> Handler:
         """The dispatcher's chain: the tool that it calls is recorded by its own, unless it is denied before that."""
 
@@ -67,8 +85,8 @@ class Recorder:
 
         return dispatched
 
-    def around(self, spec: ToolSpec, inner: Handler) -> Handler:
-        """The chain of one tool, recorded."""
+    def around(self, spec: ToolSpec | Reading, inner: Handler) -> Handler:
+        """The chain of one tool, or of one kind of reading, recorded."""
 
         async def recorded(call: Call) -> Outcome:
             found = self._take(call)
@@ -118,7 +136,9 @@ class Recorder:
         for waiting in list(self._waiting.values()):
             self._give_up(waiting, _CANCELLED)
 
-    def _begin(self, spec: ToolSpec, principal: str, tenant: str | None, arguments: dict[str, object]) -> CallRecord:
+    def _begin(
+        self, spec: ToolSpec | Reading, principal: str, tenant: str | None, arguments: dict[str, object]
+    ) -> CallRecord:
         return self._telemetry.call(
             tool=spec.name,
             provenance="upstream" if spec.upstream else "built-in",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.gateway.assembly import names_no_tool
 from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.eras import Eras
+from zorivest_rpc.gateway.errands import Errand
 from zorivest_rpc.gateway.errors import (
     OutputInvalid,
     ProtocolBroken,
@@ -36,7 +36,7 @@ from zorivest_rpc.gateway.relay import Relay
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Redactor, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
-from zorivest_rpc.mcp.call import Call, InputRequired, Outcome
+from zorivest_rpc.mcp.call import Call, Outcome
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.offer import RESOURCES
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
@@ -46,8 +46,6 @@ from zorivest_rpc.serving.catalog.spec import Definitions
 __all__ = ["AT_ONCE", "Gateway"]
 
 _UNKNOWN: Final = "unknown_tool"
-_INTERNAL: Final = "internal_error"
-_CANCELLED: Final = "cancelled"  # how the telemetry ends a call that its client gave up
 AT_ONCE: Final = 8  # servers that are discovered at the same time
 _MOST_GONE: Final = 512  # tools that a client may still call by an old list
 _log: Final = logging.getLogger(__name__)
@@ -62,34 +60,6 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
-
-
-class _Errand:
-    """One call in the telemetry, over all rounds of its questions."""
-
-    def __init__(self, record: CallRecord) -> None:
-        self.record = record
-        self.attempts = 0
-        self._began = time.perf_counter()
-
-    def succeed(self, outcome: Outcome, size: int) -> None:
-        self.record.succeeded(
-            duration_ms=self._milliseconds,
-            bytes=size,
-            attempts=self.attempts,
-            is_error=outcome.is_error,
-            result=outcome.structured if outcome.structured is not msgspec.UNSET else None,
-        )
-
-    def fail(self, error: ToolError) -> None:
-        self.record.failed(kind=error.kind, code=error.code, duration_ms=self._milliseconds, attempts=self.attempts)
-
-    def end_unheard(self, code: str) -> None:
-        self.record.failed(kind="TOOLING", code=code, duration_ms=self._milliseconds, attempts=self.attempts)
-
-    @property
-    def _milliseconds(self) -> float:
-        return round((time.perf_counter() - self._began) * 1000, 3)
 
 
 class Gateway:
@@ -128,7 +98,7 @@ class Gateway:
         self._passage = passage or Passage()
         self.questions = Questions(self._passage.id, input_seconds)
         self.members: dict[str, Member] = {}
-        self.library = Library(profile, self.members, self._passage, self.questions, our_prompts)
+        self.library = Library(profile, self.members, self._passage, self.questions, telemetry, our_prompts)
         self.followed = Followed(self.members, self.library.locate, lambda uri: tell(RESOURCES, uri))
         self._make, self._timing, self._eras = make, timing, eras
         self._redactor = redactor
@@ -262,9 +232,9 @@ class Gateway:
         """The handler of every upstream tool: it runs behind validation, metrics, guard and confirmation."""
         found = self.catalogue.table.get(call.name)
         errand = self.questions.errand_of(call)  # a call that asked something is one call, in however many rounds
-        if not isinstance(errand, _Errand):
-            errand = _Errand(self._record(call, found))
-        try:
+        if not isinstance(errand, Errand):
+            errand = Errand(self._record(call, found))
+        with errand:
             member = self._admit(call, found, errand.record)
             assert found is not None
             send = partial(member.call, repeatable=found.repeatable)
@@ -272,17 +242,6 @@ class Gateway:
             result, attempts = await self.questions.put_through(call, request, send, errand, modern=member.is_modern)
             errand.attempts += attempts
             outcome = self._read(found, result.raw)
-        except ToolError as error:
-            errand.fail(error)
-            raise
-        except asyncio.CancelledError:
-            errand.end_unheard(_CANCELLED)
-            raise
-        except (InputRequired, ProtocolError):
-            raise  # it goes on: the next round, or the same once more with an answer that can be read
-        except Exception:
-            errand.end_unheard(_INTERNAL)
-            raise
         errand.succeed(outcome, len(memoryview(result.raw)))
         return outcome
 

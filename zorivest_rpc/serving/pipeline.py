@@ -69,7 +69,8 @@ class Pipeline:
 
     async def behind(self, label: str, call: Call, work: Handler) -> Outcome:
         """What is no tool, done behind metrics and guard; `label` is its name in the metrics."""
-        return await chain(work, self.metrics, self.guard.strict())(call.dispatch(label, {}))
+        handler = self._wrap(label, chain(work, self.metrics, self.guard.strict()))
+        return await handler(call.dispatch(label, call.arguments))
 
     def for_each_client(self, name: str) -> Handler:
         """The chain of a tool for one of the clients that a call for all is done for; that call was confirmed."""

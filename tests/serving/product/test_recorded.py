@@ -14,6 +14,7 @@ import pytest
 
 from tests.serving.product.conftest import Client, refusal_of
 from tests.serving.product.far import FORMS, YES, Far, opened, serve_far
+from tests.serving.product.shop import shop
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 
@@ -194,3 +195,34 @@ async def test_in_a_random_run_every_call_has_exactly_one_end(far: Far, tmp_path
     assert len(begun) > 20
     assert begun == ended
     assert set(begun.values()) == {1}
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_what_is_read_from_another_server_is_requested_and_ends_like_a_call(
+    tmp_path: Path, told: Told, revision: str
+) -> None:
+    environ = told.environ | {"ZORIVEST_TELEMETRY_CAPTURE_CONTENT": "1"}
+    async with shop(tmp_path, environ=environ, revision=revision) as (_, client, far):
+        uri = "upstream:ops:notes:///a"
+        reference = {"type": "ref/prompt", "name": "ops__greet"}
+        for is_locked in (False, True):
+            far.is_locked = is_locked
+            await client.request("prompts/get", {"name": "ops__greet", "arguments": {"who": "Jack"}})
+            await client.request("resources/read", {"uri": uri})
+            completing = {"ref": reference, "argument": {"name": "who", "value": "a"}}
+            await client.request("completion/complete", completing)
+        await client.request("resources/read", {"uri": "upstream:ops:notes:///missing"})
+    lines = told.lines()
+    begun = [line for line in lines if line["event"] == "tool.requested"]
+    kinds = ["ops/prompts", "ops/resources", "ops/completions"]
+    assert [line["tool"] for line in begun] == [*kinds, *kinds, "ops/resources"]
+    assert {(line["provenance"], line["server"]) for line in lines} == {("upstream", "ops")}
+    assert [line["arguments"] for line in begun[:2]] == [
+        {"name": "ops__greet", "arguments": {"who": "Jack"}},
+        {"uri": uri},
+    ]
+    ends = [line for line in lines if line["event"] in ENDS]
+    assert [line["event"] for line in ends] == ["tool.succeeded"] * 3 + ["tool.denied"] * 3 + ["tool.failed"]
+    assert {line["reason"] for line in ends[3:6]} == {"guard_blocked"}
+    assert ends[6]["code"] == "upstream_error"
+    assert Counter(line["call_id"] for line in ends) == Counter(line["call_id"] for line in begun)
