@@ -211,6 +211,7 @@ async def test_what_is_read_from_another_server_is_requested_and_ends_like_a_cal
             await client.request("resources/read", {"uri": uri})
             completing = {"ref": reference, "argument": {"name": "who", "value": "a"}}
             await client.request("completion/complete", completing)
+        far.is_locked = False
         await client.request("resources/read", {"uri": "upstream:ops:notes:///missing"})
     lines = told.lines()
     begun = [line for line in lines if line["event"] == "tool.requested"]
