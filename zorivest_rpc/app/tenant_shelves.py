@@ -165,16 +165,18 @@ async def complete(
 ) -> Completion | None:
     """The ids that are granted, and everything else from the client that is named beside it; without one nothing."""
     from zorivest_rpc.serving.tools.completions import has_completions
+    from zorivest_rpc.serving.tools.resources import LISTED
 
     bare = name.removesuffix(_OF_TEMPLATE) if kind == "resource" else name
-    if not has_completions(kind, bare):
+    only_client = bare != name and bare in LISTED  # a template where there are too many clients to list each
+    if not only_client and not has_completions(kind, bare):
         return None
     grants = served.resolver.grants(session.principal)
     if argument == _CLIENT:
         typed = value.strip().lower()
         return Completion([id for id in grants.ids if id.startswith(typed)])
     id = normalise_id(others.get(_CLIENT) or "")
-    if id is None or id not in grants.known:
+    if only_client or id is None or id not in grants.known:
         return Completion([])
     context = served.contexts.of(id)
     if not context.is_configured:

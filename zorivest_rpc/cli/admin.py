@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zorivest_rpc.config import chosen_data_dir
 from zorivest_rpc.core_dumps import forbid_core_dumps
-from zorivest_rpc.errors import ZorivestError
+from zorivest_rpc.errors import ConfigError, ZorivestError
 
 if TYPE_CHECKING:
     import argparse
 
-    from zorivest_rpc.tenants.config import Tenant
+    from zorivest_rpc.tenants.config import Tenant, Tenants
 
-__all__ = ["Admin", "Place", "RequestRefused", "add_data_dir", "ask_secret", "place_of", "tell"]
+__all__ = ["Admin", "Place", "RequestRefused", "add_data_dir", "ask_secret", "clients_of", "place_of", "tell"]
 
 
 class RequestRefused(ZorivestError):
@@ -43,16 +43,39 @@ class Place(NamedTuple):
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Which journal a command is about."""
+    usual = Path(chosen_data_dir(os.environ))
     parser.add_argument(
         "--data-dir",
         type=Path,
-        default=Path(chosen_data_dir(os.environ)),
+        default=usual,
         help="where the journal lives (ZORIVEST_DATA_DIR; default: %(default)s)",
     )
+    parser.set_defaults(usual_dir=usual)  # the same object, where the words name no other directory
     parser.add_argument("--tenant", metavar="ID", help="of a server with several clients: the journal of this one")
     parser.add_argument(
         "--tenants-file", metavar="FILE", help="the file that names the clients (ZORIVEST_TENANTS_FILE, CLIENTS_CONFIG)"
     )
+
+
+def clients_of(arguments: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Tenants | None:
+    """The clients of which a command has to name one; None where the words mean one journal.
+
+    With clients configured, the data directory's own journal is one that the server does not use; to back that up, or
+    to lock its guard, would look like the real thing. A directory that is named is meant."""
+    environ = os.environ if environ is None else environ
+    if arguments.tenant is not None or arguments.data_dir is not arguments.usual_dir:
+        return None
+    if not arguments.tenants_file and not any(name in environ for name in ("ZORIVEST_TENANTS_FILE", "CLIENTS_CONFIG")):
+        return None
+    return _load(arguments, environ)
+
+
+def _load(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Tenants | None:
+    from zorivest_rpc.config import parse
+    from zorivest_rpc.tenants.config import load_tenants
+
+    words = ("--tenants-file", arguments.tenants_file) if arguments.tenants_file else ()
+    return load_tenants(parse("tenants", words, environ), environ)
 
 
 def place_of(
@@ -62,13 +85,15 @@ def place_of(
     one that was taken out can still be backed up."""
     environ = os.environ if environ is None else environ
     if arguments.tenant is None:
+        if (served := clients_of(arguments, environ)) is not None:
+            ids = ", ".join(sorted(served.tenants))
+            words = f"there are several clients; name one of {ids}, or another journal with --data-dir"
+            raise ConfigError("--tenant", words)
         return Place(arguments.data_dir, environ)
-    from zorivest_rpc.config import parse
-    from zorivest_rpc.tenants.config import load_tenants, normalise_id
+    from zorivest_rpc.tenants.config import normalise_id
     from zorivest_rpc.tenants.embedded import clean_environ, directory_of
 
-    words = ("--tenants-file", arguments.tenants_file) if arguments.tenants_file else ()
-    tenants = load_tenants(parse("tenants", words, environ), environ)
+    tenants = _load(arguments, environ)
     known = {} if tenants is None else tenants.tenants
     id = normalise_id(arguments.tenant)
     tenant = known.get(id or "")

@@ -10,9 +10,10 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, place_of
+from zorivest_rpc.cli.admin import Admin, RequestRefused, add_data_dir, clients_of, place_of
+from zorivest_rpc.cli.checks.web import NoRedirects
 
-__all__ = ["Guarded", "add_place", "describe_lock", "open_backend"]
+__all__ = ["Guarded", "add_place", "clients_meant", "describe_lock", "open_backend"]
 
 _SECONDS = 30
 _UNKNOWN_FIELD = (400, 422)
@@ -30,7 +31,6 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     add_data_dir(parser)
     parser.add_argument(
         "--api-url",
-        default=os.environ.get("ZORIVEST_API_URL") or None,
         help="a backend that runs already (ZORIVEST_API_URL); its key is ZORIVEST_API_KEY",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
@@ -39,13 +39,26 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def open_backend(arguments: argparse.Namespace) -> Guarded:
     """A session of the named backend, else of the embedded one, which is started if need be: its guard decides for
     whatever starts it next."""
-    if arguments.api_url and arguments.tenant is None:
-        return _Remote(arguments.api_url, os.environ.get("ZORIVEST_API_KEY"))
+    if arguments.tenant is None and (url := _url(arguments)):
+        return _Remote(url, os.environ.get("ZORIVEST_API_KEY"))
     place = place_of(arguments, may_be_remote=True)
     if (tenant := place.remote) is None:
         return Admin.at(place)
     key, variable = tenant.key_of(os.environ), tenant.api_key_env or ""
-    return _Remote(tenant.where, key, authorization=tenant.authorization, variable=variable)
+    return _Remote(
+        tenant.where, key, authorization=tenant.authorization, variable=variable, client=tenant.client_header
+    )
+
+
+def clients_meant(arguments: argparse.Namespace) -> list[str] | None:
+    """All that are served, where the words name neither one of them nor another backend."""
+    tenants = None if arguments.api_url else clients_of(arguments)
+    return None if tenants is None else [id for id, tenant in sorted(tenants.tenants.items()) if tenant.enabled]
+
+
+def _url(arguments: argparse.Namespace) -> str | None:
+    """With clients the variable means none of them."""
+    return arguments.api_url or (clients_of(arguments) is None and os.environ.get("ZORIVEST_API_URL")) or None
 
 
 def describe_lock(status: Mapping[str, Any]) -> str:
@@ -59,12 +72,20 @@ class _Remote:
     """A backend across the network; one that does not know who locks is asked without it."""
 
     def __init__(
-        self, url: str, key: str | None, *, authorization: str | None = None, variable: str = "ZORIVEST_API_KEY"
+        self,
+        url: str,
+        key: str | None,
+        *,
+        authorization: str | None = None,
+        variable: str = "ZORIVEST_API_KEY",
+        client: str | None = None,
     ) -> None:
-        """`authorization` is sent as it is, in place of a session that a key opens."""
+        """`authorization` is sent as it is, in place of a session that a key opens. `client` tells the backend whose
+        guard is meant."""
         from zorivest_rpc.serving.backend.http import normalise
 
         self._base = normalise(url)
+        self._client = client
         self._authorization = authorization
         if authorization is not None:
             return
@@ -86,9 +107,12 @@ class _Remote:
         headers = {"Content-Type": "application/json"}
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
+        if self._client is not None:
+            headers["client"] = self._client
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._base + path, method=method, data=data, headers=headers)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the key is for the backend alone
+        # the key is for the backend alone: no proxy sees it, and no redirect takes it elsewhere
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirects)
         try:
             with opener.open(request, timeout=_SECONDS) as response:
                 return response.status, _decode(response.read())

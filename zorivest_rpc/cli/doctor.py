@@ -9,12 +9,16 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zorivest_rpc.cli.checks import journal, machine, safekeeping, surroundings, upstreams
 from zorivest_rpc.cli.checks.line import Line, fail, ok
 from zorivest_rpc.cli.words import Words, uses_colour
 from zorivest_rpc.config import Settings, parse, usage
 from zorivest_rpc.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zorivest_rpc.cli.checks.backend import Credential
 
 __all__ = ["examine", "run"]
 
@@ -77,19 +81,20 @@ def examine(
         if not wrong:
             yield from journal.check_offer(settings, client)
             yield from upstreams.profile(settings, environ)
+    credential: Credential | None = None
     if usable and not wrong and (tenant is not None or settings.tenant_sources):
         from zorivest_rpc.cli.checks import tenants
 
         yield from tenants.check_tenants(settings, environ)
         if tenant is not None:
-            settings, environ, line = tenants.aim_at(settings, environ, tenant)
+            settings, environ, line, credential = tenants.aim_at(settings, environ, tenant)
             yield line
             damaged, vault = journal.read_bootstrap(settings.data_dir)
     past = {"this program was installed": os.stat(__file__).st_mtime}
     if vault is not None and vault.created is not None:
         past["this journal's newest key was made"] = vault.created
     yield machine.clock(past)
-    yield from _directory(settings.data_dir, damaged)
+    yield from _directory(settings.data_dir, damaged, has_journal=tenant is not None or not settings.tenant_sources)
     yield from surroundings.api_key_form(environ, embedded=not settings.api_url)
     yield from surroundings.proxies(environ, settings.api_url)
     if not usable:
@@ -100,29 +105,35 @@ def examine(
     if settings.tenant_sources and tenant is None:
         yield ok("backend", "each client has its own; zorivest-rpc doctor --tenant ID looks at one")
     elif settings.api_url or damaged is None:
-        yield from _backend(settings, vault, environ, start=start)
+        yield from _backend(settings, vault, environ, credential, start=start)
     yield machine.port(_port(settings, environ))
     yield from clients.set_up(environ, None if settings.api_url else settings.data_dir)
 
 
-def _directory(data_dir: str, damaged: Line | None) -> Iterator[Line]:
+def _directory(data_dir: str, damaged: Line | None, *, has_journal: bool) -> Iterator[Line]:
     yield from journal.directory(data_dir)
     yield from journal.private_files(data_dir)
     yield from safekeeping.place(data_dir)
     if damaged is not None:
         yield damaged
-    yield from safekeeping.together(data_dir)
-    yield from safekeeping.backups(data_dir)
+    if has_journal:
+        yield from safekeeping.together(data_dir)
+        yield from safekeeping.backups(data_dir)
 
 
 def _backend(
-    settings: Settings, vault: journal.Bootstrap | None, environ: Mapping[str, str], *, start: bool
+    settings: Settings,
+    vault: journal.Bootstrap | None,
+    environ: Mapping[str, str],
+    credential: Credential | None,
+    *,
+    start: bool,
 ) -> Iterator[Line]:
     from zorivest_rpc.cli.checks import backend
 
     if settings.api_url:
         yield from surroundings.transport(settings.api_url)
-        yield from backend.remote(settings, environ)
+        yield from backend.remote(settings, environ, credential)
     else:
         yield from backend.check_embedded(settings, vault, environ, start=start)
 

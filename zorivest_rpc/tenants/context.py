@@ -35,6 +35,7 @@ _LOOK: Final = 60.0
 _CLOSING: Final = 5.0
 _LAST_HOLD_OFF: Final = 30.0
 _SHARE: Final = 0.8  # of a session token's life
+_KEY_ADVICE: Final = "Ask the operator to check the credential of this client on the server."
 _CLOSED_ROLE: Final = "read-only"
 
 
@@ -303,6 +304,7 @@ class TenantContext:
                     share=_SHARE,
                     hold_off=1.0,
                     longest_hold_off=_LAST_HOLD_OFF,
+                    advice=_KEY_ADVICE,
                 )
             )
         return TenantBackend(tenant, inner, None if place is None else place.use)

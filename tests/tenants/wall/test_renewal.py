@@ -74,6 +74,7 @@ async def test_a_refused_key_is_tried_again_after_one_second_that_doubles_to_thi
     for number, pause in enumerate((1, 2, 4, 8, 16, 30, 30), 1):
         told = await office.ask("acme")
         assert told.startswith('Client "acme": Auth failed (401)')
+        assert told.endswith("Ask the operator to check the credential of this client on the server.")
         assert "zrv_sk_" not in told, "a backend that repeats the key does not get it into a text"
         assert office.unlocks("acme") == number
         for early in (0.0, pause - 0.01):

@@ -182,3 +182,16 @@ async def test_twenty_are_enumerated_and_more_are_not(tmp_path: Path, monkeypatc
             assert (" and 1 more (use list_clients). Use" in text) is not shown
             listed = (await client.request("resources/list", {}))["result"]["resources"]
             assert bool(listed) is shown
+            templates = (await client.request("resources/templates/list", {}))["result"]["resourceTemplates"]
+            assert ("zorivest://guard{?clientId}" in [each["uriTemplate"] for each in templates]) is not shown
+            for template in templates:  # one that is listed completes the client, and a client alone shows the rest
+                ref = {"type": "ref/resource", "uri": template["uriTemplate"]}
+                asked = {"ref": ref, "argument": {"name": "clientId", "value": "c1"}}
+                found = (await client.request("completion/complete", asked))["result"]["completion"]["values"]
+                assert found == ids[10:20]
+                asked = {
+                    "ref": ref,
+                    "argument": {"name": "else", "value": ""},
+                    "context": {"arguments": {"clientId": "c01"}},
+                }
+                assert (await client.request("completion/complete", asked))["result"]["completion"]["values"] == []

@@ -7,7 +7,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from zorivest_rpc import __version__
 from zorivest_rpc.config import Settings
@@ -55,7 +56,7 @@ def check_embedded(
     if located is None and vault is not None:
         yield ok("guard", "its state is in the journal; it can be asked when the backend runs")
     if located is not None:
-        yield from _check_answer(located.address, key, "the embedded backend")
+        yield from _check_answer(located.address, Credential(key), "the embedded backend")
     yield from _encryption(data, vault)
 
 
@@ -154,7 +155,20 @@ def _encryption(data: Path, vault: Bootstrap | None) -> Iterator[Line]:
         )
 
 
-def remote(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
+class Credential(NamedTuple):
+    """What opens a backend elsewhere: a key, and the variable that has it; `headers` go along with every request, and
+    may hold an Authorization in place of a key."""
+
+    key: str | None
+    variable: str = "ZORIVEST_API_KEY"
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def is_fixed(self) -> bool:
+        return "Authorization" in self.headers
+
+
+def remote(settings: Settings, environ: Mapping[str, str], credential: Credential | None = None) -> Iterator[Line]:
     from zorivest_rpc.serving.backend.http import normalise
 
     try:
@@ -164,16 +178,16 @@ def remote(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
             "backend", str(error), "Correct --api-url or ZORIVEST_API_URL, or leave it out for the embedded one."
         )
         return
-    key = environ.get("ZORIVEST_API_KEY")
-    if not key:
-        text = "ZORIVEST_API_KEY is not set, and a backend of its own has no other place for a key"
-        yield fail("key", text, "Create a key in Zorivest (Settings, API keys) and set ZORIVEST_API_KEY.")
-    yield from _check_answer(base, key, render_url(base), remote=True)
+    given = Credential(environ.get("ZORIVEST_API_KEY")) if credential is None else credential
+    if not given.key and not given.is_fixed:
+        text = f"{given.variable} is not set, and a backend of its own has no other place for a key"
+        yield fail("key", text, f"Create a key in Zorivest (Settings, API keys) and set {given.variable}.")
+    yield from _check_answer(base, given, render_url(base), remote=True)
 
 
-def _check_answer(base: Place, key: str | None, name: str, *, remote: bool = False) -> Iterator[Line]:
+def _check_answer(base: Place, credential: Credential, name: str, *, remote: bool = False) -> Iterator[Line]:
     """What the backend says about itself."""
-    health = ask(base, "/health")
+    health = ask(base, "/health", more=credential.headers)
     if health is None:
         yield fail("backend", f"{name} does not answer", "Start it, or correct the address; is a firewall in between?")
         return
@@ -189,8 +203,8 @@ def _check_answer(base: Place, key: str | None, name: str, *, remote: bool = Fal
     if remote and health.date is not None and abs(health.date - time.time()) > _SKEW:
         apart = f"{abs(health.date - time.time()) / 60:.0f} minutes"
         yield fail("clock", f"{apart} apart from {name}'s", "Set the clock; sessions and tokens end by it.")
-    yield from _check_unlock(base, key, health.body, name)
-    yield from _guard(base)
+    yield from _check_unlock(base, credential, health.body, name)
+    yield from _guard(base, credential)
 
 
 def _speaks(health: PageAnswer) -> bool:
@@ -198,21 +212,30 @@ def _speaks(health: PageAnswer) -> bool:
     return health.status == 200 and isinstance(body, dict) and ("version" in body or "database" in body)
 
 
-def _check_unlock(base: Place, key: str | None, health: Mapping[str, Any], name: str) -> Iterator[Line]:
+def _check_unlock(base: Place, credential: Credential, health: Mapping[str, Any], name: str) -> Iterator[Line]:
     database = health.get("database")
     unlocked = database.get("unlocked") if isinstance(database, dict) else health.get("database_unlocked")
     if unlocked is False:
         yield ok("unlock", f"{name} is locked; the next call unlocks it with the key")
         return
-    if not key:
+    if credential.is_fixed:
+        answer = ask(base, "/service/status", more=credential.headers)
+        if answer is not None and answer.status not in (401, 403):
+            yield ok("unlock", f"{name} takes the fixed Authorization")
+        else:
+            status = "nothing" if answer is None else str(answer.status)
+            yield fail("unlock", f"{name} answered {status} to the fixed Authorization", "Correct it in the file.")
         return
-    answer = ask(base, "/auth/unlock", {"api_key": key}, timeout=3 * web.PATIENCE)  # it is slow by design
+    if not credential.key:
+        return
+    secret = {"api_key": credential.key}
+    answer = ask(base, "/auth/unlock", secret, timeout=3 * web.PATIENCE, more=credential.headers)  # slow by design
     if answer is not None and answer.status == 200 and isinstance(answer.body, dict):
         yield ok("unlock", f"the key opens {name} as {_word(answer.body.get('role'))}")
         return
     status = "nothing" if answer is None else str(answer.status)
     next = {
-        "401": "The key is not one of this backend's: set ZORIVEST_API_KEY to one that is.",
+        "401": f"The key is not one of this backend's: set {credential.variable} to one that is.",
         "403": "The key was revoked: create another (zorivest-rpc keys create).",
         "423": "Another process holds the database: end it, or wait.",
         "429": "Too many attempts: wait a minute.",
@@ -220,8 +243,8 @@ def _check_unlock(base: Place, key: str | None, health: Mapping[str, Any], name:
     yield fail("unlock", f"{name} answered {status} to the key", next)
 
 
-def _guard(base: Place) -> Iterator[Line]:
-    answer = ask(base, "/mcp-guard/status")
+def _guard(base: Place, credential: Credential) -> Iterator[Line]:
+    answer = ask(base, "/mcp-guard/status", more=credential.headers)
     if answer is None or answer.status != 200 or not isinstance(answer.body, dict):
         yield warn("guard", "its state cannot be learnt before the journal is unlocked", "Run doctor again afterwards.")
     elif answer.body.get("is_locked"):

@@ -11,6 +11,7 @@ from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.tenants.config import Tenants, load_tenants, normalise_id
 from zorivest_rpc.tenants.embedded import clean_environ, directory_of, left_behind
 
+from .backend import Credential
 from .line import Line, fail, ok, warn
 
 __all__ = ["Aim", "aim_at", "check_tenants", "secrets_of"]
@@ -22,6 +23,7 @@ class Aim(NamedTuple):
     settings: Settings
     environ: Mapping[str, str]
     line: Line
+    credential: Credential | None = None  # of a backend elsewhere
 
 
 def check_tenants(settings: Settings, environ: Mapping[str, str]) -> Iterator[Line]:
@@ -113,6 +115,7 @@ def aim_at(settings: Settings, environ: Mapping[str, str], named: str) -> Aim:
         directory = str(directory_of(settings.data_dir, tenant.id))
         return Aim(settings._replace(data_dir=directory, api_url=None), kept, line)
     own = {name: value for name, value in environ.items() if name != "ZORIVEST_API_KEY"}
-    if key := tenant.key_of(environ):
-        own["ZORIVEST_API_KEY"] = key
-    return Aim(settings._replace(api_url=tenant.where), own, line)
+    fixed = {"Authorization": tenant.authorization, "client": tenant.client_header}
+    headers = {name: value for name, value in fixed.items() if value is not None}
+    credential = Credential(tenant.key_of(environ), tenant.api_key_env or "apiKey", headers)
+    return Aim(settings._replace(api_url=tenant.where), own, line, credential)

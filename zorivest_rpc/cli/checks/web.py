@@ -6,6 +6,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import closing
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
@@ -31,7 +32,7 @@ class PageAnswer(NamedTuple):
     date: float | None
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class NoRedirects(urllib.request.HTTPRedirectHandler):
     """A key is shown to the server it was meant for and to no other."""
 
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
@@ -39,10 +40,18 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 
 def ask(
-    place: Place, path: str = "", body: Any = None, *, token: str = "", timeout: float | None = None
+    place: Place,
+    path: str = "",
+    body: Any = None,
+    *,
+    token: str = "",
+    timeout: float | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> PageAnswer | None:
     """GET, or POST where there is a body; None if nothing answered in time, or not as what it claims to be."""
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Content-Type": "application/json", **(more or {})}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     seconds = timeout or PATIENCE
     try:
         if isinstance(place, str):
@@ -54,7 +63,7 @@ def ask(
 
 def _ask_url(url: str, body: Any, headers: dict[str, str], timeout: float) -> PageAnswer:
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirects())
     try:
         with opener.open(request, timeout=timeout) as response:
             return _answer(response.status, response.read(_LIMIT), response.headers.get("Date"))

@@ -28,6 +28,7 @@ _NEXT = {
     403: "The key was revoked or has ended; create another one.",
     423: "Another program holds the database; close it and call again.",
 }
+_OF_THE_KEY = (401, 403)
 
 
 def principal_of(key: str) -> str:
@@ -95,9 +96,12 @@ class BackendLogins:
         share: float = 1.0,
         hold_off: float = 2.0,
         longest_hold_off: float = 2.0,
+        advice: str | None = None,
     ) -> None:
         """`share` of a token's life is used. A key that was refused is tried again after `hold_off` seconds, which
-        double up to `longest_hold_off` with each refusal."""
+        double up to `longest_hold_off` with each refusal. `advice` is what to do about the key where it is neither the
+        caller's nor this server's own."""
+        self._advice = advice
         self._unlock = unlock
         self._key = key
         self._clock = clock
@@ -130,12 +134,12 @@ class BackendLogins:
     async def _renew(self) -> Grant:
         key = self._key()
         if not key:
+            advice = self._advice or "Set ZORIVEST_API_KEY, or send the key as Authorization: Bearer …, and call again."
             raise BackendError(
                 401,
-                "The backend needs an API key and none is configured. Set ZORIVEST_API_KEY, or send the key as "
-                "Authorization: Bearer …, and call again.",
+                f"The backend needs an API key and none is configured. {advice}",
                 code="no_api_key",
-                next="Configure an API key.",
+                next=self._advice or "Configure an API key.",
             )
         whose = principal_of(key)
         if self._refused is not None:
@@ -145,7 +149,7 @@ class BackendLogins:
         try:
             answer = await self._unlock(key)
         except BackendError as error:
-            failure = _failure(error, key)
+            failure = _failure(error, key, self._advice)
             self._refused = (whose, self._clock() + self._next_hold_off, failure)
             self._next_hold_off = min(self._longest_hold_off, self._next_hold_off * 2)
             raise failure from None
@@ -176,11 +180,13 @@ class BackendLogins:
         )
 
 
-def _failure(error: BackendError, key: str) -> BackendError:
+def _failure(error: BackendError, key: str, own_advice: str | None) -> BackendError:
     """The exchange's own sentence; a backend that echoes the key does not get it into a text."""
     detail = error.detail if isinstance(error.detail, str) and error.detail.strip() else "unknown"
     words = detail.replace(key, "…").strip().rstrip(".")[:300]
     advice = _NEXT.get(error.status, "zorivest_diagnose shows the state of the backend.")
+    if own_advice is not None and error.status in _OF_THE_KEY:
+        advice = own_advice
     problem = f"Auth failed ({error.status}): {words}."
     return BackendError(
         error.status,

@@ -22,7 +22,7 @@ from zorivest_rpc.serving.tools.kit import bad_answer
 from zorivest_rpc.serving.tools.rest import BackendFor
 from zorivest_rpc.serving.tools.screenshots import fetch
 
-__all__ = ["GUARD", "IMAGES", "POLICY_SCHEMA", "STEP_TYPES", "TOOLSET", "TOOLSETS", "Shelf", "tool_behind"]
+__all__ = ["GUARD", "IMAGES", "LISTED", "POLICY_SCHEMA", "STEP_TYPES", "TOOLSET", "TOOLSETS", "Shelf", "tool_behind"]
 
 POLICY_SCHEMA: Final = "pipeline://policies/schema"
 STEP_TYPES: Final = "pipeline://step-types"
@@ -30,6 +30,7 @@ TOOLSETS: Final = "zorivest://toolsets"
 TOOLSET: Final = "zorivest://toolsets/{toolset}"
 GUARD: Final = "zorivest://guard"
 IMAGES: Final = "zorivest://images/{image_id}"
+LISTED: Final = (POLICY_SCHEMA, STEP_TYPES, TOOLSETS, GUARD)  # those without a variable
 
 Permit: TypeAlias = Callable[[Call], Awaitable[None]]
 """Ask the guard; raises unless it says yes."""
