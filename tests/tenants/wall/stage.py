@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import aiohttp
 import orjson
@@ -126,11 +126,20 @@ def access_rule(key: str, clients: list[str] | str, name: str) -> dict[str, Any]
     return {"keySha256": hashlib.sha256(key.encode()).hexdigest(), "name": name, "clients": clients}
 
 
-class Client:
-    """One client over memory, as over stdio."""
+class Wire(Protocol):
+    """What carries the frames of one client."""
 
-    def __init__(self, server: Server, revision: str = LEGACY, able: dict[str, Any] | None = None) -> None:
-        self.wire = MemoryClient(server)
+    def send(self, frame: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
+
+
+class Client:
+    """One client over a pipe, or over memory, which is stdio without its pipes."""
+
+    def __init__(self, server: Server | Wire, revision: str = LEGACY, able: dict[str, Any] | None = None) -> None:
+        self.wire: Wire = MemoryClient(server) if isinstance(server, Server) else server
+        self.watch: Callable[[bytes], None] = lambda frame: None  # sees everything that arrives
         self.revision = revision
         self.able = able or {}
         self.notes: list[dict[str, Any]] = []
@@ -180,7 +189,9 @@ class Client:
 
     async def _read(self) -> None:
         while True:
-            message = orjson.loads(await self.wire.receive())
+            frame = await self.wire.receive()
+            self.watch(frame)
+            message = orjson.loads(frame)
             if "method" not in message:
                 waiting = self._waiting.pop(message["id"], None)
                 if waiting is not None and not waiting.done():
@@ -259,6 +270,8 @@ class Desk(NamedTuple):
     url: str
     http: aiohttp.ClientSession
     key: str | None
+    able: dict[str, Any] = {}  # noqa: RUF012 - what the client says that it can do
+    watch: Callable[[str], None] = lambda text: None  # sees all that arrives
 
     async def post(self, method: str, params: dict[str, Any], **headers: Any) -> tuple[int, Any, Any]:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -268,6 +281,7 @@ class Desk(NamedTuple):
             given += [(name.replace("_", "-"), each) for each in (value if isinstance(value, list) else [value])]
         async with self.http.post(self.url, json=message, headers=given) as answer:
             text = await answer.text()
+            self.watch(f"{answer.headers} {text}")
             if answer.content_type == "text/event-stream":
                 datas = [line[5:] for line in text.splitlines() if line.startswith("data:") and line[5:].strip()]
                 text = next(data for data in datas if json.loads(data).get("id") == 1)
@@ -276,11 +290,11 @@ class Desk(NamedTuple):
     async def modern(self, method: str, params: dict[str, Any], **headers: Any) -> tuple[int, Any]:
         meta = {
             "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientCapabilities": self.able,
             "io.modelcontextprotocol/clientInfo": {"name": "cline", "version": "1"},
         }
         standard = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}
-        if (name := params.get("name", params.get("uri"))) is not None:
+        if (name := params.get("name", params.get("uri", params.get("taskId")))) is not None:
             standard["Mcp_Name"] = name
         status, answer, _ = await self.post(method, {**params, "_meta": meta}, **standard, **headers)
         return status, answer
@@ -291,7 +305,8 @@ class Desk(NamedTuple):
         return answer["result"]  # type: ignore[no-any-return]
 
     async def open(self, **headers: Any) -> str:
-        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "cline", "version": "1"}}
+        info = {"name": "cline", "version": "1"}
+        params = {"protocolVersion": LEGACY, "capabilities": self.able, "clientInfo": info}
         status, answer, given = await self.post("initialize", params, **headers)
         assert status == 200, answer
         return str(given["Mcp-Session-Id"])

@@ -6,99 +6,23 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.devtools.stage import click, log, perf, request, socket
 from tests.devtools.test_served import command, environment
+from tests.tenants.wall.pages import CALLS, SILENT, keys_of, mark, page_id, page_of, place_of
 from tests.tenants.wall.stage import LEGACY, Desk, Served, access_rule, config_of, environ_of, served
 from tests.tenants.wall.stage import stage as over_memory
 from zorivest_rpc.app import Journal
 from zorivest_rpc.cli.devtools import run
 from zorivest_rpc.config import parse
-from zorivest_rpc.devtools.frames import SUBPROTOCOL
-from zorivest_rpc.devtools.place import find_places
 
 TENANTS = ["anna", "ben"]
 RULES = [access_rule("key-anna", ["anna"], "a"), access_rule("key-ben", ["ben"], "b"), access_rule("key-all", "*", "c")]
-PAGES = {"anna": "a" * 16, "ben": "b" * 16}
 OPTIONS = ("--toolsets", "devtools", "--exposure", "filter")
-CALLS: list[tuple[str, dict[str, Any]]] = [
-    *(("observe", {"what": what}) for what in ("errors", "logs", "network", "websocket_events", "websocket_status")),
-    *(("observe", {"what": what}) for what in ("actions", "vitals", "page")),
-    *(("analyze", {"target": each}) for each in ("performance", "api", "accessibility", "timeline")),
-    ("analyze", {"target": "changes", "checkpoint": "2000-01-01T00:00:00Z"}),
-    *(("generate", {"format": each}) for each in ("reproduction", "test", "pr_summary", "sarif", "har")),
-    ("configure", {"action": "load"}),
-    ("configure", {"action": "noise_rule", "noise_action": "list"}),
-    ("configure", {"action": "store", "store_action": "list"}),
-    ("query_dom", {"selector": "p"}),
-]
-SILENT = {"websocket_status", "load", "noise_rule", "store"}  # these tell no text of a page
-
-
-def mark(tenant: str) -> str:
-    return f"page-of-{tenant}"
-
-
-class Page:
-    """A page of one tenant that reports, and answers what it is asked, everything with its tenant's mark."""
-
-    def __init__(self, tenant: str, line: aiohttp.ClientWebSocketResponse) -> None:
-        self.tenant = tenant
-        self.line = line
-        self.asked: list[str] = []
-        self.acknowledged: asyncio.Queue[int] = asyncio.Queue()
-        self.gone = asyncio.Event()
-
-    async def open(self) -> None:
-        id, own = PAGES[self.tenant], mark(self.tenant)
-        hello = {"v": 1, "page": id, "tab": id, "url": f"http://{own}.localhost/", "title": own, "visible": True}
-        await self.line.send_json({"frame": "hello", **hello})
-        items = [
-            log(own, "error"),
-            request(f"http://x/{own}", response_body=own),
-            socket("open", own, url=f"ws://x/{own}"),
-            click(url=f"http://x/{own}"),
-            perf(f"http://x/{own}", load=1.0),
-        ]
-        await self.line.send_json({"frame": "events", "seq": 1, "dropped": 0, "items": items})
-
-    async def listen(self) -> None:
-        own = mark(self.tenant)
-        async for message in self.line:
-            frame = json.loads(message.data)
-            if frame["frame"] == "ack":
-                self.acknowledged.put_nowait(frame["seq"])
-            elif frame["frame"] == "query":
-                self.asked.append(frame["type"])
-                about = {"url": f"http://{own}/", "title": own}
-                found = {"match_count": 1, "matches": [{"tag": "p", "text": own}]}
-                node = {"target": ["p"], "html": own}
-                broken = {"id": own, "impact": "minor", "description": own, "help": own, "nodes": [node]}
-                data = {**about, **found, "violations": [broken], "engine": "axe-core", "engine_version": "1"}
-                await self.line.send_json({"frame": "result", "q": frame["q"], "ok": True, "data": data})
-        self.gone.set()
-
-
-@asynccontextmanager
-async def page_of(origin: str, key: str, tenant: str) -> AsyncIterator[Page]:
-    async with aiohttp.ClientSession() as http:
-        line = await http.ws_connect(f"{origin}/devtools/ws?k={key}", protocols=(SUBPROTOCOL,))
-        page = Page(tenant, line)
-        await page.open()
-        listening = asyncio.create_task(page.listen())
-        try:
-            async with asyncio.timeout(10):
-                assert await page.acknowledged.get() == 1
-            yield page
-        finally:
-            listening.cancel()
-            await line.close()
 
 
 @pytest.fixture
@@ -108,23 +32,10 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield found
 
 
-def keys_of(data: Path) -> dict[str, str]:
-    (found,) = find_places(data)
-    return found.keys
-
-
-async def place_of(data: Path) -> tuple[str, dict[str, str]]:
-    """Where pages find the server, and the keys of its tenants, once it has said so."""
-    async with asyncio.timeout(30):
-        while not (found := find_places(data)):  # noqa: ASYNC110 - a file says it
-            await asyncio.sleep(0.01)
-    return found[0].origin, found[0].keys
-
-
 def judge(answer: Any, tenant: str, keys: dict[str, str]) -> None:
     (other,) = set(TENANTS) - {tenant}
     text = json.dumps(answer)
-    for secret in (mark(other), PAGES[other], *keys.values()):
+    for secret in (mark(other), page_id(other), *keys.values()):
         assert secret not in text, text[:600]
 
 
@@ -169,10 +80,10 @@ async def test_a_caller_who_is_not_granted_a_tenant_cannot_name_it_or_its_page(p
             refused = await desk.call(name, {"clientId": "anna", **arguments})
             assert refused["_meta"]["com.zorivest/error"]["code"] == "client_unknown"
             judge(refused, "ben", keys)
-        named = await desk.call("query_dom", {"clientId": "ben", "selector": "p", "page": PAGES["anna"]})
+        named = await desk.call("query_dom", {"clientId": "ben", "selector": "p", "page": page_id("anna")})
         assert named["isError"] is True
         assert mark("anna") not in json.dumps(named)
-        empty = await desk.call("observe", {"clientId": "ben", "what": "logs", "page": PAGES["anna"]})
+        empty = await desk.call("observe", {"clientId": "ben", "what": "logs", "page": page_id("anna")})
         assert empty["structuredContent"]["entries"] == []
         assert anna.asked == []
 
