@@ -190,6 +190,6 @@ async def test_those_who_wait_are_bounded(book: Book) -> None:
 
 
 async def test_a_denied_call_is_told_without_being_run(book: Book) -> None:
-    book.recorder.deny(book.spec, "", "deny_tool")
+    book.recorder.deny(book.spec, "", None, "deny_tool")
     assert book.events == ["requested", "denied"]
     assert "principal" not in book.lines[0]

@@ -186,7 +186,7 @@ async def test_a_list_is_the_union_over_the_granted_clients(tmp_path: Path, monk
 
 
 async def test_a_refused_token_of_one_client_stops_that_client_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = Fake()
 
@@ -204,6 +204,20 @@ async def test_a_refused_token_of_one_client_stops_that_client_alone(
         assert (await home.desk("all").call("own__echo", {"clientId": "acme"}))["isError"]
         result = await home.desk("all").call("own__echo", {"clientId": "beta", "text": "x"})
         assert result["content"][0]["text"] == "x (client beta)"
+    failures = [line for line in caplog.messages if '"own"' in line and "event" not in line]
+    assert failures
+    assert all(line.startswith("tenant=acme ") for line in failures)
+
+
+async def test_a_denied_call_is_told_with_its_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with house(monkeypatch, tmp_path, more='deny_tool = ["common__echo", "list_trades"]') as home:
+        for name in ("common__echo", "list_trades"):
+            await home.desk("all").modern("tools/call", {"name": name, "arguments": {"clientId": "beta"}})
+            inner: dict[str, Any] = {"clientId": "acme", "name": name, "arguments": {}}
+            await home.desk("all").call("call_tool", inner)
+        lines = [json.loads(line) for line in home.telemetry.read_text().splitlines()]
+    denied = [(each["tool"], each.get("tenant")) for each in lines if each["event"] == "tool.denied"]
+    assert sorted(denied) == [(name, id) for name in ("common__echo", "list_trades") for id in ("acme", "beta")]
 
 
 async def test_a_definition_of_one_clients_server_is_never_shown_to_another(

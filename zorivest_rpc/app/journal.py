@@ -174,7 +174,7 @@ class Journal:
         refusal = self.audience.refusal(session, name)
         spec = self.audience.specs[name]
         if spec.is_denied and (recorder := self._federation.recorder()) is not None:
-            recorder.deny(spec, session.principal, "deny_tool")
+            recorder.deny(spec, session.principal, scope.name or None, "deny_tool")
         if refusal is not None or self.tenancy is None:
             return refusal
         return self.tenancy.refusal(session, name, scope)

@@ -136,7 +136,7 @@ class Member:
             try:
                 seconds = await self._do_what_is_due()
             except Exception as broken:  # noqa: BLE001 - a defect costs this server, is seen, and is tried again
-                _log.error("%s: internal error", self.server.name, exc_info=broken)
+                _log.error("%s%s: internal error", self._whose, self.server.name, exc_info=broken)
                 self._publish(Offered(self.server, "unavailable", "Internal error; the server's log has the details."))
                 self.settled.set()
                 seconds = self._spread(self._timing.retried)
@@ -177,7 +177,7 @@ class Member:
             self._attempt = 0
             return self._spread(self._timing.retried)
         except (ConfigError, OSError) as error:  # pins that cannot be kept: nothing is published that was not judged
-            _log.error("%s", error)
+            _log.error("%s%s", self._whose, error)
             self._is_due = True
             self._publish(Offered(self.server, "unavailable", str(error)))
             return self._spread(self._timing.retried)
@@ -310,11 +310,16 @@ class Member:
         if upstream is not None and self.offered.extras.can_follow:
             await (upstream.subscribe(uri) if is_wanted else upstream.unsubscribe(uri))
 
+    @property
+    def _whose(self) -> str:
+        """How a line of the log begins: several clients may have a connection of their own to one server."""
+        return f"tenant={self.server.tenant} " if self.server.tenant else ""
+
     async def _fail(self, error: ToolingError) -> None:
         """A discovery failed: say so, and keep what may be kept."""
         self._telemetry.redactor.error(error)
         self._telemetry.emit("mcp.discovery.failed", server=self.server.name, code=error.code)
-        _log.warning("%s", error.problem)
+        _log.warning("%s%s", self._whose, error.problem)
         had_list = bool(self.offered.listing.items)
         self.failure = error
         if _stops_calls(error):

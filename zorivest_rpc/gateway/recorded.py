@@ -61,9 +61,9 @@ class Recorder:
         self._clock = clock
         self._waiting: dict[_Key, _Waiting] = {}
 
-    def deny(self, spec: ToolSpec, principal: str, reason: str) -> None:
-        """A call that was refused before anything of it was looked at."""
-        self._begin(spec, principal, None, {}).denied(reason)
+    def deny(self, spec: ToolSpec, principal: str, tenant: str | None, reason: str) -> None:
+        """A call that was refused before anything of it but its tenant was looked at."""
+        self._begin(spec, principal, tenant, {}).denied(reason)
 
     def wrap(self, name: str, find: Callable[[str], ToolSpec | None], inner: Handler) -> Handler:
         """A whole chain, recorded: that of a tool that `find` knows, or of what else is read from another server."""
@@ -80,7 +80,7 @@ class Recorder:
             except ConfirmationRequired as refused:
                 spec = find(str(call.arguments.get("name")))
                 if refused.code == "denied" and spec is not None and spec.is_denied:
-                    self.deny(spec, call.session.principal, "deny_tool")
+                    self.deny(spec, call.session.principal, call.scope.name or None, "deny_tool")
                 raise
 
         return dispatched
@@ -94,7 +94,7 @@ class Recorder:
                 record = self._begin(spec, call.session.principal, call.scope.name or None, call.arguments)
                 began = self._clock()
                 if spec.ruling is not None and spec.ruling.is_spared:
-                    _log.info("auto_approved %s", spec.name)
+                    _log.info("auto_approved %s%s", spec.name, f" tenant={call.scope.name}" if call.scope.name else "")
                     record.confirmed(None, auto=True)
             else:
                 record, began = found.record, found.began
