@@ -314,6 +314,27 @@ async def test_structure_is_held_against_the_schema_of_the_tool(
         assert failed.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"pattern": "^a"}, "a" * 1_000_000),
+        ({"pattern": "(?=a)^a"}, "a" * 1_000),
+        ({"pattern": "(?=.*b)c"}, "a" * 200_000),
+        ({"pattern": "(a{20}){20}b"}, "a" * 2_000_000),
+    ],
+)
+async def test_a_result_that_would_take_too_long_to_judge_does_not_fit(tmp_path: Path, schema: Any, text: str) -> None:
+    fake = Fake(tools_call=answering(content=[], structuredContent={"n": text}))
+    fake.tools = [{**TOOL, "outputSchema": {"type": "object", "properties": {"n": schema}}}]
+    async with house(tmp_path, ("ops", fake)) as found:
+        if schema["pattern"].endswith("^a"):
+            assert (await found.call("ops__echo", text="x")).structured == {"n": text}
+            return
+        with pytest.raises(ToolingError) as failed:
+            await found.call("ops__echo", text="x")
+    assert failed.value.code == "output_invalid"
+
+
 async def test_a_result_above_the_limit_is_an_error(tmp_path: Path) -> None:
     fake = Fake(tools_call=answering(content=[{"type": "text", "text": "x" * 2000}]))
     async with house(tmp_path, ("ops", fake), server_max_result_bytes=1024) as found:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from zorivest_rpc.gateway.expressions import has_nested_quantifier, weigh_pattern
 from zorivest_rpc.gateway.schemas import (
     Unservable,
     check_schema,
-    has_nested_quantifier,
     rename_arguments,
     undo_renames,
 )
@@ -236,3 +236,59 @@ def test_a_schema_without_clashes_stays_as_it_is() -> None:
     assert rename_arguments(schema, {"clientId": "b"}) is schema
     assert undo_renames({"b": 1}, schema, {"clientId": "b"}) == {"b": 1}
     assert rename_arguments(given(), {"clientId": "x"}) == given()
+
+
+def doubling(steps: int) -> dict[str, Any]:
+    """Definitions of which each applies the next one twice."""
+    defined = {f"a{step}": {"allOf": [{"$ref": f"#/$defs/a{step + 1}"}] * 2} for step in range(steps)}
+    return given(**{"$ref": "#/$defs/a0", "$defs": {**defined, f"a{steps}": {}}})
+
+
+def looking_back(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"properties": {"a": {}}}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": False}
+    return given(properties={"a": schema})
+
+
+@pytest.mark.parametrize("schema", [doubling(11), looking_back(7), given(properties={"a": {"allOf": [{}]}, "b": True})])
+def test_references_that_multiply_a_little_are_served(schema: dict[str, Any]) -> None:
+    assert check_schema(schema) is None
+
+
+@pytest.mark.parametrize("schema", [doubling(13), doubling(600), looking_back(9), looking_back(14)])
+def test_references_that_multiply_without_measure_are_not(schema: dict[str, Any]) -> None:
+    found = check_schema(schema, is_output=True)
+    assert found is not None
+    assert "unfold to more than 10000" in found.problem
+
+
+def test_a_circle_through_a_member_unfolds_once() -> None:
+    tree = {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "others": {"items": {"$ref": "#"}}}}
+    assert check_schema(given(**tree)) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "weight"),
+    [
+        *(("abc", 3), ("a{10}", 10), ("a{2,10}", 10), ("a{3,}", 3), ("(ab){10}", 30), ("((a{10}){10}){10}", 1110)),
+        *(("[a-z]{8}", 8), ("[^a]{2}", 16), (".{4}", 32), (r"\p{L}{4}", 1000), (r"[\p{L}]", 250), ("a{2}{3}", 6)),
+        *(("", 0), ("a{0}", 1), ("{", 1), ("a{²}", 4), ("a{x}", 4), (r"\{9}", 3), ("a{" + "9" * 400 + "}", 1_000_000)),
+    ],
+)
+def test_an_expression_weighs_what_is_written_out(pattern: str, weight: int) -> None:
+    assert weigh_pattern(pattern) == weight
+
+
+def test_expressions_are_small_together() -> None:
+    many = {f"a{number}": {"pattern": r"^\p{L}{2,100}$"} for number in range(3)}
+    found = check_schema(given(properties=many))
+    assert found is not None
+    assert "repeats too much" in found.problem
+    assert check_schema(given(properties={f"a{number}": {"pattern": "^.{1,255}$"} for number in range(20)})) is None
+    assert reason(given(properties={"a": {"pattern": "a{²}"}})) == "schema_unsupported"  # digits of another kind
+
+
+@pytest.mark.parametrize("pattern", ["^(?!x)y", r"(.)\1", "(?<=a)b"])
+def test_an_expression_that_looks_around_is_served(pattern: str) -> None:
+    assert check_schema(given(properties={"a": {"pattern": pattern}})) is None

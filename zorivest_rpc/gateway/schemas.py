@@ -5,8 +5,10 @@ read other documents, nor run for ever, nor end the process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+from zorivest_rpc.gateway.expressions import has_nested_quantifier, weigh_pattern
 
 __all__ = [
     "COMBINATOR",
@@ -15,7 +17,7 @@ __all__ = [
     "UNSUPPORTED",
     "Unservable",
     "check_schema",
-    "has_nested_quantifier",
+    "compile_output",
     "rename_arguments",
     "undo_renames",
 ]
@@ -25,6 +27,9 @@ COMBINATOR: Final = "schema_combinator"
 RESERVED_PROPERTY: Final = "reserved_property"
 RESERVED: Final = ("clientId", "confirmation_token")  # arguments that we add ourselves
 DEEPEST, MOST_SUBSCHEMAS, LONGEST_PATTERN = 32, 2_000, 512
+MOST_UNFOLDED: Final = 10_000  # subschemas, each counted for every way that leads to it
+_MOST_STEPS: Final = 400_000_000  # for one result; one is 2 to 5 ns
+HEAVIEST_PATTERNS: Final = 50_000  # of one schema together: about 25 ms and 5 MB once they are compiled
 _DIALECTS: Final = ("https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema")
 _ONE: Final = (
     *("additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"),
@@ -34,6 +39,7 @@ _MANY: Final = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _NAMED: Final = ("$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties", "properties")
 # These look at the same value as the schema they stand in: a circle of them never ends.
 _SAME_VALUE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_LOOKS_BACK: Final = frozenset(("unevaluatedProperties", "unevaluatedItems"))
 
 
 class Unservable(NamedTuple):
@@ -57,7 +63,7 @@ def check_schema(schema: Any, *, is_output: bool = False) -> Unservable | None:
     if dialect is not None and (not isinstance(dialect, str) or dialect.rstrip("#") not in _DIALECTS):
         return Unservable(UNSUPPORTED, f"dialect {str(dialect)[:100]} is not supported")
     places: dict[str, _Place] = {}
-    problem = _collect(schema, places) or _check_references(places)
+    problem = _collect(schema, places) or _check_patterns(places) or _check_references(places)
     if problem:
         return Unservable(UNSUPPORTED, problem)
     if not is_output and (found := [key for key in ("oneOf", "anyOf", "allOf") if key in schema]):
@@ -128,34 +134,50 @@ def _problem_at(place: _Place) -> str | None:
     for key in ("$dynamicRef", "$recursiveRef"):
         if key in schema:
             return f"{place.pointer} has {key}"
-    patterns = [schema["pattern"]] if "pattern" in schema else []
-    if isinstance(schema.get("patternProperties"), dict):
-        patterns += list(schema["patternProperties"])
-    for pattern in patterns:
-        if not isinstance(pattern, str) or len(pattern) > LONGEST_PATTERN:
-            return f"{place.pointer} has a pattern of more than {LONGEST_PATTERN} characters"
-        if has_nested_quantifier(pattern):
-            return f"{place.pointer} has a pattern with a quantifier inside a quantified group"
     return None
 
 
+def compile_output(schema: dict[str, Any]) -> tuple[Callable[[Any], bool], int]:
+    """The check of a result by a schema that was checked itself, and the size in bytes up to which it soon ends."""
+    from zorivest_rpc.mcp.catalog.compile import LONGEST_TRIED, compile_schema, has_only_linear
+
+    places: dict[str, _Place] = {}
+    _collect(schema, places)
+    patterns = [each for place in places.values() if isinstance(place.schema, dict) for each in _patterns(place.schema)]
+    most = _MOST_STEPS // (_count_unfolded(places) + sum(map(weigh_pattern, patterns)))
+    return compile_schema(schema).is_valid, most if has_only_linear(schema) else min(most, LONGEST_TRIED)
+
+
+def _check_patterns(places: Mapping[str, _Place]) -> str | None:
+    """Each expression is one that ends, and together they are small once their repetitions are written out."""
+    weight = 0
+    for pointer, (_, schema, _) in places.items():
+        for pattern in _patterns(schema) if isinstance(schema, dict) else ():
+            if not isinstance(pattern, str) or len(pattern) > LONGEST_PATTERN:
+                return f"{pointer} has a pattern of more than {LONGEST_PATTERN} characters"
+            if has_nested_quantifier(pattern):
+                return f"{pointer} has a pattern with a quantifier inside a quantified group"
+            weight += weigh_pattern(pattern)
+            if weight > HEAVIEST_PATTERNS:
+                return f"{pointer} has a pattern that repeats too much"
+    return None
+
+
+def _patterns(schema: dict[str, Any]) -> list[Any]:
+    named = schema.get("patternProperties")
+    alone = [schema["pattern"]] if "pattern" in schema else []
+    return [*alone, *named] if isinstance(named, dict) else alone
+
+
 def _check_references(places: Mapping[str, _Place]) -> str | None:
-    """Each `$ref` leads to a subschema of this document, and none of them in a circle around one value."""
-    anchors = {
-        f"#{schema['$anchor']}": pointer
-        for pointer, (_, schema, _) in places.items()
-        if isinstance(schema, dict) and isinstance(schema.get("$anchor"), str)
-    }
+    """Each `$ref` leads to a subschema of this document, none of them in a circle around one value, and together they
+    do not multiply without measure."""
     same: dict[str, list[str]] = {}
-    for pointer, place in places.items():
-        if not isinstance(place.schema, dict):
-            continue
-        reference = place.schema.get("$ref")
-        if reference is not None:
-            target = _target(reference, anchors)
-            if target not in places:
-                return f"{pointer} refers to {str(reference)[:100]}, which is no part of the schema"
-            same.setdefault(pointer, []).append(target)
+    for pointer, target in _targets(places).items():
+        if target not in places:
+            reference = str(places[pointer].schema["$ref"])[:100]
+            return f"{pointer} refers to {reference}, which is no part of the schema"
+        same[pointer] = [target]
     for pointer in places:
         parent, _, last = pointer.rpartition("/")
         if last in _SAME_VALUE and parent in places:
@@ -163,7 +185,50 @@ def _check_references(places: Mapping[str, _Place]) -> str | None:
         grand, _, key = parent.rpartition("/")
         if key in _SAME_VALUE and grand in places:
             same.setdefault(grand, []).append(pointer)
-    return "its references lead in a circle" if _has_circle(same) else None
+    if _has_circle(same):
+        return "its references lead in a circle"
+    if _count_unfolded(places) > MOST_UNFOLDED:
+        return f"its references unfold to more than {MOST_UNFOLDED} subschemas"
+    return None
+
+
+def _targets(places: Mapping[str, _Place]) -> dict[str, str]:
+    """Where each `$ref` leads, by the pointer of the schema that it stands in."""
+    schemas = {pointer: place.schema for pointer, place in places.items() if isinstance(place.schema, dict)}
+    anchors = {f"#{schema['$anchor']}": pointer for pointer, schema in schemas.items() if "$anchor" in schema}
+    return {
+        pointer: _target(schema["$ref"], anchors)
+        for pointer, schema in schemas.items()
+        if schema.get("$ref") is not None
+    }
+
+
+def _count_unfolded(places: Mapping[str, _Place]) -> int:
+    """How many subschemas are applied, each counted for every way that leads to it; at most just above the limit.
+
+    Where references double at each step, twenty definitions are a million, and the validator goes through them all
+    while nothing else runs. A way back to where it came from counts nothing, because there the validator remembers what
+    it has judged; what looks back at the members that its parts know has them judged again."""
+    targets = _targets(places)
+    parts: dict[str, list[str]] = {}
+    for pointer, place in places.items():
+        if isinstance(place.schema, dict):
+            defined = (f"{pointer}/$defs/", f"{pointer}/definitions/")  # these stand there only to be referred to
+            inner = [part.pointer for part in _below(place) if not part.pointer.startswith(defined)]
+            inner += [targets[pointer]] if pointer in targets else []
+            parts[pointer] = inner if _LOOKS_BACK.isdisjoint(place.schema) else inner * 3
+    counts: dict[str, int] = {}
+    begun: set[str] = set()
+    stack = [("#", False)]
+    while stack:
+        pointer, leaving = stack.pop()
+        if leaving:
+            counts[pointer] = min(1 + sum(counts.get(part, 0) for part in parts.get(pointer, ())), MOST_UNFOLDED + 1)
+        elif pointer not in begun:
+            begun.add(pointer)
+            stack.append((pointer, True))
+            stack += [(part, False) for part in parts.get(pointer, ())]
+    return counts["#"]
 
 
 def _target(reference: Any, anchors: Mapping[str, str]) -> str:
@@ -194,79 +259,17 @@ def _has_circle(edges: Mapping[str, list[str]]) -> bool:
 
 
 def _check_compiles(schema: dict[str, Any]) -> Unservable | None:
-    import jsonschema_rs
+    from zorivest_rpc.mcp.catalog.compile import compile_schema
 
     try:
-        jsonschema_rs.validator_for(schema, retriever=_refuse_fetch)
+        compile_schema(schema)
     except ValueError as exc:
         return Unservable(UNSUPPORTED, str(exc).partition("\n")[0][:200])
     return None
 
 
-def _refuse_fetch(uri: str) -> Any:
-    raise ValueError(f"{uri} is no part of the schema")
-
-
 def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
-
-
-def has_nested_quantifier(pattern: str) -> bool:
-    """Whether a group that repeats holds something whose length varies: what backtracking can take for ever on.
-
-    `?` around a group repeats nothing, and `{3}` inside one varies nothing."""
-    varies = [False]  # for the pattern itself, and for each open group
-    position = 0
-    while position < len(pattern):
-        char = pattern[position]
-        if char == "\\":
-            position += 2
-        elif char == "[":
-            position = _end_of_class(pattern, position)
-        elif char == "(":
-            varies.append(False)  # a `?` that follows says what kind of group it is, and is read as a letter
-            position += 1
-            continue
-        elif char == ")" and len(varies) > 1:
-            inside = varies.pop()
-            position += 1
-            repeats, varying, position = _quantifier(pattern, position)
-            if repeats and inside:
-                return True
-            varies[-1] = varies[-1] or inside or varying
-            continue
-        else:
-            position += 1
-        _, varying, position = _quantifier(pattern, position)
-        varies[-1] = varies[-1] or varying
-    return False
-
-
-def _quantifier(pattern: str, position: int) -> tuple[bool, bool, int]:
-    """Whether a quantifier here repeats (twice or more), whether it varies, and where it ends."""
-    char = pattern[position : position + 1]
-    end = position
-    repeats = varies = False
-    if char and char in "*+?":
-        repeats, varies, end = char != "?", True, position + 1
-    elif char == "{":
-        close = pattern.find("}", position)
-        low, comma, high = pattern[position + 1 : max(close, 0)].partition(",")
-        if close > 0 and low.isdigit() and (not high or high.isdigit()):
-            most = (int(high) if high else None) if comma else int(low)
-            repeats, varies, end = most is None or most > 1, bool(comma) and high != low, close + 1
-    return repeats, varies, end  # what makes it lazy is read as a letter, which makes no difference here
-
-
-def _end_of_class(pattern: str, position: int) -> int:
-    position += 1
-    if pattern.startswith("^", position):
-        position += 1
-    if pattern.startswith("]", position):
-        position += 1
-    while position < len(pattern) and pattern[position] != "]":
-        position += 2 if pattern[position] == "\\" else 1
-    return position + 1
 
 
 # --- arguments whose names are ours

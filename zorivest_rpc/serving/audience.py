@@ -167,7 +167,9 @@ class Audience:
         self._base = {
             name: self._base[name]
             if before.get(name) == spec
-            else Tool.from_checked_file(name, spec.input_schema, task=spec.task, spellings=spellings(spec))
+            else Tool.from_checked_file(
+                name, spec.input_schema, task=spec.task, spellings=spellings(spec), is_foreign=bool(spec.upstream)
+            )
             for name, spec in self.specs.items()
         }
         self.gated.clear()

@@ -2,16 +2,18 @@
 
 Imported when the fast validator has refused something, never before. `jsonschema` is the judge here: what it accepts
 has no problems, and then the refusal does not stand. It takes 10 µs for each part that it looks at, and repeats what it
-refuses in its messages: of a value of many parts only the first problem is told, as the fast validator finds it."""
+refuses in its messages: of a value of many parts only the first problem is told, as the fast validator finds it. A
+foreign schema it never sees, because there are schemas and expressions on which it would not end; there the fast
+validator has the last word."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from json import JSONEncoder
 from typing import Final, NamedTuple
 
+from zorivest_rpc.mcp.catalog.compile import compile_schema
 from zorivest_rpc.mcp.catalog.names import LONGEST_COMPARED
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 
@@ -20,8 +22,16 @@ __all__ = ["MOST", "example", "problems"]
 MOST: Final = 5  # problems told at once
 _SHOWN: Final = 60  # characters of a value or of a list of names
 _LONG: Final = 1_000  # characters of a text, or parts of a value, that are looked at as a whole
+_MANY_RULES: Final = 500  # members and entries of a schema
 _LONGEST_EXAMPLE: Final = 600
 _SECRET: Final = frozenset(("confirmation_token",))
+# What a schema says of its members taken together.
+_OF_ALL: Final = frozenset(
+    (
+        *("required", "minProperties", "dependentRequired", "dependentSchemas", "dependencies"),
+        *("if", "then", "else", "not", "allOf", "anyOf", "oneOf", "const", "enum"),
+    )
+)
 _KINDS: Final = {
     "string": "text",
     "integer": "a whole number",
@@ -33,10 +43,17 @@ _KINDS: Final = {
 }
 
 
-def problems(schema: Json, value: Json) -> list[str]:
+def problems(schema: Json, value: Json, *, is_foreign: bool = False) -> list[str]:
     """One sentence part per problem, at most MOST and a hint that there are more; none where the judge accepts."""
     found: list[str] = []
-    for error in _judge(schema).iter_errors(value) if _is_small(value) else _first_error(schema, value):
+    errors: Iterator[Json]
+    if not _is_small(value):
+        errors = _first_error(schema, value)
+    elif not is_foreign:
+        errors = _judge(schema).iter_errors(value)
+    else:  # the fast validator makes all errors before it tells the first
+        errors = _fast_errors(schema, value) if _is_plain(schema) else _first_error(schema, value)
+    for error in errors:
         for problem in _describe(error):  # one at a time: there may be as many as the message has names
             if problem not in found:
                 found.append(problem)
@@ -62,6 +79,19 @@ def _is_small(value: Json) -> bool:
     return True
 
 
+def _is_plain(schema: Json) -> bool:
+    """Whether each part of a small value meets few rules, which no reference can multiply."""
+    parts, rest = [schema], _MANY_RULES
+    while parts:
+        part = parts.pop()
+        rest -= 1
+        if rest < 0 or (isinstance(part, dict) and "$ref" in part):
+            return False
+        if isinstance(part, dict | list):
+            parts += part.values() if isinstance(part, dict) else part
+    return True
+
+
 class _Error(NamedTuple):
     """A problem that the fast validator found, with the judge's words for its parts."""
 
@@ -79,17 +109,24 @@ def _first_error(schema: Json, value: Json) -> Iterator[_Error]:
     if plain is not None:
         yield plain
         return
-    import jsonschema_rs
-
     try:
-        jsonschema_rs.validator_for(schema, mask="…").validate(value)
-    except jsonschema_rs.ValidationError as error:
-        keyword = str(error.schema_path[-1]) if error.schema_path else ""
-        where, part = _at(schema, error.schema_path[:-1]), _at(value, error.instance_path)
-        missing = getattr(error.kind, "property", None)
-        words = f"{missing!r} is a required property" if keyword == "required" else ""
-        allowed = where.get(keyword) if isinstance(where, dict) else where
-        yield _Error(keyword, allowed, where, part, error.instance_path, words)
+        compile_schema(schema, mask="…").validate(value)
+    except ValueError as error:
+        yield _in_judges_words(schema, value, error)
+
+
+def _fast_errors(schema: Json, value: Json) -> Iterator[_Error]:
+    for error in compile_schema(schema, mask="…").iter_errors(value):
+        yield _in_judges_words(schema, value, error)
+
+
+def _in_judges_words(schema: Json, value: Json, error: Json) -> _Error:
+    keyword = str(error.schema_path[-1]) if error.schema_path else ""
+    where, part = _at(schema, error.schema_path[:-1]), _at(value, error.instance_path)
+    missing = getattr(error.kind, "property", None)
+    words = f"{missing!r} is a required property" if keyword == "required" else ""
+    allowed = where.get(keyword) if isinstance(where, dict) else where
+    return _Error(keyword, allowed, where, part, error.instance_path, words)
 
 
 def _plain_error(schema: Json, value: Json, path: list[str | int]) -> _Error | None:
@@ -214,18 +251,18 @@ def _such_as(schema: Json, name: str) -> str:
     return "" if found is None or name == "arguments" else f", for example {_cut(_json(found), 120)}"
 
 
-def example(schema: Json, given: Json) -> str | None:
+def example(schema: Json, given: Json, *, is_foreign: bool = False) -> str | None:
     """A call that fits, as JSON: what was given where that is good, and samples for the rest; None if none is found."""
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
     required = [name for name in schema.get("required", ()) if name in properties]
-    judge = _judge(schema)
+    judge: Json = compile_schema(schema) if is_foreign else _judge(schema)
+    fits = (
+        _part_check(schema) if is_foreign else lambda name, part: judge.evolve(schema=properties[name]).is_valid(part)
+    )
     kept = {
         name: value
         for name, value in (given.items() if isinstance(given, dict) else ())
-        if name in properties
-        and name not in _SECRET
-        and _is_small(value)
-        and judge.evolve(schema=properties[name]).is_valid(value)
+        if name in properties and name not in _SECRET and _is_small(value) and fits(name, value)
     }
     named = [name for name in given if name in properties] if isinstance(given, dict) else []
     wanted = [*required, *(name for name in named if name not in required and name not in _SECRET)]
@@ -235,6 +272,13 @@ def example(schema: Json, given: Json) -> str | None:
         if len(text) <= _LONGEST_EXAMPLE and judge.is_valid(call):
             return text
     return None
+
+
+def _part_check(schema: Json) -> Callable[[str, Json], bool]:
+    """Whether an argument fits, whatever else is given; where references lead stays in its place."""
+    alone = {key: value for key, value in schema.items() if key not in _OF_ALL}
+    check = compile_schema(alone).is_valid
+    return lambda name, part: check({name: part})
 
 
 def _sample(schema: Json, name: str) -> Json:  # noqa: C901 - one branch for each keyword that decides a value
@@ -261,7 +305,7 @@ def _sample(schema: Json, name: str) -> Json:  # noqa: C901 - one branch for eac
         return True
     if kind == "array":
         entry = _sample(schema.get("items", {}), name.removesuffix("s"))
-        return [entry] * max(1, schema.get("minItems", 1)) if entry is not None else []
+        return [] if entry is None else _repeat(entry, schema.get("minItems", 1))
     if kind == "object":
         inside, others = schema.get("properties", {}), schema.get("additionalProperties")
         call = {each: _sample(inside.get(each, {}), each) for each in schema.get("required", ())}
@@ -269,8 +313,15 @@ def _sample(schema: Json, name: str) -> Json:  # noqa: C901 - one branch for eac
     return None
 
 
+def _repeat(entry: Json, least: int) -> Json:
+    """A list of the least length, unless that is more than an example has room for."""
+    entries = [entry] * max(1, least) if least <= _LONG else None
+    return entries if _is_small(entries) else None
+
+
 def _of_pattern(pattern: str, name: str) -> str | None:
-    return next((text for text in ("2026-01-31", f"<{name}>", name) if re.search(pattern, text)), None)
+    matches = compile_schema({"pattern": pattern}).is_valid
+    return next((text for text in ("2026-01-31", f"<{name}>", name) if matches(text)), None)
 
 
 def _value(value: Json, name: str) -> str:

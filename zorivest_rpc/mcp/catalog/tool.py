@@ -32,6 +32,7 @@ class Tool:
         "definition",
         "header_params",
         "input_schema",
+        "is_foreign",
         "name",
         "output_schema",
         "spellings",
@@ -55,6 +56,7 @@ class Tool:
         self.name = name
         self.task = task
         self.input_schema = schema  # what arguments are judged by; a definition may show more of them
+        self.is_foreign = False
         self.spellings: Spellings | None = None
         self.output_schema = output_schema
         self.header_params = _check_definition(name, description, schema, output_schema)
@@ -68,10 +70,18 @@ class Tool:
 
     @classmethod
     def from_checked_file(
-        cls, name: str, input_schema: dict[str, Json], *, task: str = FORBIDDEN, spellings: Spellings | None = None
+        cls,
+        name: str,
+        input_schema: dict[str, Json],
+        *,
+        task: str = FORBIDDEN,
+        spellings: Spellings | None = None,
+        is_foreign: bool = False,
     ) -> Tool:
-        """A tool whose file has been checked already; its definition comes with each presentation."""
+        """A tool whose file has been checked already; its definition comes with each presentation. The schema of a
+        foreign one was written by another server."""
         tool = cls.__new__(cls)
+        tool.is_foreign = is_foreign
         tool.name = name
         tool.task = task
         tool.input_schema = input_schema
@@ -90,6 +100,7 @@ class Tool:
         other.name = self.name
         other.task = self.task
         other.input_schema = self.input_schema
+        other.is_foreign = self.is_foreign
         other.spellings = self.spellings
         shown = definition["inputSchema"]
         other.header_params = self.header_params if shown is self.input_schema else header_params(shown)
@@ -155,10 +166,10 @@ class Tool:
         from zorivest_rpc.mcp.catalog.explain import example, problems
 
         schema = self.input_schema
-        found = problems(schema, arguments)
+        found = problems(schema, arguments, is_foreign=self.is_foreign)
         if not found:
             return
-        fitting = example(schema, arguments)
+        fitting = example(schema, arguments, is_foreign=self.is_foreign)
         advice = "See the tool's input schema and call again."
         if fitting:
             advice = f"A call of the right form, with your own values: {fitting}"
@@ -168,21 +179,15 @@ class Tool:
 
 
 def _compile(schema: Json) -> Callable[[Json], bool]:
-    return _validator(schema).is_valid  # type: ignore[no-any-return]
+    from zorivest_rpc.mcp.catalog.compile import compile_schema
 
-
-def _validator(schema: Json) -> Json:
-    import jsonschema_rs
-
-    return jsonschema_rs.validator_for(schema, retriever=_refuse_fetch)
-
-
-def _refuse_fetch(uri: str) -> Json:
-    raise ValueError(f"{uri} is not part of the schema, and schemas are never fetched")
+    return compile_schema(schema).is_valid  # type: ignore[no-any-return]
 
 
 def _problems(schema: Json, value: Json) -> Iterator[str]:
-    for number, error in enumerate(_validator(schema).iter_errors(value)):
+    from zorivest_rpc.mcp.catalog.compile import compile_schema
+
+    for number, error in enumerate(compile_schema(schema).iter_errors(value)):
         if number == 5:
             yield "and more"
             return
