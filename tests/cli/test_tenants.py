@@ -6,6 +6,8 @@ import gzip
 import json
 import re
 import stat
+import subprocess
+import sys
 import tomllib
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
+from tests.places import ROOT
 from zorivest_rpc.tenants.sources import compress, read_variable
 
 TOML = """\
@@ -378,3 +381,23 @@ def test_help_lists_the_forms_and_the_options(run: Run, home: Path) -> None:
     assert ran.code == 0
     for word in ("tenants pack FILE", "--embedded", "--strict-permissions", "--tenants-file"):
         assert word in ran.out
+
+
+def test_grants_at_the_same_time_are_all_kept(file: Path) -> None:
+    words = [sys.executable, "-m", "zorivest_rpc", "tenants", "grant", "--clients", "acme", "--json", "--name"]
+    running = [
+        subprocess.Popen([*words, f"at-once-{number}"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for number in range(10)
+    ]
+    keys = [json.loads(process.communicate(timeout=60)[0])["key"] for process in running]
+    kept = {rule["keySha256"] for rule in entries(file)}
+    assert {sha256(key.encode()).hexdigest() for key in keys} < kept
+
+
+def test_a_directory_that_cannot_be_written_is_told(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also as root, who may write anywhere: what stands in the way is a directory where the lock would be."""
+    (file.parent / f".{file.name}.lock").mkdir()
+    ran = run("tenants", "grant", "--clients", "*", "--name", "desk-2")
+    assert (ran.code, ran.out) == (1, "")
+    assert "it cannot be locked: Is a directory" in ran.err
+    assert file.read_text() == TOML

@@ -85,7 +85,7 @@ def until_still(path: str, once: Callable[[files.ConfigFile], Done]) -> Done:
                 continue
     except ClientFileRefused as refused:
         raise refused if os.path.basename(path) in refused.where else refused.at(path) from None
-    raise ClientFileRefused("the client keeps writing to it", "Quit the client and run this again.", path)
+    raise ClientFileRefused("another program keeps writing to it", "End that program and run this again.", path)
 
 
 def _report(path: str, file: files.ConfigFile, made: edit.Edit, backup: str | None) -> Done:

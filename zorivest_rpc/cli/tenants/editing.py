@@ -21,6 +21,7 @@ from zorivest_rpc.clients.apply import show_change, until_still
 from zorivest_rpc.clients.refusal import ClientFileRefused
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.errors import ConfigError
+from zorivest_rpc.private_files import alone
 from zorivest_rpc.tenants.access import hash_key
 from zorivest_rpc.tenants.config import SEATS, build, load_tenants, normalise_id
 from zorivest_rpc.tenants.sources import VARIABLE, Document, TenantsRefused, decompress, parse_document
@@ -206,7 +207,15 @@ def _change(target: Target, change: Callable[[str, Document], str], status: str,
             files.replace(file, gzip.compress(after.encode(), 9, mtime=0) if packed else after.encode(), backup)
         return done
 
-    return until_still(path, once)
+    if dry_run:
+        return until_still(path, once)
+    real = os.path.realpath(path)
+    try:
+        with alone(os.path.join(os.path.dirname(real), f".{os.path.basename(real)}")):  # two of us at once lose nothing
+            return until_still(path, once)
+    except OSError as exc:
+        next = f"Give your user the right to write in {os.path.dirname(real)}, or free some space."
+        raise ClientFileRefused(f"it cannot be locked: {exc.strerror}", next, path) from None
 
 
 def _text(path: str, data: bytes | None) -> str:
