@@ -19,7 +19,7 @@ from zorivest_rpc.app.guards import SeenGuards
 from zorivest_rpc.app.observing import TOOLSET, observe_pages
 from zorivest_rpc.app.policy import opted_in, policy_of
 from zorivest_rpc.app.shelves import Prompts, Resources
-from zorivest_rpc.app.with_tenants import read_tenants, serve_tenants
+from zorivest_rpc.app.with_tenants import leave_out_address, read_tenants, serve_tenants
 from zorivest_rpc.config import Settings
 from zorivest_rpc.config_file import keep_parsed
 from zorivest_rpc.errors import ConfigError, ToolError
@@ -62,7 +62,7 @@ class Journal:
         definitions = load(schemas, opted_in(settings))
         several = bool(settings.tenant_sources)
         if several:
-            definitions = with_tenancy(definitions)
+            definitions, settings = with_tenancy(definitions), leave_out_address(settings)
         _check_addresses(settings)
         self.settings = settings
         self.tenancy: ServedTenants | None = None

@@ -252,11 +252,11 @@ class ServedTenants:
         return self.resolver.check_inner(call.scope, given)
 
     def about(self, call: Call, verbose: bool) -> dict[str, Json]:
-        ids = self.resolver.grants(call.session.principal).ids
+        grants = self.resolver.grants(call.session.principal)
         told: dict[str, Json] = {}
         if self._metrics is not None:
-            told["metrics"] = self._metrics.summary(verbose, ids)
-        if set(ids) == {tenant.id for tenant in self.tenants.tenants.values() if tenant.enabled}:
+            told["metrics"] = self._metrics.summary(verbose, grants.ids)
+        if grants.are_all:
             told["tenants"] = [{"id": id, "state": self.contexts.state_of(id)} for id in sorted(self.tenants.tenants)]
         return told
 

@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from zorivest_rpc.app.tenancy import ServedTenants
     from zorivest_rpc.tenants.config import Tenants
 
-__all__ = ["read_tenants", "serve_tenants"]
+__all__ = ["leave_out_address", "read_tenants", "serve_tenants"]
+
+
+def leave_out_address(settings: Settings) -> Settings:
+    """The address of a server of one journal means none of several clients, and says nothing about their backends."""
+    if not settings.api_url:
+        return settings
+    import logging
+
+    words = "--api-url (ZORIVEST_API_URL) is not used: each client has an address of its own"
+    logging.getLogger("zorivest_rpc.tenants").warning(words)
+    return settings._replace(api_url=None)
 
 
 def read_tenants(settings: Settings, definitions: Definitions) -> Tenants | None:

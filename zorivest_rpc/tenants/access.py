@@ -9,13 +9,18 @@ from hmac import compare_digest
 
 from zorivest_rpc.tenants.config import Access, Tenants
 
-__all__ = ["find_access", "granted", "hash_key"]
+__all__ = ["find_access", "granted", "hash_key", "is_granted_all"]
 
 
 def granted(tenants: Tenants, access: Access | None) -> tuple[str, ...]:
     """The ids that a caller may name, sorted. Without an entry there are no rules, or the caller is the operator."""
     wanted = tenants.tenants if access is None or access.clients == "*" else access.clients
     return tuple(sorted(id for id in wanted if (tenant := tenants.tenants.get(id)) is not None and tenant.enabled))
+
+
+def is_granted_all(tenants: Tenants, access: Access | None) -> bool:
+    """Whether a caller may know of every tenant, of one that is disabled as well."""
+    return access is None or access.clients == "*" or tenants.tenants.keys() <= set(access.clients)
 
 
 def find_access(tenants: Tenants, bearer: str) -> Access | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from zorivest_rpc.mcp.call import Scope
 from zorivest_rpc.mcp.protocol.session import RequestHeaders
-from zorivest_rpc.tenants.access import find_access, granted
+from zorivest_rpc.tenants.access import find_access, granted, is_granted_all
 from zorivest_rpc.tenants.config import Access, Tenants, normalise_id
 from zorivest_rpc.tenants.context import CLIENT_KEY, Contexts
 from zorivest_rpc.tenants.refusals import (
@@ -45,6 +45,7 @@ class Grants(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
     known: frozenset[str]
     told: str
+    are_all: bool = False  # whether the caller may know of every tenant that is configured
 
     def others(self, id: str) -> str:
         return enumerate_ids(tuple(each for each in self.ids if each != id))
@@ -205,4 +206,4 @@ def is_absent(given: Any) -> bool:
 
 def _grants(tenants: Tenants, access: Access | None) -> Grants:
     ids = granted(tenants, access)
-    return Grants(ids, frozenset(ids), enumerate_ids(ids))
+    return Grants(ids, frozenset(ids), enumerate_ids(ids), is_granted_all(tenants, access))

@@ -100,6 +100,17 @@ async def test_a_stop_for_every_client_says_which_are_locked(place: Stage) -> No
     assert (first["id"], first["locked"], second["id"], second["locked"]) == ("acme", False, "sechpos", True)
 
 
+async def test_the_address_of_a_server_of_one_journal_is_not_used_and_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage(monkeypatch, tmp_path, IDS, environ={"ZORIVEST_API_URL": "http://127.0.0.1:9"}) as made:
+        made.backends.locked.add("acme")
+        told = about(await (await made.client()).call("list_trades", clientId="acme"))[0]
+        assert told.startswith("⛔ MCP guard blocked this call: book-of-acme.locked.")
+        assert "GUI" not in told, "nothing is known of a desktop application beside that backend"
+    assert "--api-url (ZORIVEST_API_URL) is not used" in caplog.text
+
+
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 async def test_a_token_of_one_tenant_confirms_nothing_for_another(place: Stage, revision: str) -> None:
     client = await place.client(revision)

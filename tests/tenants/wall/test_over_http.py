@@ -179,3 +179,20 @@ async def test_over_stdio_a_variable_plays_the_part_of_the_header(
         assert refused["_meta"]["com.zorivest/error"]["code"] == "client_conflict"
         tools = (await client.request("tools/list", {}))["result"]["tools"]
         assert "clientId" not in tools[0]["inputSchema"].get("required", [])
+
+
+async def test_who_is_not_granted_every_client_learns_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is disabled is none to a key that does not name it."""
+    rules = [
+        access_rule("key-of-the-enabled", ["acme"], "a"),
+        access_rule("key-of-each", ["acme", "off"], "b"),
+        access_rule("key-of-all", "*", "c"),
+    ]
+    async with served(monkeypatch, tmp_path, ["acme", "off"], access=rules, off={"enabled": False}) as made:
+        for key, shown in (("key-of-the-enabled", None), ("key-of-each", "disabled"), ("key-of-all", "disabled")):
+            told = (await made.desk(key).call("zorivest_diagnose", {"clientId": "acme"}))["structuredContent"]
+            states = {each["id"]: each["state"] for each in told.get("tenants", ())}
+            assert states.get("off") == shown
+            assert ("tenants" in told) is (shown is not None)
