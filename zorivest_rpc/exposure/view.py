@@ -314,12 +314,12 @@ class ExposedView(View):
         self.refresh()
         return tuple(name for name, part in self._parts.items() if part.rule.gate_flag == flag and part.is_listed)
 
-    def check(self, tool: Tool, arguments: dict[str, Json]) -> dict[str, Json]:
+    def check(self, tool: Tool, arguments: dict[str, Json], taken: Mapping[str, Json] | None = None) -> dict[str, Json]:
         """A mode that is missing or does not exist is told with those that there are, before all else is looked at."""
         rule = self._rules.get(tool.name)
         if rule is not None:
             self._check_mode(tool.name, rule, arguments)
-        return tool.check(arguments)
+        return tool.check(arguments, taken)
 
     def _check_mode(self, name: str, rule: Rule, arguments: dict[str, Json]) -> None:
         self.refresh()

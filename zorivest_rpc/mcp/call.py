@@ -180,12 +180,14 @@ class Scope(msgspec.Struct, frozen=True):
     """On whose behalf a call is done, where a server serves several. What it means is the offer's own matter.
 
     `name` is part of every key under which something of the call is kept, `meta` stands in each of its results, and
-    `preface` begins every question that is put to a person. `own` is what the offer needs again."""
+    `preface` begins every question that is put to a person. `own` is what the offer needs again. `taken` are the
+    arguments that named it, as an example of a call shows them."""
 
     name: str = ""
     meta: dict[str, Json] | None = None
     preface: str = ""
     own: Any = None
+    taken: dict[str, Json] | None = None
 
 
 EVERYONE: Final = Scope()  # of a server that serves one

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from zorivest_rpc.serving.backend.http import HttpBackend, Where
     from zorivest_rpc.serving.backend.interface import Address, Reply, Request
 
-__all__ = ["CLIENT_KEY", "Contexts", "Place", "TenantBackend", "TenantContext", "scope_of"]
+__all__ = ["ARGUMENT", "CLIENT_KEY", "Contexts", "Place", "TenantBackend", "TenantContext", "scope_of"]
 
+ARGUMENT: Final = "clientId"
 CLIENT_KEY: Final = "com.zorivest/client"
 NOTICE_KEY: Final = "com.zorivest/notice"
 IDLE: Final = 900.0
@@ -51,7 +52,8 @@ def scope_of(tenant: Tenant, own: TenantContext, *, by_header: bool = False) -> 
     """What every key, result and question of a call for this tenant carries."""
     meta = {CLIENT_KEY: {"id": tenant.id, "name": tenant.name}}
     notice = {NOTICE_KEY: NOTICE} if by_header else {}
-    return Scope(tenant.id, {**meta, **notice}, f"For client {tenant.title}: ", own)
+    taken = None if by_header else {ARGUMENT: tenant.id}
+    return Scope(tenant.id, {**meta, **notice}, f"For client {tenant.title}: ", own, taken)
 
 
 class TenantBackend:

@@ -17,7 +17,7 @@ from zorivest_rpc.mcp.call import Scope
 from zorivest_rpc.mcp.protocol.session import RequestHeaders
 from zorivest_rpc.tenants.access import find_access, granted, is_granted_all
 from zorivest_rpc.tenants.config import Access, Tenants, normalise_id
-from zorivest_rpc.tenants.context import CLIENT_KEY, Contexts
+from zorivest_rpc.tenants.context import ARGUMENT, CLIENT_KEY, Contexts
 from zorivest_rpc.tenants.refusals import (
     ClientRefused,
     conflict,
@@ -30,7 +30,6 @@ from zorivest_rpc.tenants.refusals import (
 
 __all__ = ["ARGUMENT", "EVERY", "HEADER", "Grants", "HeaderUse", "Resolver", "principal_of_access"]
 
-ARGUMENT: Final = "clientId"
 HEADER: Final = "X-Client-ID"
 EVERY: Final = "*"
 HeaderUse: TypeAlias = Literal["fallback", "ignore", "require"]
@@ -118,7 +117,9 @@ class Resolver:
         if every and grants.ids and isinstance(given, str) and given.strip() == EVERY:
             if named is not None:
                 raise conflict(EVERY, named)
-            return rest, Scope(EVERY, {CLIENT_KEY: {"id": EVERY, "name": None}}, "For every client: ", None)
+            return rest, Scope(
+                EVERY, {CLIENT_KEY: {"id": EVERY, "name": None}}, "For every client: ", None, {ARGUMENT: EVERY}
+            )
         id = self._read(given, grants)
         if named is not None and normalise_id(named) != id:
             raise conflict(id, named)

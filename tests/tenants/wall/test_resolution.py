@@ -79,7 +79,11 @@ async def test_what_names_no_client_is_told_and_reaches_nothing(
 async def test_the_arguments_are_judged_without_it(client: Client) -> None:
     wrong = await client.call("list_trades", clientId="acme", limit="many")
     assert wrong["_meta"]["com.zorivest/error"]["code"] == "invalid_arguments"
-    assert "clientId" not in wrong["content"][0]["text"]
+    told, _, shown = wrong["content"][0]["text"].partition(" A call of the right form, with your own values: ")
+    assert "clientId" not in told
+    again = json.loads(shown)
+    assert next(iter(again)) == "clientId", "as it stands first in the schema"
+    assert not (await client.call("list_trades", **again)).get("isError"), "the example works as it is shown"
     assert wrong["_meta"]["com.zorivest/client"]["id"] == "acme"
 
 

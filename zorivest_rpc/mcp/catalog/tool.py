@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc.errors import CatalogError, InvalidArguments
@@ -129,24 +129,28 @@ class Tool:
             shown["execution"] = {"taskSupport": self.task}
         return shown
 
-    def check(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments as the handler is given them, or InvalidArguments where they do not fit the input schema."""
+    def check(self, arguments: dict[str, Json], taken: Mapping[str, Json] | None = None) -> dict[str, Json]:
+        """The arguments as the handler is given them, or InvalidArguments where they do not fit the input schema.
+
+        `taken` are those that were taken out before: a call that is shown as an example has them too."""
         check = self._checks.get("inputSchema")
         if check is None:
             check = self._checks["inputSchema"] = _compile(self.input_schema)
         try:
-            return arguments if check(arguments) else self._reconsider(arguments, check)
+            return arguments if check(arguments) else self._reconsider(arguments, check, taken)
         except ValueError:  # the validator goes 255 levels down and no further
             words = f"Invalid arguments for {self.name}: nested too deeply."
             raise InvalidArguments(words, next="Call again with a flatter value.") from None
 
-    def _reconsider(self, arguments: dict[str, Json], check: Callable[[Json], bool]) -> dict[str, Json]:
+    def _reconsider(
+        self, arguments: dict[str, Json], check: Callable[[Json], bool], taken: Mapping[str, Json] | None
+    ) -> dict[str, Json]:
         """A second look at what did not fit: what it was meant to say may."""
         from zorivest_rpc.mcp.catalog.intended import read_intended
 
         meant = read_intended(self.input_schema, arguments, self.spellings)
         if not check(meant):
-            self._refuse(meant)
+            self._refuse(meant, taken)
         return meant
 
     def check_output(self, structured: Json) -> str | None:
@@ -161,7 +165,7 @@ class Tool:
             return None
         return "; ".join(_problems(schema, structured))
 
-    def _refuse(self, arguments: dict[str, Json]) -> None:
+    def _refuse(self, arguments: dict[str, Json], taken: Mapping[str, Json] | None) -> None:
         """The judge has the last word, so that what is told is what it says."""
         from zorivest_rpc.mcp.catalog.explain import example, problems
 
@@ -171,6 +175,9 @@ class Tool:
             return
         fitting = example(schema, arguments, is_foreign=self.is_foreign)
         advice = "See the tool's input schema and call again."
+        if fitting and taken:
+            rest = "" if fitting == "{}" else "," + fitting[1:-1]
+            fitting = f"{dumps(taken)[:-1].decode()}{rest}}}"
         if fitting:
             advice = f"A call of the right form, with your own values: {fitting}"
         told = "; ".join(found)

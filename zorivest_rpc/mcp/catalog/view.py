@@ -44,9 +44,11 @@ class View:
 
         return nearest(name, self._found)
 
-    def check(self, tool: Tool, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments of a call as the handler is given them, or a ToolError that says what is wrong with them."""
-        return tool.check(arguments)
+    def check(self, tool: Tool, arguments: dict[str, Json], taken: Mapping[str, Json] | None = None) -> dict[str, Json]:
+        """The arguments of a call as the handler is given them, or a ToolError that says what is wrong with them.
+
+        `taken` are those that were taken out before."""
+        return tool.check(arguments, taken)
 
     def digest(self, shape: Shape) -> bytes:
         """Equal for equal lists, by which a stream knows whether there is anything to tell."""

@@ -74,7 +74,7 @@ class Tools:
             refusal = self._tools.refusal(session, tool.name, scope)
             if refusal is not None:
                 raise refusal
-            arguments = view.check(tool, arguments)
+            arguments = view.check(tool, arguments, scope.taken)
         except ToolError as error:
             return encode(fail(error), session.revision, scope)
         call = Call(tool.name, arguments, session, exchange, view, scope)
