@@ -1,8 +1,9 @@
 """`python -m tests.bench.devtools`: what pages send, from the bytes of a batch into the buffers, on one core.
 
 Batches of 100 events as a busy page sends them: console calls, requests with headers and JSON bodies, actions, sockets
-and metrics; a tenth of the texts carry secrets. Decoding, redaction, cutting, eviction and counting are included, the
-limiter is lifted. Each round also decodes the same bytes alone, as a floor that the machine gives.
+and metrics; a tenth of the texts carry secrets, and addresses and bodies have encoded characters. Decoding, redaction,
+cutting, eviction and counting are included, the limiter is lifted. Each round also decodes the same bytes alone, as a
+floor that the machine gives.
 
 Exit code 0: measured, whatever the verdict; 2: misused.
 """
@@ -43,12 +44,12 @@ def event(number: int) -> dict[str, Any]:
         text = f"user {number} logged in with token={number}abc" if secret else f"rendered {number} rows in 3.5 ms"
         return {"kind": "log", "ts": ts, "level": ("info", "debug", "warn", "error")[number % 4], "message": text}
     if number % 100 < 70:
-        body = {"rows": ROWS} | ({"access_token": "abc"} if secret else {})
+        body = {"rows": ROWS, "note": "naïve"} | ({"access_token": "abc"} if secret else {})
         return {
             "kind": "request",
             "ts": ts,
             "method": "GET",
-            "url": f"https://shop.example/api/items/{number}?page={number % 7}",
+            "url": f"https://shop.example/api/items/{number}?page={number % 7}&filter=name%3A%22Row%20{number}%22",
             "status": 200,
             "duration_ms": 42.5,
             "response_body": json.dumps(body),

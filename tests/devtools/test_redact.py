@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.devtools.corpus import CORPUS, KEPT, PLANTED
 from zorivest_rpc.devtools.redact import (
     REDACTED,
     redact_attributes,
@@ -16,54 +18,6 @@ from zorivest_rpc.devtools.redact import (
     redact_html,
     redact_text,
     redact_url,
-)
-
-PLANTED = "hunter2"
-CORPUS = {
-    '{"password":"hunter2","a":1}': '{"password":"[redacted]","a":1}',
-    '{"a":{"card":{"number":"hunter2","x":["]}"]}},"b":2}': '{"a":{"card":"[redacted]"},"b":2}',
-    '{"apiKey" : "hunter2"}': '{"apiKey" : "[redacted]"}',
-    '{"IBAN":["hunter2"],"z":1}': '{"IBAN":"[redacted]","z":1}',
-    r'{"body":"{\"password\":\"hunter2\",\"n\":1}","z":3}': r'{"body":"{\"password\":\"[redacted]\",\"n\":1}","z":3}',
-    r'{"token":"a\\\"hunter2","b":1}': '{"token":"[redacted]","b":1}',
-    '{"password":"hunter2': '{"password":"[redacted]"',
-    '{"cards":[{"n":"hunter2': '{"cards":"[redacted]"',
-    "a=1&user%5Bpassword%5D=hunter2&b=2": "a=1&user%5Bpassword%5D=[redacted]&b=2",
-    "login { password: 'hunter2', user: 1 }": "login { password: [redacted], user: 1 }",
-    "the secret: hunter2": "the secret: [redacted]",
-    "Authorization: Basic hunter2": "Authorization: [redacted]",
-    "a=1; token=hunter2; b=2": "a=1; token=[redacted]; b=2",
-    "Bearer hunter2hunter2": "[redacted]",
-    "eyJhbGciOi.eyJzdWhunter2.sig": "[redacted]",
-    "key zrv_sk_hunter2 x": "key [redacted] x",
-    "ctk_hunter2 zdk_hunter2": "[redacted] [redacted]",
-    '--x\r\nContent-Disposition: form-data; name="cvv"\r\n\r\nhunter2\r\n--x--': (
-        '--x\r\nContent-Disposition: form-data; name="cvv"\r\n\r\n[redacted]\r\n--x--'
-    ),
-    r'{"escaped\"token":"planted-\"hunter2","b":1}': r'{"escaped\"token":"[redacted]","b":1}',
-    r'{"token\"x":"planted-\"hunter2","b":1}': r'{"token\"x":"[redacted]","b":1}',
-    r'{"token\\":"hunter2\\","b":1}': r'{"token\\":"[redacted]","b":1}',
-    r'{"m":"{\"a\\\"key\":\"x\\\"hunter2\"}","b":1}': r'{"m":"{\"a\\\"key\":\"[redacted]\"}","b":1}',
-    r'cut\"token":{"n":"]}\"hunter2"},"b":1': r'cut\"token":\"[redacted]\","b":1',
-    r'password="hun\"hunter2" b': 'password="[redacted]" b',
-    r"password='hun\'hunter2' b": "password='[redacted]' b",
-    r'"password=\"a\\\"hunter2\" b"': r'"password=\"[redacted]\" b"',
-    r'{ password: "hun\"hunter2", user: 1 }': "{ password: [redacted], user: 1 }",
-    r'"{ password: \"hunter2\", user: 1 }"': '"{ password: [redacted], user: 1 }"',
-    "{ token: `hunter2 hunter2`, user: 1 }": "{ token: [redacted], user: 1 }",
-    "GET https://ann:hunter2@x.test/a failed": "GET https://[redacted]@x.test/a failed",
-    '{"u":"https:\\/\\/ann:hunter2@x.test"}': '{"u":"https:\\/\\/[redacted]@x.test"}',
-    "postgres://ann:p@hunter2@db:5432/x, mail a@b.test": "postgres://[redacted]@db:5432/x, mail a@b.test",
-    'data-token="hunter2 hunter2"': 'data-token="[redacted]"',
-}
-KEPT = (
-    "TypeError: x is not defined at https://localhost/key.js:10:5",
-    'Cannot read properties of undefined (reading "key")',
-    '{"name":"Ann","total":12.5,"items":[1,2]}',
-    "https://localhost/passport/17?page=2",
-    "authority://x",
-    "https://localhost:8080/a@b:c@d",
-    "mail to ann:hunter@x.test",
 )
 
 
@@ -149,6 +103,28 @@ def test_quotes_and_backslashes_in_a_key_or_a_value_save_nothing_of_it(name: str
     assert json.loads(redacted) == {"a": 1, f"{name}token{name}": REDACTED, "z": "kept"}
 
 
+SPELLINGS = st.lists(st.sampled_from(("plain", "x", "X")), min_size=5, max_size=5)
+
+
+@given(SPELLINGS, st.lists(st.sampled_from(("json", "numbers", "query")), max_size=3))
+def test_a_name_is_read_as_servers_read_it_however_its_characters_are_written(
+    spelt: list[str], around: list[str]
+) -> None:
+    characters = zip("Token", spelt, strict=True)
+    name = "".join(char if way == "plain" else f"\\u{ord(char):04{way}}" for char, way in characters)
+    text = f'{{"a":1,"{name}":"{PLANTED}","z":"kept"}}'
+    for way in around:
+        if way == "query":
+            text = f"first=1&filter={quote(text, safe='')}&tail=kept"
+        else:
+            inner = text.replace("\\", r"\\").replace('"', r"\u0022" if way == "numbers" else r"\"")
+            text = f'{{"body":"{inner}","t":"kept"}}'
+    redacted = redact_text(text)
+    assert PLANTED not in redacted
+    assert redacted.count("kept") == text.count("kept")
+    assert redact_text(redacted) == redacted
+
+
 @given(st.text(alphabet="ab\"\\{}[]:=&;,<>/ \n'keytoken", max_size=300))
 def test_no_text_breaks_it(text: str) -> None:
     redact_html(redact_url(redact_text(text)))
@@ -166,6 +142,8 @@ HOSTILE = (
         "key=\\" * 3_000,
         "key: `" * 2_700,
     ),
+    *("%41 " * 4_000 + "key", "%25" * 5_000 + "key", "%2525%2522key%3A" * 1_000, r"\u0022" * 2_500 + "key"),
+    *(r"\u0061" * 2_500 + "key=%41", "\\" * 16_000 + r"\u00 %41", "%22key%22%3A%7B" * 1_000),
     *("bearer " * 2_000, "key='" * 3_000, "[{" * 8_000 + "key", '"key":' + "[{" * 8_000, "key;=" * 3_000),
 )
 

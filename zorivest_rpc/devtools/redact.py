@@ -4,6 +4,10 @@ Names decide first: a header, a JSON or form key, a query parameter or an attrib
 words of `NAMES` loses its value, whatever the value is. Then values do, wherever they stand: bearer tokens, JSON Web
 Tokens, and the keys and tokens of this program. It works on text, not on parsed JSON: a body that was cut in the
 middle, JSON within a string and a line of a log are then one case.
+
+A name has several spellings: JSON may write each character as a number (`p\u0061ssword`), and a form or a query each
+byte (`p%61ssword`), a whole document within one parameter too. Where another spelling holds a secret, it is redacted
+there; a text without one stays as it was written.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote, unquote
 
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
@@ -84,6 +89,13 @@ _INPUT: Final = re.compile(r"<(?:input|textarea)\b[^>]*+>?", re.I)
 _ATTRIBUTE: Final = re.compile(r"\b(type|autocomplete|name|id)\s{0,5}+=\s{0,5}+[\"']?([^\"'\s>]{0,200}+)", re.I)
 _VALUE: Final = re.compile(r"(\bvalue\s{0,5}+=\s{0,5}+)(?:\"[^\"]*+(?:\"|$)|'[^']*+(?:'|$)|[^\s>]++)", re.I)
 _PLAIN: Final = re.compile(r"[^\s,;&}\])\"'<]*+")
+# printed, but no space and none of "#&<=>, and a % among it; a backslash before a quote belongs to the text around
+_RUN: Final = r"[!$'-;?-\[\]-~]++|\\{1,99}+(?![\"\\])"
+_ENCODED: Final = re.compile(rf"(?<![!$-%'-;?-~])(?:{_RUN})*+%(?:%|{_RUN})*+")
+_BYTE: Final = re.compile(r"%[0-9a-f]{2}", re.I)
+_LETTER: Final = re.compile(r"%(?:[46][1-9a-f]|[57][0-9a])", re.I)
+_NUMBER: Final = re.compile(r"(?<!\\)(\\++)u00(?!5c)([2-7][0-9a-f])", re.I)
+_DEPTH: Final = 4  # documents within parameters within documents
 _HINTS: Final = ("earer", "eyj", "zrv_sk_", "ctk_", "zdk_")
 
 
@@ -109,8 +121,34 @@ def redact_url(url: str) -> str:
     return redact_text(url)
 
 
-def redact_text(text: str) -> str:
-    """A body, a message, a URL: anything that a page says."""
+def redact_text(text: str, depth: int = _DEPTH) -> str:
+    """A body, a message, a URL: anything that a page says; up to `depth` encodings, one within another, are undone."""
+    plain = _NUMBER.sub(_character, text) if "\\u00" in text else text
+    if "%" not in plain:
+        redacted = _redact_plain(plain)
+    else:
+        plain = _LETTER.sub(lambda byte: unquote(byte[0]), plain)
+        inner = _ENCODED.sub(lambda run: _redact_encoded(run[0], depth - 1), plain) if depth else plain
+        redacted = _redact_plain(inner)
+    return text if redacted == plain else redacted
+
+
+def _redact_encoded(run: str, depth: int) -> str:
+    """What may be a document, encoded as a part of an address or a form; by bytes, so that the rest stays as it was."""
+    if not _BYTE.search(run):
+        return run
+    plain = unquote(run, encoding="latin-1")
+    redacted = redact_text(plain, depth)
+    return run if redacted == plain else quote(redacted, safe=run.replace("%", "") + "[]", encoding="latin-1")
+
+
+def _character(escape: re.Match[str]) -> str:
+    """The character alone; a quote with the backslashes that a plain one has at its depth: 1, 3, 7 for 1, 2, 4."""
+    slashes = len(escape[1])
+    return "\\" * (slashes + (slashes & -slashes) - 1) + '"' if escape[2] == "22" else chr(int(escape[2], 16))
+
+
+def _redact_plain(text: str) -> str:
     if "@" in text:
         text = _USER.sub(rf"\1{REDACTED}@", text)
     low = text.lower()

@@ -44,7 +44,7 @@ const browser = {
   sessionStorage: { getItem: () => null, setItem: nothing }, crypto, CSS: { escape: String },
   XMLHttpRequest: class { open() {} setRequestHeader() {} send() {} }, WebSocket: Socket, PerformanceObserver: class { observe() {} },
   fetch: nothing, Request, Node, Element: Node, FormData: class {}, Headers, URL, URLSearchParams, TextEncoder, TextDecoder,
-  AbortController, setTimeout: (work, ms) => timers.push([ms, work]), clearTimeout: nothing,
+  AbortController, AbortSignal, setTimeout: (work, ms) => timers.push([ms, work]), clearTimeout: nothing,
 };
 for (const name of missing) delete browser[name];
 browser.window = browser;

@@ -12,6 +12,7 @@ import pytest
 
 from tests.browser.axe import STATIC
 from tests.conformance import node
+from tests.devtools.corpus import CORPUS, KEPT, PLANTED
 from zorivest_rpc.devtools.redact import redact_text, redact_url
 
 HARNESS = Path(__file__).parent / "code.mjs"
@@ -95,6 +96,24 @@ def test_no_planted_secret_is_sent_and_what_is_none_is_left_alone() -> None:
 def test_a_quote_within_a_name_or_a_value_hides_nothing() -> None:
     [item] = items(run([['{"escaped\\"token":"planted-\\"19"}']]))
     assert item["message"] == '{"escaped\\"token":"[redacted]"}'
+
+
+def test_no_secret_of_the_corpus_is_sent_and_json_stays_json() -> None:
+    told = run([[text] for text in (*CORPUS, *KEPT)])
+    messages = [item["message"] for item in items(told)]
+    assert [text for text in messages if PLANTED in text] == []
+    assert messages[len(CORPUS) :] == list(KEPT)
+    for text, message in zip(CORPUS, messages, strict=False):
+        assert redact_text(message) == redact_text(redact_text(message))
+        if is_json(text):
+            assert is_json(message), message
+
+
+def is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def test_what_the_page_leaves_the_server_takes_out() -> None:

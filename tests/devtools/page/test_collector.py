@@ -7,6 +7,7 @@ import json
 import pytest
 from playwright.async_api import Page
 
+from tests.devtools.corpus import CORPUS, KEPT, PLANTED
 from tests.devtools.page.server import FrameServer, open_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -105,6 +106,37 @@ async def test_a_fetch_is_told_with_its_bodies_and_the_page_gets_its_own(server:
     assert request["response_headers"]["x-api-key"] == "[redacted]"
     assert request["duration_ms"] >= request["wait_ms"] > 0
     assert (request["request_size"], request["response_size"]) == (14, 8)
+
+
+async def test_no_secret_of_the_corpus_leaves_the_page_by_its_console_its_requests_or_its_sockets(
+    server: FrameServer, page: Page
+) -> None:
+    server.settings["ws_mode"] = "messages"
+    await open_page(server, page)
+    await page.evaluate(
+        """async ([texts, url]) => {
+        const socket = new WebSocket(url);
+        await new Promise((done) => { socket.onopen = done; });
+        for (const text of texts) {
+            console.log(text);
+            socket.send(text);
+            await fetch("/echo?body=" + encodeURIComponent(text), { method: "POST", body: text });
+            await fetch("/echo?" + (/\\s--/.test(text) ? encodeURIComponent(text) : text));
+        }
+        console.log("end");
+    }""",
+        [[*CORPUS, *KEPT], server.origin.replace("http", "ws") + "/talk"],
+    )
+    await server.item("log", message="end")
+    await server.until(lambda: len(server.items("request")) == 2 * len(CORPUS | dict.fromkeys(KEPT)))
+    items = [item for kind in ("log", "request", "ws") for item in server.items(kind)]
+    assert [item for item in items if PLANTED in json.dumps(item)] == []
+    told = {item["message"] for item in server.items("log")}
+    asked = {item.get("request_body") for item in server.items("request")}
+    answered = {item.get("response_body") for item in server.items("request")}
+    said = {item.get("data") for item in server.items("ws")}
+    for text in KEPT:
+        assert text in told & asked & answered & said
 
 
 async def test_request_objects_forms_and_xhr_are_told_alike(server: FrameServer, page: Page) -> None:

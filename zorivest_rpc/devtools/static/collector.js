@@ -4,7 +4,7 @@ taken out before they are sent; all that is kept is bounded; its own traffic is 
 (() => {
 "use strict";
 try {
-// --- beginnings: what is needed of the browser, before the page replaces it
+// --- what the page may replace later
 
 const MARK = "__zorivest_devtools__";
 const script = document.currentScript || document.querySelector('script[src*="/devtools/collector.js?k="]');
@@ -42,7 +42,7 @@ const later = (work, ms) => nativeLater(safely(work), ms);
 const listen = (target, type, work, options) => target.addEventListener(type, safely(work), options);
 
 const ignore = () => {};
-/** Have `before` and `after` see the calls of a function of the page. */
+/** `before` and `after` see the calls of the page. */
 const wrap = (target, name, before, after = ignore) => {
 	const original = target[name];
 	target[name] = function (...args) {
@@ -63,48 +63,76 @@ try {
 	sessionStorage.setItem(MARK, TAB);
 } catch {} // a sandboxed frame
 
-// --- redaction: the server does it again, but a secret should not leave the page
+// --- redaction; the server does it again
 
 const GONE = "[redacted]";
-const SECRET = /pass|secret|token|auth|key|ssn|card|cvv|cvc|iban/i;
-const SECRET_HEADER = /auth|cookie|token|secret|key|password/i;
+const WORDS = "pass|secret|token|auth|key|ssn|card|cvv|cvc|iban";
+const SECRET = RegExp(`${WORDS}|cookie`, "i");
 const SECRET_VALUE =
 	/\b(?:bearer|basic)\s+[\w.~+/=-]{6,}|\b(?:zrv_sk_|ctk_|zdk_)[\w-]+|\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/gi;
-const PARAMETER = /([?&#;]|^)([^?&#;=\s]{1,100})=("[^"]*"|[^&#;\s"'<>]*)/g;
-const MEMBER = /("((?:[^"\\]|\\.){1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|[^\s,{}[\]"]*)/g;
+const USER = /(:(?:\\*\/){2})[^/?#\s"'<>]{0,512}@/g;
+const PART = /(name="([^"]*)"(?:[^\n]*\n){1,5}?\r?\n)[^]*?(?=\r?\n--|$)/gi;
+// the end of a name, a sign, how the value begins; quotes within texts have backslashes
+const NAMED = RegExp(`(?:${WORDS})(?:[\\w.[\\]$%-]|\\\\{1,99}"(?!\\s*:)){0,99}(\\\\{0,99}["'\`])?\\s{0,20}([:=])(\\s{0,20})(\\\\{0,99}["'\`{[])?`, "gi");
+const PLAIN = /^(?:(?:basic|digest|token)\s{1,20})?[^\s,;#&"'`{}<>\])]*/i;
 
-const cleanText = (text) => text
-	.replace(/(\w:\/\/)[^\s/?#@]*@/g, "$1")
-	.replace(PARAMETER, (all, before, name) => (SECRET.test(name) ? `${before}${name}=${GONE}` : all))
-	.replace(MEMBER, (all, before, name) => (SECRET.test(name) ? `${before}"${GONE}"` : all))
-	.replace(SECRET_VALUE, GONE);
-const cleanUrl = (url) => cleanText(String(url));
-const mapObject = (object, change) =>
-	Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
-const cleanHeaders = (headers) => mapObject(headers, (text, name) => (SECRET_HEADER.test(name) ? GONE : cleanText(text)));
-const cleanJson = (value, name) => {
-	if (name && SECRET.test(name)) return GONE;
-	if (typeof value === "string") return cleanText(value);
-	if (Array.isArray(value)) return value.map((each) => cleanJson(each));
-	return value && typeof value === "object" ? mapObject(value, cleanJson) : value;
-};
-const cleanBody = (text) => {
-	try {
-		return /^\s*[[{]/.test(text) ? stringify(cleanJson(parse(text))) : cleanText(text);
-	} catch {
-		return cleanText(text); // cut, or no JSON
+/** Of a text or list; a quote with fewer backslashes than its own ends the text around it. */
+const lengthOf = (text) => {
+	let depth = 0;
+	let open = null;
+	for (const found of text.matchAll(/(\\{0,99})(["'`])|[{}[\]]/g)) {
+		const [all, slashes, mark] = found;
+		if (open && mark === open[2]) {
+			const more = slashes.length - open[1].length;
+			if (more < 0) return found.index;
+			if (more % (2 * open[1].length + 2) === 0) open = null;
+		} else if (!open && mark) open = found;
+		else if (!open) depth += /[{[]/.test(all) ? 1 : -1;
+		if (!open && depth < 1) return found.index + all.length;
 	}
+	return text.length;
 };
-const CLEAN = {
-	url: cleanUrl, to_url: cleanUrl, action: cleanUrl, data: cleanBody, request_body: cleanBody, response_body: cleanBody,
-	request_headers: cleanHeaders, response_headers: cleanHeaders,
+const cleanNamed = (text) => {
+	let result = "";
+	let done = 0;
+	for (const found of text.matchAll(NAMED)) {
+		const [all, closing = "", sign, space, opening = ""] = found;
+		const start = found.index + all.length - opening.length;
+		const rest = text.slice(start);
+		const isText = /["'`]/.test(opening);
+		const quote = isText ? opening : closing;
+		let length = 0;
+		if (found.index < done || rest.startsWith(GONE)) continue;
+		if (isText || (opening && closing)) length = lengthOf(rest);
+		else if (closing || space || sign === "=") [{ length }] = rest.match(PLAIN);
+		if (!length) continue;
+		result += text.slice(done, start) + quote + GONE + quote;
+		done = start + length;
+	}
+	return result + text.slice(done);
+};
+const cleanText = (text, depth = 4) => {
+	// as servers read p%61ss and \u0070ass; a quote gets the backslashes of a plain one
+	const plain = text.replace(/(\\{1,99})u00(?!5c)([2-7][\da-f])/gi, (all, { length }, code) => (
+		code === "22" ? "\\".repeat(length + (length & -length) - 1) + '"' : unescape(`%${code}`)
+	)).replace(/%([46][1-9a-f]|[57][\da])/gi, unescape);
+	const inner = !depth || !plain.includes("%") ? plain : plain.replace(/(?:[!$%'-;?-[\]-~]|\\{1,99}(?!["\\]))+/g, (run) => {
+		const decoded = unescape(run); // byte by byte; escape undoes it
+		const cleaned = decoded === run ? run : cleanText(decoded, depth - 1);
+		return cleaned === decoded ? run : escape(cleaned).replaceAll("%5Bredacted%5D", GONE);
+	});
+	const cleaned = cleanNamed(inner
+		.replace(USER, `$1${GONE}@`)
+		.replace(PART, (all, before, name) => (SECRET.test(name) ? before + GONE : all))
+		.replace(SECRET_VALUE, GONE));
+	return cleaned === plain ? text : cleaned;
 };
 /** Done when something is sent, not while the page's own code runs. */
-const clean = (value, name) => {
-	if (value && CLEAN[name]) return CLEAN[name](value);
-	if (typeof value === "string") return cleanText(value);
+const clean = (value, name, owner) => {
+	if (typeof value === "string") return /_headers$|^attributes$/.test(owner) && SECRET.test(name) ? GONE : cleanText(value);
+	if (!value || typeof value !== "object") return value;
 	if (Array.isArray(value)) return value.map((each) => clean(each));
-	return value && typeof value === "object" ? mapObject(value, clean) : value;
+	return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, clean(each, key, name)]));
 };
 const isSecretField = (field) =>
 	field.type === "password" || /^cc-|-password$|one-time-code/.test(field.autocomplete || "") ||
@@ -116,7 +144,7 @@ const isSecretField = (field) =>
 const cut = (text, most) => {
 	if (text.length * 3 <= most) return text;
 	const { read } = encoder.encodeInto(text, new Uint8Array(most));
-	// parsed anew, because a slice would keep the whole of a long text alive
+	// parsed anew: a slice keeps the whole of a long text alive
 	return read < text.length ? parse(stringify(text.slice(0, read))) : text;
 };
 const sizeOf = (data) => (typeof data === "string" ? encoder.encode(data).length : data.byteLength ?? data.size ?? 0);
@@ -151,17 +179,15 @@ const describe = (value, budget = { left: limits.message }, depth = 0, seen = []
 		}
 		if (!isList) text += `${stringify(each)}:`;
 		const own = isList ? { value: each } : Object.getOwnPropertyDescriptor(value, each);
-		if (!isList && SECRET.test(each)) text += `"${GONE}"`;
-		else text += own && "value" in own ? describe(own.value, budget, depth + 1, seen) : '"[getter]"';
+		text += own && "value" in own ? describe(own.value, budget, depth + 1, seen) : '"[getter]"';
 	}
 	seen.pop();
 	return isList ? `[${text}]` : `{${text}}`;
 };
 
-/** The text of a console call. */
 const joinArguments = ([first, ...rest]) => {
 	if (typeof first !== "string") return [first, ...rest].map((each) => describe(each)).join(" ");
-	const filled = !first.includes("%") ? first : first.replace(/%[sdifoOc]/g, (all) => {
+	const filled = first.replace(/%[sdifoOc]/g, (all) => {
 		if (!rest.length) return all;
 		const value = rest.shift();
 		if (all === "%c") return "";
@@ -170,7 +196,7 @@ const joinArguments = ([first, ...rest]) => {
 	return [filled, ...rest.map((each) => describe(each))].join(" ");
 };
 
-// --- the queue: the newest 500 items; batches stay until they are acknowledged
+// --- the queue; batches stay until they are acknowledged
 
 const QUEUE = 500;
 const BATCH_BYTES = 256 << 10;
@@ -218,7 +244,7 @@ const flush = () => {
 	reportState();
 	if (!queue.length && !dropped) return;
 	send(makeBatch(BATCH_BYTES));
-	// below the server's 1000 events a second, whatever the page does
+	// below 1000 a second
 	if (queue.length) flushIn(Math.max(30, unacked[unacked.length - 1].count * 1.3));
 };
 const acknowledge = (isDone) => {
@@ -226,24 +252,22 @@ const acknowledge = (isDone) => {
 	if (queue.length) flushIn(30);
 };
 
-// --- the connection: a WebSocket; where those fail, requests that the server holds
+// --- the connection: a WebSocket, or requests that the server holds
 
-let ready = false; // welcomed, and may send
+let ready = false; // to send
 let blocked = false; // by the page's policy
 let reported = false;
 let failures = 0; // since the last welcome
 let socket = null;
-let syncing = 0; // requests that are under way
-let outbox = []; // frames for the next of them
+let syncing = 0; // requests under way
+let outbox = []; // for the next of them
 let watch;
 let retry;
 let lastState = "";
 
 const address = (name) => HOME + name + search;
 const envelope = (frames) => `{"page":"${PAGE}","tab":"${TAB}","frames":[${frames}]}`;
-const state = () => ({
-	url: cleanUrl(location.href), title: cleanText(document.title).slice(0, 300), visible: !document.hidden,
-});
+const state = () => clean({ url: location.href, title: document.title.slice(0, 300), visible: !document.hidden });
 const hello = () => stringify({ frame: "hello", v: 1, page: PAGE, tab: TAB, ...state() });
 const reportState = () => {
 	const text = stringify({ frame: "state", ...state(), focused: document.hasFocus() });
@@ -270,24 +294,21 @@ const connect = () => {
 	listen(made, "message", (event) => receive(parse(event.data)));
 	listen(made, "close", () => socket === made && lose());
 };
-/** One request; the server holds the newest of them, and answers the one before. */
+/** The server holds the newest, and answers the one before. */
 const sync = async () => {
 	const sent = outbox;
 	outbox = [];
 	syncing += 1;
-	const giveUp = new AbortController();
-	const timer = later(() => giveUp.abort(), 30000); // longer than the 20 s for which the server holds
 	let frames;
 	try {
-		const options = { method: "POST", body: envelope(sent), credentials: "omit", signal: giveUp.signal };
-		const reply = await nativeFetch(address("sync"), options);
+		const signal = AbortSignal.timeout(30000); // the server holds for 20 s
+		const reply = await nativeFetch(address("sync"), { method: "POST", body: envelope(sent), credentials: "omit", signal });
 		if (reply.status === 429) {
 			frames = [{ frame: "slow", ms: 1000 }];
 			outbox.unshift(...sent);
 		} else if (reply.status === 410) frames = outbox = [hello()];
 		else if (reply.ok) ({ frames } = await reply.json());
-	} catch {} // `frames` says it
-	forget(timer);
+	} catch {}
 	syncing -= 1;
 	if (!frames) return lose();
 	frames.forEach(safely(receive));
@@ -296,7 +317,7 @@ const sync = async () => {
 const send = (text) => {
 	if (!socket) return outbox.push(text) === 1 && later(() => outbox.length && sync(), 0);
 	socket.send(text);
-	// no answer: the connection is gone, which a browser may not notice for minutes
+	// a browser may not notice for minutes
 	forget(watch);
 	watch = later(() => unacked.length && socket && socket.close(), 30000);
 };
@@ -346,12 +367,12 @@ const receive = (frame) => RECEIVERS[frame.frame] && RECEIVERS[frame.frame](fram
 listen(document, "securitypolicyviolation", ({ blockedURI, disposition, effectiveDirective }) => {
 	if (disposition !== "enforce" || effectiveDirective !== "connect-src") return;
 	if (new URL(blockedURI.replace(/^ws/, "http")).origin !== origin) return;
-	blocked = true; // a further attempt would be one more violation
+	blocked = true; // another attempt, another violation
 	queue = [];
 	report(`The connect-src of this page's Content-Security-Policy lacks ${origin} and ${origin.replace(/^http/, "ws")}.`);
 });
 
-/** What was not sent, or not acknowledged, goes as a beacon; a browser takes 64 KiB of that. */
+/** The rest goes as a beacon; a browser takes 64 KiB of that. */
 listen(window, "pagehide", () => {
 	finishTyping();
 	snapshot();
@@ -372,7 +393,7 @@ listen(document, "visibilitychange", () => {
 
 const LEVELS = ["debug", "info", "warn", "error"];
 const METHODS = { debug: 0, trace: 0, log: 1, info: 1, dir: 1, table: 1, group: 1, warn: 2, error: 3, assert: 3 };
-let stacks = 0; // taken in this second: a stack costs more than all the rest of a call
+let stacks = 0; // of this second: they cost most
 
 const pushLog = (level, text, source, stack) => {
 	const message = cut(text, limits.message);
@@ -390,8 +411,7 @@ const recordCall = safely((method, args) => {
 	const level = METHODS[method];
 	if (level < LEVELS.indexOf(settings.log_level)) return;
 	const all = method === "assert" ? ["Assertion failed:", ...args.slice(1)] : args;
-	const isText = all.length === 1 && typeof all[0] === "string";
-	pushLog(LEVELS[level], isText ? all[0] : joinArguments(all), "console", level === 3 && callerStack());
+	pushLog(LEVELS[level], joinArguments(all), "console", level === 3 && callerStack());
 });
 for (const method of Object.keys(METHODS)) {
 	const original = console[method];
@@ -402,10 +422,10 @@ for (const method of Object.keys(METHODS)) {
 }
 listen(window, "error", ({ target, message, filename, lineno, colno, error }) => {
 	if (target instanceof Element) {
-		const url = cleanUrl(target.currentSrc || target.src || target.href);
+		const url = String(target.currentSrc || target.src || target.href);
 		if (!isOwn(url)) pushLog("error", `Failed to load ${target.localName}: ${url}`, url);
 	} else if (message !== undefined) {
-		pushLog("error", String(message), `${cleanUrl(filename || location.href)}:${lineno}:${colno}`, error?.stack);
+		pushLog("error", String(message), `${cleanText(filename || location.href)}:${lineno}:${colno}`, error?.stack);
 	}
 }, true);
 listen(window, "unhandledrejection", ({ reason }) => {
@@ -413,7 +433,7 @@ listen(window, "unhandledrejection", ({ reason }) => {
 	pushLog("error", `Uncaught (in promise) ${text}`, "rejection", reason?.stack);
 });
 
-// --- requests: fetch and XMLHttpRequest
+// --- requests
 
 const TEXTUAL = /^text\/(?!event-stream)|json|xml|javascript|yaml|graphql|urlencoded/i;
 const isOwn = (url) => url.startsWith(HOME);
@@ -450,7 +470,7 @@ const addResponseBody = (item, text) => {
 };
 const finishRequest = ({ started, ...item }) => push("request", { ...item, duration_ms: clock() - started });
 
-/** Read a copy of the body up to the limit; the page's own is not delayed, and a stream without end is left. */
+/** A copy, up to the limit: the page's own is not delayed. */
 const readBody = async (item, copy) => {
 	const reader = copy.body.getReader();
 	const decoder = new TextDecoder();
@@ -478,11 +498,11 @@ const failFetch = safely((item, error) => finishRequest({ ...item, error: String
 const beginFetch = safely((input, init) => {
 	const request = input instanceof Request ? input : null;
 	const { method, headers, body } = { ...init };
-	const item = newRequest(method || (request ? request.method : "GET"), request ? request.url : input);
+	const item = newRequest(method || request?.method || "GET", request?.url ?? input);
 	if (isOwn(item.url) || !/^http/.test(item.url)) return null;
-	item.request_headers = Object.fromEntries(new Headers(headers || (request ? request.headers : {})));
+	item.request_headers = Object.fromEntries(new Headers(headers || request?.headers));
 	addRequestBody(item, body);
-	if (request && request.body && body === undefined && TEXTUAL.test(item.request_content_type)) {
+	if (request?.body && body === undefined && TEXTUAL.test(item.request_content_type)) {
 		request.clone().text().then(safely((text) => addRequestBody(item, text)), ignore);
 	}
 	return item;
@@ -491,7 +511,7 @@ window.fetch = function fetch(input, init) {
 	const item = inside ? null : beginFetch(input, init);
 	const promise = nativeFetch.apply(this, arguments);
 	if (!item || !(promise instanceof Promise)) return promise;
-	// handed on, not watched: a promise that is watched counts as handled, and the page would lose its rejections
+	// handed on: watched alone, a rejection would be lost to the page
 	return promise.then((response) => (finishFetch(item, response), response), (error) => {
 		failFetch(item, error);
 		throw error;
@@ -528,11 +548,11 @@ wrap(XMLHttpRequest.prototype, "send", safely((request, body) => {
 const sockets = new WeakMap();
 let socketCount = 0;
 
-const newRate = () => ({ incoming: 0, outgoing: 0, incoming_bytes: 0, outgoing_bytes: 0 });
+const NO_RATE = { incoming: 0, outgoing: 0, incoming_bytes: 0, outgoing_bytes: 0 };
 const pushRate = (watched) => {
 	watched.timer = 0;
 	push("ws_rate", { connection_id: watched.id, ...watched.rate });
-	watched.rate = newRate();
+	watched.rate = { ...NO_RATE };
 };
 const tellSocket = ({ id, url }, event, more) => {
 	if (settings.ws_mode !== "off") push("ws", { event, connection_id: id, url, ...more });
@@ -548,10 +568,9 @@ const countMessage = (watched, direction, data) => {
 };
 const watchSocket = safely((made) => {
 	if (isOwn(made.url.replace(/^ws/, "http"))) return;
-	const watched = { id: String((socketCount += 1)), url: made.url, timer: 0, rate: newRate() };
+	const watched = { id: String((socketCount += 1)), url: made.url, timer: 0, rate: { ...NO_RATE } };
 	sockets.set(made, watched);
-	listen(made, "open", () => tellSocket(watched, "open"));
-	listen(made, "error", () => tellSocket(watched, "error"));
+	for (const type of ["open", "error"]) listen(made, type, () => tellSocket(watched, type));
 	listen(made, "message", ({ data }) => countMessage(watched, "incoming", data));
 	listen(made, "close", ({ code, reason }) => {
 		if (watched.timer) pushRate(watched);
@@ -610,7 +629,7 @@ const nameOf = (node) => {
 	}
 	return squeeze([...own, node.title].find(Boolean));
 };
-/** Whether no other element, of at most 500 that are looked at, reads the same. */
+/** Whether no other of at most 500 elements reads the same. */
 const isAlone = (selector, node, read) => {
 	const others = all(selector).filter((each) => each !== node);
 	const wanted = read(node);
@@ -636,19 +655,19 @@ const selectorsOf = (node) => {
 	if (node.matches(FIELD)) {
 		if (isAlone(FIELD, node, labelOf)) found.label = labelOf(node);
 	} else if (isAlone(`${node.localName},body :not(:has(*))`, node, textOf)) {
-		// a parent that holds nothing else has the same text
+		// a parent may have the same text
 		if (!node.parentElement || textOf(node.parentElement) !== textOf(node)) found.text = textOf(node);
 	}
 	if (node.id && isOnly(`#${CSS.escape(node.id)}`)) found.id = node.id;
 	return found;
 };
 
-// --- actions: what the user did
+// --- actions
 
 const KEYS = /^(Enter|Escape|Tab|Arrow\w+|Backspace|Delete)$/;
 const CHOSEN = /^(checkbox|radio|file|select-\w+)$/;
 const ACTIVE = "button,a,input,select,textarea,summary,option,[role],[data-testid],[onclick]";
-let typing = null; // the field that is typed into: one item until a second of rest
+let typing = null; // one item until a second of rest
 let lastEnter = 0;
 let scrolling = 0;
 
@@ -673,7 +692,7 @@ const finishTyping = () => {
 };
 const onAction = (type, work) => listen(window, type, (event) => {
 	const target = event.composedPath()[0];
-	// what a script does is no action of the user
+	// a script is no user
 	if (!settings.actions || !event.isTrusted || !target.nodeType) return;
 	if (/click|change|submit/.test(type)) finishTyping();
 	work(target, event);
@@ -683,7 +702,7 @@ onAction("click", (target, event) => {
 	const node = target.closest(ACTIVE) || target;
 	const field = target.closest("label")?.control;
 	if (field && field !== target && node === target) return; // its field is clicked next
-	if (event.detail === 0 && clock() - lastEnter < 100) return; // Enter does this again when it is replayed
+	if (event.detail === 0 && clock() - lastEnter < 100) return; // Enter, replayed, does this again
 	if (!node.matches("option,select")) act("click", node, { input_type: node.type || undefined });
 });
 onAction("input", (field) => {
@@ -737,12 +756,12 @@ const observe = (type, work) => {
 	try {
 		const observer = new PerformanceObserver((list) => list.getEntries().forEach(safely(work)));
 		observer.observe({ type, buffered: true, durationThreshold: 16 });
-	} catch {} // not in this browser
+	} catch {}
 };
 observe("largest-contentful-paint", (entry) => (lcp = entry.startTime));
 observe("layout-shift", ({ hadRecentInput, startTime, value }) => {
 	if (hadRecentInput) return;
-	// shifts less than 1 s apart, within 5 s, count as one; the worst of those is the metric
+	// shifts less than 1 s apart, within 5 s, are one; the worst counts
 	const joins = startTime - shift.last < 1000 && startTime - shift.first < 5000;
 	shift = joins ? { ...shift, value: shift.value + value, last: startTime } : { value, first: startTime, last: startTime };
 	cls = Math.max(cls, shift.value);
@@ -763,7 +782,7 @@ const snapshot = () => {
 	const slowest = [...loads].sort((a, b) => b.duration - a.duration).slice(0, 10);
 	const metrics = {
 		url: location.href, ttfb: page.responseStart, fcp: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
-		lcp, cls, inp: waits[Math.floor(waits.length / 50)], // of each 50 interactions one may be worse
+		lcp, cls, inp: waits[Math.floor(waits.length / 50)], // of each 50 one may be worse
 		dom_content_loaded: page.domContentLoadedEventEnd, load: page.loadEventEnd, requests: loads.length + 1,
 		bytes: [page, ...loads].reduce((sum, entry) => sum + entry.transferSize, 0), long_tasks: longTasks, blocking_ms: blocking,
 		slowest: slowest.map((e) => ({ url: e.name, initiator: e.initiatorType, duration_ms: e.duration, bytes: e.transferSize })),
@@ -773,9 +792,9 @@ const snapshot = () => {
 	lastSnapshot = text;
 };
 
-// --- live queries: what the server asks of this page
+// --- live queries
 
-const STYLES = "display position visibility opacity color background-color font-size font-weight width height margin padding border";
+const STYLES = "display position visibility opacity color background-color font-size font-weight width height";
 
 const find = (selector) => {
 	try {
@@ -784,16 +803,16 @@ const find = (selector) => {
 		throw { code: "invalid_selector", message: `Invalid CSS selector: ${selector}.` };
 	}
 };
-const attributesOf = (node) => Object.fromEntries([...node.attributes].map(({ name, value }) => (
-	[name, name === "value" && isSecretField(node) ? GONE : value.slice(0, 500)]
-)));
 const matchOf = (node, params, depth, budget) => {
 	budget.left -= 1;
 	const { x, y, width, height } = node.getBoundingClientRect();
 	const isShown = node.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+	const attributes = [...node.attributes].map(({ name, value }) => (
+		[name, name === "value" && isSecretField(node) ? GONE : value.slice(0, 500)]
+	));
 	const match = {
 		tag: node.localName, text: textOf(node).slice(0, 500), visible: isShown && width > 0 && height > 0,
-		attributes: cleanJson(attributesOf(node)), box: { x, y, width, height },
+		attributes: Object.fromEntries(attributes), box: { x, y, width, height },
 	};
 	if (params.include_styles) {
 		const style = getComputedStyle(node);
@@ -828,7 +847,7 @@ const queryPage = () => ({
 	})),
 });
 
-/** axe-core: the page's own copy, else the server's, taken out of the page's globals again. */
+/** The page's own copy, else the server's, out of its globals again. */
 let ourAxe = null;
 const loadAxe = () => new Promise((resolve) => {
 	if (window.axe?.run || ourAxe) return resolve(window.axe || ourAxe);
@@ -849,44 +868,41 @@ const shapeRule = ({ id, impact, description, help, helpUrl, tags, nodes }) => (
 		target: target.map((part) => [].concat(part).join(" ")), html: html.replace(/ value="[^"]*"/g, "").slice(0, 200), failureSummary: (failureSummary || "").slice(0, 1000),
 	})),
 });
-const pause = (ms) => new Promise((resolve) => nativeLater(resolve, ms));
-
 const newAudit = (engine, engine_version, partial) => ({ engine, engine_version, partial, violations: [], incomplete: [], passes: [] });
 
 /** In four parts: what is found in time is sent. */
 const runAxe = async (axe, params, deadline) => {
-	const isOff = (rule) => !params.tags && /experimental|deprecated|wcag2aaa/.test(rule.tags);
-	const rules = axe.getRules(params.tags).filter((rule) => !isOff(rule));
+	const rules = axe.getRules(params.tags).filter((rule) => params.tags || !/experimental|deprecated|wcag2aaa/.test(rule.tags));
 	const audit = newAudit("axe-core", String(axe.version), false);
 	const size = Math.ceil(rules.length / 4);
 	for (let at = 0; at < rules.length && !audit.partial; at += size) {
 		const values = rules.slice(at, at + size).map((rule) => rule.ruleId);
 		const options = { runOnly: { type: "rule", values }, iframes: false, elementRef: false };
 		const run = axe.run(params.scope ? find(params.scope) : document, options);
-		const found = await Promise.race([run, pause(deadline - clock())]);
+		const found = await Promise.race([run, new Promise((resolve) => nativeLater(resolve, deadline - clock()))]);
 		if (!found) audit.partial = true;
 		else for (const kind of ["violations", "incomplete", "passes"]) audit[kind].push(...found[kind].map(shapeRule));
 	}
 	return audit;
 };
 
-// the built-in check, where axe-core cannot be loaded: twelve of its rules in simple form
+// without axe-core: twelve of its rules in simple form
 const hasNoName = (each) => !nameOf(each);
 const RULES = [
-	["image-alt", "Images need alternative text", "img:not([alt],[role=presentation],[role=none])"],
-	["input-image-alt", "Image buttons need alternative text", "input[type=image]"],
+	["image-alt", "Images need a text", "img:not([alt],[role=presentation],[role=none])"],
+	["input-image-alt", "Image buttons need a text", "input[type=image]"],
 	["label", "Form fields need labels", `:is(input:not([type=hidden],${PRESSED}),textarea):not([aria-labelledby],[title])`,
 		"critical", (each) => !labelOf(each)],
 	["select-name", "Select fields need a name", "select"],
 	["button-name", "Buttons need a name", "button,[role=button]"],
 	["link-name", "Links need a name", "a[href]", "serious"],
-	["frame-title", "Frames need a title", "iframe,frame", "serious"],
+	["frame-title", "Frames need a title", "iframe", "serious"],
 	["html-has-lang", "The document needs a language", "html", "serious", (each) => !each.lang],
 	["document-title", "The document needs a title", "html", "serious", () => !squeeze(document.title)],
-	["meta-viewport", "Zooming must not be disabled", "meta[name=viewport]", "moderate",
+	["meta-viewport", "Zooming must be possible", "meta[name=viewport]", "moderate",
 		(each) => /user-scalable\s*=\s*(no|0)|maximum-scale\s*=\s*1(\.0*)?\b/.test(each.content), "wcag2aa"],
 	["empty-heading", "Headings need text", ROLES.heading, "minor", hasNoName, "best-practice"],
-	["tabindex", "A tabindex should not be above zero", "[tabindex]", "serious", (each) => each.tabIndex > 0, "best-practice"],
+	["tabindex", "No tabindex above zero", "[tabindex]", "serious", (each) => each.tabIndex > 0, "best-practice"],
 ];
 const runBuiltin = (params) => {
 	const roots = params.scope ? find(params.scope) : [document];
@@ -918,7 +934,7 @@ const QUERIES = { dom: queryDom, page: queryPage, a11y: queryA11y };
 const answer = async ({ q, type, params, timeout_ms }) => {
 	let result;
 	try {
-		// an empty list says nothing, like one that is absent
+		// an empty list is like none
 		const given = Object.fromEntries(Object.entries(params).filter(([, value]) => `${value}`));
 		result = { ok: true, data: clean(await QUERIES[type](given, timeout_ms)) };
 	} catch ({ code, message }) {
