@@ -51,6 +51,7 @@ class Backends:
         self.tokens = itertools.count(1)
         self.redirects: set[str] = set()
         self.down: set[str] = set()
+        self.said = ""  # in a failure, besides
         self.repeats = False  # whether a failure tells what was sent
         self.port = 0
 
@@ -67,7 +68,8 @@ class Backends:
         if tenant in self.down:
             sent = f"{dict(request.headers)} {await request.text()}" if self.repeats else ""
             repeated = {"X-Request-ID": request.headers.get("client", "")} if self.repeats else {}
-            return web.json_response({"detail": f"{own} is out of order {sent}"}, status=500, headers=repeated)
+            detail = f"{own} is out of order {sent}{self.said}"
+            return web.json_response({"detail": detail}, status=500, headers=repeated)
         if path == "/auth/unlock":
             key = (await request.json())["api_key"]
             assert key == f"zrv_sk_{tenant}", key

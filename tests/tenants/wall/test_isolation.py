@@ -228,6 +228,17 @@ async def test_a_redirect_is_not_followed_and_a_failure_names_its_tenant(place: 
     assert not place.backends.seen.get("elsewhere")
 
 
+async def test_what_a_backend_says_of_a_failure_is_cut(place: Stage) -> None:
+    client = await place.client()
+    await client.call("list_trades", clientId="acme")
+    place.backends.down.add("acme")
+    place.backends.said = "x" * 2000
+    text, _, _ = about(await client.call("get_settings", clientId="acme"))
+    said = f"{mark('acme')} is out of order " + "x" * 2000
+    assert said[:500] in text
+    assert said[:501] not in text
+
+
 async def test_a_subscription_is_silent_for_another_tenants_change(place: Stage) -> None:
     client = await place.client(able={"elicitation": {}})
     client.reply = lambda question: {"action": "accept", "content": {"confirm": True}}

@@ -13,7 +13,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import Json
 __all__ = ["is_ours", "redact", "refusal", "session_is_gone", "unknown_route"]
 
 _SECRET = re.compile(r"(zrv_sk_|tok_|apt_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
-_LONGEST = 600
+_LONGEST = 500  # characters of what a backend says of a failure
 _MOST_FIELDS = 12
 _NO_ROUTE = frozenset(("route_not_found", "method_not_allowed"))
 _GONE = frozenset(("no_session", "session_unknown", "session_expired", "database_locked", "key_revoked", "key_expired"))
