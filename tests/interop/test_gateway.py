@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import aiohttp
 import psutil
 import pytest
 import pytest_asyncio
@@ -56,6 +57,9 @@ class Upstream:
     progress: tuple[str, Arguments, list[int]] | None = None
     wait: tuple[str, Arguments, str | None] | None = None  # and the tool that counts those that run
     changes: bool = False
+    prompt: Order | None = None
+    resources: tuple[tuple[str, str, str], ...] = ()  # a URI, the URI or template that is listed, a text of the content
+    ask: Order | None = None
 
     def tool(self, name: str) -> str:
         return f"{self.name}__{name}"
@@ -70,18 +74,30 @@ SDK: dict[str, Any] = {
     "progress": ("count", {"to": 3}, [1, 2, 3]),
     "wait": ("wait", {}, "running"),
     "changes": True,
+    "prompt": ("review", {"topic": "ink"}, "Review ink."),
+    "resources": (
+        ("note://today", "note://today", "a note"),
+        ("note://by/Ada", "note://by/{name}", "a note by Ada"),
+    ),
+    "ask": ("ask", {}, "accept: Ada"),
 }
 EVERYTHING: dict[str, Any] = {
     "echo": ("echo", {"message": "grüße 🌍"}, "grüße 🌍"),
     "error": ("get-resource-reference", {"resourceId": -1}, "Invalid resourceId"),
     "progress": ("trigger-long-running-operation", {"duration": 0.3, "steps": 3}, [1, 2, 3]),
     "wait": ("trigger-long-running-operation", {"duration": 600, "steps": 1}, None),
+    "prompt": ("args-prompt", {"city": "Bern"}, "Bern"),
+    "resources": (
+        ("demo://resource/static/document/features.md", "demo://resource/static/document/features.md", "Everything"),
+        ("demo://resource/dynamic/text/3", "demo://resource/dynamic/text/{resourceId}", "Resource 3"),
+    ),
+    "ask": ("trigger-elicitation-request", {}, "Ada"),
 }
 UPSTREAMS = [
     *both("py2", "mcp-2.3.0", **(SDK | {"error": ("fail", {}, "Error executing tool fail")})),
     Upstream("py1", "mcp-1.30.0", **SDK),
     Upstream("py1-http", "mcp-1.30.0", http=True, **(SDK | {"changes": False})),  # it does not declare that it tells
-    *both("fast", "fastmcp-4.1.4", **SDK),
+    *both("fast", "fastmcp-4.1.4", **(SDK | {"ask": None})),  # in the modern era it has no way to ask
     *both("ts1", "sdk-1.32.2", **SDK),
     *both("ts2", "server-2.4.0", **SDK),
     *both("every", "server-everything", **EVERYTHING),
@@ -100,6 +116,7 @@ UPSTREAMS = [
             {"observations": [{"entityName": "Nobody", "contents": ["x"]}]},
             "Entity with name Nobody not found",
         ),
+        resources=(("memory://knowledge-graph", "memory://knowledge-graph", "entities"),),
     ),
 ]
 FRONTS = [
@@ -221,7 +238,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @contextlib.asynccontextmanager
 async def in_front(case: Case, config: dict[str, Any], directory: Path) -> AsyncIterator[Hands]:
-    async with hands(case, config | {"name": "Cline", "asks": False}, directory) as client:
+    async with hands(case, config | {"name": "Cline", "asks": True}, directory) as client:
         assert client.revision == case.revision
         yield client
 
@@ -288,6 +305,30 @@ async def test_a_client_lists_calls_follows_and_cancels_through_the_gateway(fron
         await toggle(front, upstream)
 
 
+@pytest.mark.parametrize("upstream", [each for each in UPSTREAMS if each.resources], ids=lambda each: each.name)
+async def test_a_client_reads_prompts_and_resources_and_answers_through_the_gateway(
+    front: Hands, upstream: Upstream
+) -> None:
+    await listed(front, upstream.tool(upstream.echo[0]))
+    if upstream.prompt is not None:
+        name, arguments, text = upstream.prompt
+        assert upstream.tool(name) in await front.do("prompts")
+        assert text in await front.do("prompt", upstream.tool(name), arguments)
+    offered = [*await front.do("resources"), *await front.do("templates")]
+    for uri, shown, text in upstream.resources:
+        assert f"upstream:{upstream.name}:{shown}" in offered
+        assert text in await front.do("read", f"upstream:{upstream.name}:{uri}")
+    if upstream.ask is not None:
+        name, arguments, text = upstream.ask
+        before = len(await front.do("asked"))
+        await front.do("answer", [{"action": "accept", "content": {"name": "Ada"}}])
+        assert text in said(await front.call(upstream.tool(name), **arguments))
+        (asked,) = (await front.do("asked"))[before:]
+        assert asked["message"].startswith(f"[{upstream.name}] ")
+        await front.do("answer", [{"action": "decline"}])
+        assert text not in said(await front.call(upstream.tool(name), **arguments))
+
+
 async def toggle(client: Hands, upstream: Upstream) -> None:
     """A tool that comes or goes is announced, and then listed or not."""
     extra = upstream.tool("extra")
@@ -347,5 +388,89 @@ async def test_three_gateways_stand_behind_each_other(tmp_path: Path) -> None:
             await until(none_waits)
             await client.call(name + "toggle_extra")
             await listed(client, name + "extra")
+            assert "Ada" in await client.do("prompt", name + "greet", {"name": "Ada"})
+            assert "42" in await client.do("read", 3 * "upstream:next:" + "showcase://note/42")
+            await client.do("answer", [{"action": "accept", "content": {"name": "Ada"}}])
+            assert said(await client.call(name + "ask_name")) == "hello Ada"
+            (asked,) = await client.do("asked")
+            assert asked["message"].startswith("[next] [next] [next] ")
     finally:
         stop_backend(tmp_path / "journal")
+
+
+async def toolsets_of(http: aiohttp.ClientSession, port: int) -> dict[str, Any]:
+    """The entry of the toolset `mcp-next` as one gateway has it now."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "cline", "version": "1"},
+    }
+    params = {"name": "list_available_toolsets", "arguments": {}, "_meta": meta}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "list_available_toolsets",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    async with http.post(f"http://127.0.0.1:{port}/mcp", json=message, headers=headers) as response:
+        toolsets = (await response.json())["result"]["structuredContent"]["toolsets"]
+    (found,) = [each for each in toolsets if each["name"] == "mcp-next"]
+    return dict(found)
+
+
+class Ring:
+    """Gateways of which each names the next one, and the last the first."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.ports = [free_port() for _ in range(size)]
+        self._places = [directory / f"data-{number}" for number in range(size)]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for number, port in enumerate(self.ports):
+            file = directory / f"ring-{number}.toml"
+            url = f"http://127.0.0.1:{self.ports[(number + 1) % size]}/mcp"
+            file.write_text(f'{PROFILE}\n[[profiles.default.mcp_servers]]\nname = "next"\nendpoint = "{url}"\n')
+            options = ["--port", str(port), "--config", str(file), "--data-dir", str(self._places[number]), "--no-auth"]
+            self._processes.append(
+                subprocess.Popen(
+                    [PROGRAM, "serve", *options],
+                    cwd=REPOSITORY,
+                    env=os.environ | {"ZORIVEST_KEYRING": "off", "ZORIVEST_BACKEND_PORT": "0"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+
+    def wait(self) -> None:
+        for port, process in zip(self.ports, self._processes, strict=True):
+            wait_for_port(port, process)
+
+    def close(self) -> None:
+        for process in self._processes:
+            stop(process)
+        for place in self._places:
+            stop_backend(place)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+async def test_installed_gateways_in_a_ring_are_told_so_with_the_path(tmp_path: Path, size: int) -> None:
+    """One of them finds the circle, and names the gateways in it."""
+    ring = Ring(tmp_path, size)
+    told: list[str] = []
+    try:
+        ring.wait()
+        async with aiohttp.ClientSession() as http:
+
+            async def is_found() -> bool:
+                entries = [await toolsets_of(http, port) for port in ring.ports]
+                told[:] = [each["error"] for each in entries if "leads back to this server" in (each["error"] or "")]
+                return bool(told)
+
+            await until(is_found)
+    finally:
+        ring.close()
+    path = told[0].partition("leads back to this server (")[2].partition(")")[0].split(" → ")
+    assert len(path) == size + 1
+    assert path[0] == path[-1]
+    assert len(set(path)) == size

@@ -22,7 +22,7 @@ from zorivest_rpc.gateway.errors import ConnectFailed, StdioExited, ToolingError
 from zorivest_rpc.gateway.http_client import HttpUpstream
 from zorivest_rpc.gateway.stdio_client import StdioUpstream
 from zorivest_rpc.gateway.upstream import Call, Upstream
-from zorivest_rpc.mcp.client.caller import Changed
+from zorivest_rpc.mcp.client.caller import Changed, Touched
 from zorivest_rpc.mcp.client.forms import Form
 from zorivest_rpc.mcp.protocol.revisions import Era
 
@@ -45,32 +45,52 @@ class Server:
     error: tuple[str, Arguments, str] | None = None
     change: tuple[str, Arguments, tuple[str, ...]] | None = None  # and the revisions in which it tells of it
     ask: tuple[str, Arguments, str, tuple[str, ...]] | None = None  # and the revisions in which it can ask
-    prompts: bool = True
+    prompt: tuple[str, Arguments, str] | None = None
+    resources: tuple[tuple[str, str], ...] = ()  # a URI, and a text of what is read there; templates among them
+    completion: tuple[str, str, list[str]] | None = None  # of the prompt: argument, what was typed, what is offered
+    follow: tuple[str, str, Arguments, tuple[str, ...]] | None = None  # a URI, what touches it, and the revisions
 
     def command(self, transport: str, port: int, directory: Path) -> list[str]:
         return command(self.name, transport, port, directory)
 
 
+ADA = {"name": "Ada", "entityType": "person", "observations": []}
 PYTHON: dict[str, Any] = {
     "echo": ("echo", {"text": "grüße 🌍"}, "grüße 🌍"),
     "progress": ("count", {"to": 3}, 3),
     "wait": ("wait", {}),
     "error": ("fail", {}, "Error executing tool fail"),
-    "ask": ("ask", {}, "accept: Ada", (LEGACY,)),
+    "ask": ("ask", {}, "accept: Ada", (LEGACY, MODERN)),
+    "prompt": ("review", {"topic": "ink"}, "Review ink."),
+    "resources": (("note://today", "a note"), ("note://by/Ada", "a note by Ada")),
+    "completion": ("topic", "a", ["anna", "anton"]),
 }
-TYPESCRIPT: dict[str, Any] = PYTHON | {"error": ("fail", {}, "out of paper"), "ask": None}
+TYPESCRIPT: dict[str, Any] = PYTHON | {"error": ("fail", {}, "out of paper")}
 EVERYTHING = [
-    Server("mcp-2.3.0", newest=MODERN, change=("toggle_extra", {}, (MODERN,)), **PYTHON),
+    Server(
+        "mcp-2.3.0",
+        newest=MODERN,
+        change=("toggle_extra", {}, (MODERN,)),
+        follow=("note://today", "touch", {}, (MODERN,)),
+        **PYTHON,
+    ),
     Server("mcp-1.30.0", change=("toggle_extra", {}, (LEGACY,)), **PYTHON),
     Server(
         "fastmcp-4.1.4",
         newest=MODERN,
         change=("toggle_extra", {}, (LEGACY, MODERN)),
-        prompts=False,
-        **(PYTHON | {"ask": None, "error": ("fail", {}, "out of paper")}),
+        **(
+            PYTHON
+            | {"ask": ("ask", {}, "accept: Ada", (LEGACY,)), "completion": None, "error": ("fail", {}, "out of paper")}
+        ),
     ),
-    Server("sdk-1.32.2", change=("toggle_extra", {}, (LEGACY, MODERN)), prompts=False, **TYPESCRIPT),
-    Server("server-2.4.0", newest=MODERN, change=("toggle_extra", {}, (MODERN,)), prompts=False, **TYPESCRIPT),
+    Server("sdk-1.32.2", change=("toggle_extra", {}, (LEGACY, MODERN)), **TYPESCRIPT),
+    Server(
+        "server-2.4.0",
+        newest=MODERN,
+        change=("toggle_extra", {}, (MODERN,)),
+        **(TYPESCRIPT | {"ask": ("ask", {}, "accept: Ada", (MODERN,))}),  # its legacy HTTP has no way for questions
+    ),
     Server(
         "ourselves",
         ("echo", {"text": "grüße 🌍"}, "grüße 🌍"),
@@ -80,6 +100,8 @@ EVERYTHING = [
         error=("echo", {"text": 7}, "text"),
         change=("toggle_extra", {}, (LEGACY, MODERN)),
         ask=("ask_name", {}, "hello Ada", (LEGACY, MODERN)),
+        prompt=("greet", {"name": "Ada"}, "Ada"),
+        resources=(("showcase://readme", "showcase"), ("showcase://note/42", "42")),
     ),
     Server(
         "server-everything",
@@ -88,20 +110,26 @@ EVERYTHING = [
         wait=("trigger-long-running-operation", {"duration": 600, "steps": 1}),
         error=("get-sum", {"a": "x"}, "-32602"),
         ask=("trigger-elicitation-request", {}, "Ada", (LEGACY,)),
+        prompt=("args-prompt", {"city": "Bern"}, "Bern"),
+        resources=(
+            ("demo://resource/static/document/architecture.md", "Everything"),
+            ("demo://resource/dynamic/text/3", "Resource 3"),
+        ),
+        follow=("demo://resource/dynamic/text/3", "toggle-subscriber-updates", {}, (LEGACY,)),
     ),
     Server(
         "server-filesystem",
         ("read_text_file", {"path": "hello.txt"}, "grüße 🌍"),
         ("stdio",),
         error=("read_text_file", {"path": "/etc/passwd"}, "denied"),
-        prompts=False,
     ),
     Server(
         "server-memory",
         ("read_graph", {}, "entities"),
         ("stdio",),
         error=("create_entities", {"entities": 7}, "-32602"),
-        prompts=False,
+        resources=(("memory://knowledge-graph", "entities"),),
+        follow=("memory://knowledge-graph", "create_entities", {"entities": [ADA]}, (LEGACY,)),
     ),
 ]
 CASES = [
@@ -111,6 +139,11 @@ CASES = [
     for era in (None, Era.LEGACY)
     if era is None or server.newest == MODERN
 ]
+
+
+def places(directory: Path) -> dict[str, str]:
+    """Where a server may write."""
+    return {"HOME": str(directory), "MEMORY_FILE_PATH": str(directory / "memory.jsonl")}
 
 
 @contextlib.asynccontextmanager
@@ -124,7 +157,7 @@ async def listening(server: Server, directory: Path) -> AsyncIterator[tuple[str,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             cwd=directory,
-            env={**choose_environment(os.environ), "PORT": str(port), "HOME": str(directory)},
+            env={**choose_environment(os.environ), "PORT": str(port), **places(directory)},
         )
         try:
             while process.returncode is None:
@@ -156,7 +189,7 @@ async def opened(
                 server.name,
                 server.command("stdio", 0, directory),
                 IDENTITY,
-                environment={**choose_environment(os.environ), "HOME": str(directory)},
+                environment={**choose_environment(os.environ), **places(directory)},
                 cwd=str(directory),
                 era=era,
                 seconds=SECONDS,
@@ -197,10 +230,7 @@ async def test_the_tour_of_a_real_server(server: Server, transport: str, era: Er
         assert listing.drops == ()
         names = [item.name for item in listing.items]
         assert server.echo[0] in names
-        if server.prompts:
-            assert (await client.list_prompts()).items
-            assert (await client.list_resources()).items
-
+        await read_what_it_has(client, server)
         assert server.echo[2] in json.dumps(await run(client, *server.echo[:2]), ensure_ascii=False)
         await show_progress(client, server)
         if server.error is not None:
@@ -209,6 +239,8 @@ async def test_the_tour_of_a_real_server(server: Server, transport: str, era: Er
         if server.ask is not None and revision in server.ask[3]:
             answered = await run(client, *server.ask[:2], can_ask=True, ask=give_name)
             assert server.ask[2] in json.dumps(answered)
+        if server.follow is not None and revision in server.follow[3]:
+            await follow(client, server, happenings)
         if server.change is not None and revision in server.change[2]:
             await change(client, server, happenings, names)
         kill()
@@ -222,6 +254,43 @@ async def run(client: Upstream, tool: str, arguments: Arguments, **options: Any)
         return json.loads(bytes((await client.call(call(tool, arguments, **options))).raw))
     except ToolingError as error:
         return error.problem
+
+
+async def read_what_it_has(client: Upstream, server: Server) -> None:
+    """Its prompts, resources, templates and completions; nothing of the kind is declared by one that has none."""
+    assert client.welcome is not None
+    offered = client.welcome.offered
+    assert (offered.prompts, offered.resources) == (server.prompt is not None, bool(server.resources))
+    if server.prompt is not None:
+        name, arguments, text = server.prompt
+        assert name in [item.name for item in (await client.list_prompts()).items]
+        assert text in await ask(client, "prompts/get", name, {"name": name, "arguments": arguments})
+    if server.completion is not None:
+        assert server.prompt is not None
+        argument, typed, values = server.completion
+        wanted = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": argument, "value": typed}}
+        assert json.loads(await ask(client, "completion/complete", name, wanted))["completion"]["values"] == values
+    if server.resources:
+        listed = [item.name for item in (await client.list_resources()).items]
+        assert server.resources[0][0] in listed
+        await client.list_templates()
+    for uri, text in server.resources:
+        assert text in await ask(client, "resources/read", uri, {"uri": uri}), uri
+
+
+async def ask(client: Upstream, method: str, name: str, params: Arguments) -> str:
+    return bytes((await client.call(Call(method, json.dumps(params).encode(), name, seconds=SECONDS))).raw).decode()
+
+
+async def follow(client: Upstream, server: Server, happenings: Noted) -> None:
+    """A resource that is subscribed to is told when it changes."""
+    assert server.follow is not None
+    uri, touch, arguments, _ = server.follow
+    await client.subscribe(uri)
+    await run(client, touch, arguments)
+    while Touched(uri) not in happenings:
+        await happenings.reach(len(happenings) + 1)
+    await client.unsubscribe(uri)
 
 
 async def show_progress(client: Upstream, server: Server) -> None:

@@ -144,6 +144,12 @@ async function obey(client, diary) {
       await until(() => diary.changes >= count, "the tool list to change");
       return diary.changes;
     },
+    prompt: async (name, args) => {
+      const { messages } = await client.sdk.getPrompt({ name, arguments: args });
+      return messages.map((message) => message.content.text).join(" ");
+    },
+    templates: async () =>
+      (await client.sdk.listResourceTemplates()).resourceTemplates.map((template) => template.uriTemplate),
     prompts: async () => (await client.sdk.listPrompts()).prompts.map((prompt) => prompt.name),
     resources: async () => (await client.sdk.listResources()).resources.map((resource) => resource.uri),
     read: async (uri) => (await client.sdk.readResource({ uri })).contents.map((part) => part.text).join(""),

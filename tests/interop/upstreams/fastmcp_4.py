@@ -7,9 +7,35 @@ import sys
 import anyio
 from fastmcp import Context, FastMCP
 from mcp_types import ToolListChangedNotification
+from pydantic import BaseModel
 
 server: FastMCP = FastMCP("fastmcp")
 waiting: list[bool] = []
+
+
+class Name(BaseModel):
+    name: str = "Ada"
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    answer = await ctx.elicit("Who are you?", Name)
+    return f"{answer.action}: {answer.data.name}" if answer.action == "accept" else answer.action
+
+
+@server.resource("note://today")
+def today() -> str:
+    return "a note"
+
+
+@server.resource("note://by/{name}")
+def note_by(name: str) -> str:
+    return f"a note by {name}"
+
+
+@server.prompt
+def review(topic: str) -> str:
+    return f"Review {topic}."
 
 
 @server.tool

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from pydantic import BaseModel
 
 try:  # the second generation, which speaks both eras
-    from mcp.server.mcpserver import Context, MCPServer
+    from mcp.server.mcpserver import Context, Elicit, ElicitationResult, MCPServer, Resolve
+    from mcp_types import Completion
 
+    IS_FIRST = False
     OPTIONS: dict[str, Any] = {"host": "127.0.0.1"}
     server = MCPServer("python-sdk")
 except ImportError:
     from mcp.server.fastmcp import Context, FastMCP
+    from mcp.types import Completion
 
+    IS_FIRST = True
     OPTIONS = {}
     server = FastMCP("python-sdk", host="127.0.0.1", port=int((*sys.argv, "0", "0")[2]))
 
@@ -60,10 +64,29 @@ def fail() -> str:
     raise ValueError("out of paper")
 
 
-@server.tool()
-async def ask(ctx: Context) -> str:
-    answer = await ctx.elicit("Who are you?", Name)
+def tell(answer: Any) -> str:
     return f"{answer.action}: {answer.data.name}" if answer.action == "accept" else answer.action
+
+
+if IS_FIRST:
+
+    @server.tool()
+    async def ask(ctx: Context) -> str:
+        return tell(await ctx.elicit("Who are you?", Name))
+
+else:
+
+    def who() -> Elicit[Name]:
+        return Elicit("Who are you?", Name)
+
+    @server.tool()
+    async def ask(answer: Annotated[ElicitationResult[Name], Resolve(who)]) -> str:
+        return tell(answer)
+
+    @server.tool()
+    async def touch(ctx: Context) -> str:
+        await ctx.notify_resource_updated("note://today")
+        return "touched"
 
 
 @server.tool()
@@ -82,6 +105,16 @@ async def toggle_extra(ctx: Context) -> str:
 @server.resource("note://today")
 def today() -> str:
     return "a note"
+
+
+@server.resource("note://by/{name}")
+def note_by(name: str) -> str:
+    return f"a note by {name}"
+
+
+@server.completion()
+async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+    return Completion(values=[f"{argument.value}nna", f"{argument.value}nton"])
 
 
 @server.prompt()

@@ -1,4 +1,9 @@
-// What both generations of the TypeScript SDK serve: echo, progress, waiting, an error, and a list that changes.
+// What both generations of the TypeScript SDK serve: echo, progress, waiting, an error, a form, a list that changes, a
+// prompt with a completion, a resource and a template.
+
+export const FORM = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
+
+const tell = ({ action, content }) => say(action === "accept" ? `accept: ${content.name}` : action);
 
 const say = (text) => ({ content: [{ type: "text", text }] });
 
@@ -14,8 +19,8 @@ export class Tools {
     this.#shape = shape;
   }
 
-  // `of` gives the signal, the progress token and the way to notify of one call.
-  addTo(server, z, of) {
+  // `of` gives the signal, the progress token, and the ways to notify and to ask of one call.
+  addTo(server, z, of, { completable, ResourceTemplate }) {
     const add = (name, shape, run) =>
       server.registerTool(name, { description: `Do ${name}.`, inputSchema: this.#shape(shape) }, run);
     add("echo", { text: z.string() }, async ({ text }) => say(text));
@@ -38,6 +43,7 @@ export class Tools {
       }
     });
     add("running", {}, async () => say(String(this.#waiting)));
+    add("ask", {}, async (_, extra) => of(extra).ask("Who are you?", tell));
     add("fail", {}, async () => {
       throw new Error("out of paper");
     });
@@ -46,6 +52,15 @@ export class Tools {
       this.onChanged();
       return say("the list has changed");
     });
+    const names = completable(z.string(), (typed) => [`${typed}nna`, `${typed}nton`]);
+    const about = { description: "Review a topic.", argsSchema: this.#shape({ topic: names }) };
+    server.registerPrompt("review", about, ({ topic }) => ({
+      messages: [{ role: "user", content: { type: "text", text: `Review ${topic}.` } }],
+    }));
+    const read = (text) => async (uri, given) => ({ contents: [{ uri: uri.href, text: text(given) }] });
+    server.registerResource("today", "note://today", {}, read(() => "a note"));
+    const template = new ResourceTemplate("note://by/{name}", { list: undefined });
+    server.registerResource("by", template, {}, read(({ name }) => `a note by ${name}`));
     this.settle(server);
   }
 

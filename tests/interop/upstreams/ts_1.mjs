@@ -2,11 +2,12 @@
 
 import { randomUUID } from "node:crypto";
 import http from "node:http";
-import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { completable } from "@modelcontextprotocol/sdk/server/completable.js";
+import { McpServer, ResourceTemplate } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
-import { Tools } from "./tools.mjs";
+import { FORM, Tools } from "./tools.mjs";
 
 const [mode, port] = process.argv.slice(2);
 const tools = new Tools((shape) => shape);
@@ -17,11 +18,13 @@ tools.onChanged = () => {
 
 function make() {
   const server = new McpServer({ name: "ts-1", version: "1.0.0" });
-  tools.addTo(server, z, (extra) => ({
+  const of = (extra) => ({
     signal: extra.signal,
     token: extra._meta?.progressToken,
     notify: (note) => extra.sendNotification(note),
-  }));
+    ask: async (message, tell) => tell(await server.server.elicitInput({ message, requestedSchema: FORM })),
+  });
+  tools.addTo(server, z, of, { completable, ResourceTemplate });
   servers.add(server);
   return server;
 }

@@ -2,10 +2,16 @@
 
 import http from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
-import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
+import {
+  completable,
+  createMcpHandler,
+  inputRequired,
+  McpServer,
+  ResourceTemplate,
+} from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
-import { Tools } from "./tools.mjs";
+import { FORM, Tools } from "./tools.mjs";
 
 const [mode, port] = process.argv.slice(2);
 const tools = new Tools(z.object);
@@ -14,11 +20,17 @@ let handler;
 
 function make() {
   const server = new McpServer({ name: "ts-2", version: "1.0.0" }, { capabilities: { tools: { listChanged: true } } });
-  tools.addTo(server, z, (extra) => ({
+  const of = (extra) => ({
     signal: extra.mcpReq.signal,
     token: extra.mcpReq._meta?.progressToken,
     notify: (note) => extra.mcpReq.notify(note),
-  }));
+    ask: (message, tell) => {
+      const answer = extra.mcpReq.inputResponses?.who;
+      const who = inputRequired.elicit({ message, requestedSchema: FORM });
+      return answer ? tell(answer) : inputRequired({ inputRequests: { who } });
+    },
+  });
+  tools.addTo(server, z, of, { completable, ResourceTemplate });
   servers.add(server);
   return server;
 }
