@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from typing import Any
@@ -59,7 +60,16 @@ def serve(message: Any) -> None:
         if MODE == "flood":
             threading.Thread(target=flood, args=(id, params), daemon=True).start()
             return
-        send({"id": id, "result": {"content": [{"type": "text", "text": "here"}]}})
+        if MODE == "leave":
+            os.close(1)
+            threading.Event().wait()
+        files = [name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+        send(
+            {
+                "id": id,
+                "result": {"content": [{"type": "text", "text": " ".join(files) if MODE == "files" else "here"}]},
+            }
+        )
     elif id is not None:
         send({"id": id, "error": {"code": -32601, "message": "no such method"}})
 

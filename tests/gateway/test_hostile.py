@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.gateway.test_failures import entry, running, until_listed
 from tests.gateway.test_whole import Client
@@ -66,3 +67,12 @@ async def test_ten_thousand_tools_and_a_list_that_never_rests_leave_the_others_a
         names = [tool["name"] for tool in (await client.ask("tools/list"))["result"]["tools"]]
         assert len([name for name in names if name.startswith("many__")]) < 120
         assert memory_of(client) - before < MOST_GROWTH
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the files of a process are listed on Linux")
+async def test_a_child_has_its_three_files_and_is_ended_when_it_leaves_one(tmp_path: Path) -> None:
+    async with running(tmp_path, hostile("files"), hostile("leave")) as client:
+        await until_listed(client, "files__echo", "leave__echo")
+        assert (await client.call("files__echo"))["content"][0]["text"].split() == ["0", "1", "2"]
+        left = await client.call("leave__echo")
+        assert left["_meta"]["com.zorivest/error"]["code"] == "stdio_exited"

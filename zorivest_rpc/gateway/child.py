@@ -32,6 +32,11 @@ __all__ = [
 INHERITED: Final = ("PATH", "HOME", "LANG", "TMPDIR", *(("SYSTEMROOT", "TEMP") if os.name == "nt" else ()))
 KILL: Final = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
 _PR_SET_PDEATHSIG: Final = 1
+_CLOSE_RANGE, _AT_EXEC, _LAST_FILE = (
+    436,
+    4,
+    0x7FFFFFFF,
+)  # a system call of Linux 5.11, by the number that nearly every machine has for it
 _SHELL: Final = "/bin/sh"
 _WATCH: Final = 'while read -r _; do :; done; kill -s KILL -- "-$1"'  # in the form that every sh knows
 
@@ -61,14 +66,16 @@ class Ring:
 
 
 def tie_to_parent() -> Callable[[], None] | None:
-    """What the child does between fork and exec, on Linux: ask to be killed when its parent is gone. Everything that it
-    needs is found beforehand, because a child of a process with threads can do little."""
+    """What the child does between fork and exec, on Linux: ask to be killed when its parent is gone, and keep no file of
+    ours but its three. uvloop leaves it a second descriptor of each of these, and then the end of its stdout is not
+    seen. Everything that it needs is found beforehand, because a child of a process with threads can do little."""
     if sys.platform != "linux":
         return None
     try:
         import ctypes
 
-        prctl = ctypes.CDLL(None).prctl
+        library = ctypes.CDLL(None)
+        prctl, syscall = library.prctl, library.syscall
     except (ImportError, OSError, AttributeError):
         return None
     parent, kill, leave, current = os.getpid(), signal.SIGKILL, os._exit, os.getppid
@@ -77,6 +84,7 @@ def tie_to_parent() -> Callable[[], None] | None:
         prctl(_PR_SET_PDEATHSIG, int(kill), 0, 0, 0)
         if current() != parent:  # it was gone before the call above
             leave(127)
+        syscall(_CLOSE_RANGE, 3, _LAST_FILE, _AT_EXEC)
 
     return tie
 
