@@ -66,8 +66,8 @@ class Ring:
 
 
 def tie_to_parent() -> Callable[[], None] | None:
-    """What the child does between fork and exec, on Linux: ask to be killed when its parent is gone, and keep no file of
-    ours but its three. uvloop leaves it a second descriptor of each of these, and then the end of its stdout is not
+    """What the child does between fork and exec, on Linux: ask to be killed when its parent is gone, and keep no file
+    of ours but its three. uvloop leaves it a second descriptor of each of these, and then the end of its stdout is not
     seen. Everything that it needs is found beforehand, because a child of a process with threads can do little."""
     if sys.platform != "linux":
         return None
