@@ -33,6 +33,9 @@ def test_a_name_in_our_characters(name: str, plain: str) -> None:
         ),
         ({"command": "x", "env_vars": ["A", "B"]}, {"command": "x", "env_pass": ["A", "B"]}),
         ({"command": "x", "disabled": True}, {"command": "x", "enabled": False}),
+        ({"command": "x", "args": [5, True, "a"]}, {"command": "x", "args": ["5", "true", "a"]}),
+        ({"command": "x", "includeTools": ["a", "b"]}, {"command": "x", "tool_allowlist": ["a", "b"]}),
+        ({"command": "x", "enabled_tools": []}, {"command": "x", "tool_allowlist": []}),
         ({"command": "x", "enabled": False}, {"command": "x", "enabled": False}),
         ({"httpUrl": "https://a.example/m"}, {"endpoint": "https://a.example/m"}),
         ({"serverUrl": "https://a.example/m"}, {"endpoint": "https://a.example/m"}),
@@ -50,7 +53,7 @@ def test_a_name_in_our_characters(name: str, plain: str) -> None:
                 {"url": "https://a.example", "headers": {"Authorization": f"Bearer {reference}"}},
                 {"endpoint": "https://a.example", "auth_bearer_env": "MY_VAR"},
             )
-            for reference in ("${MY_VAR}", "${env:MY_VAR}", "{env:MY_VAR}", "${MY_VAR:-}")
+            for reference in ("$MY_VAR", "${MY_VAR}", "${env:MY_VAR}", "{env:MY_VAR}", "${MY_VAR:-}")
         ),
         (
             {"url": "https://a.example", "headers": {"authorization": "bearer ${input:ask}"}},
@@ -83,6 +86,11 @@ LEAKS: tuple[dict[str, Any], ...] = (
     {"url": "https://a.example", "headers": {"X-Api-Key": SECRET, "Cookie": SECRET, "Mcp-Session-Id": SECRET}},
     {"url": "https://a.example", "http_headers": {"X-Whatever": SECRET}},
     {"httpUrl": "https://a.example", "headers": {"Authorization": SECRET}},
+    {"url": f"https://a.example/api/s/{SECRET.replace('-', '')}aaaa/mcp"},
+    {"url": f"https://a.example/mcp#token={SECRET}"},
+    {"url": f"https://a.example/mcp?t={SECRET.replace('-', '')}bbbb"},
+    {"url": f"https://[{SECRET}"},
+    {"command": "npx", "args": ["mcp-remote", f"https://a.example/s/{SECRET.replace('-', '')}cc/mcp"]},
 )
 
 
@@ -106,6 +114,8 @@ def test_a_secret_is_never_taken_over(raw: dict[str, Any]) -> None:
         ({"type": "sse", "url": "https://a.example/sse"}, "HTTP+SSE"),
         ({"command": "x", "args": ["${workspaceFolder}"]}, "refers to variables"),
         ({"command": "x", "args": ["{env:PLACE}"]}, "refers to variables"),
+        ({"command": "x", "args": ["$PLACE"]}, "refers to variables"),
+        ({"url": "https://a.example/v1/6fa459ea-ee8a-3ca4-894e-db77e160355e/mcp"}, "holds a secret"),
         ({"command": "x", "args": ["${input:ask me}"]}, "refers to variables"),
         ({"url": "https://${HOST}/mcp"}, "refers to variables"),
         ({"url": "https://{env:HOST}/mcp"}, "refers to variables"),
@@ -117,7 +127,17 @@ def test_an_entry_that_is_left_out_says_why(raw: Any, reason: str) -> None:
     assert reason in (adopted.reason or "")
 
 
-@pytest.mark.parametrize("args", [["--tokenizer", "-x"], ["--keyboard"], ["monkey"], ["--author"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--tokenizer", "-x"],
+        ["--keyboard"],
+        ["monkey"],
+        ["--author"],
+        ["US$5"],
+        ["https://a.example/my-project-123456-prod/v2"],
+    ],
+)
 def test_a_harmless_argument_is_no_secret(args: list[str]) -> None:
     adopted = adopt_entry("srv", {"command": "x", "args": args})
     assert adopted.entry == {"name": "srv", "command": "x", "args": args}
@@ -134,3 +154,9 @@ def test_what_has_to_be_set_and_what_was_left_out_is_told() -> None:
     local = adopt_entry("srv", {"command": "x", "env": {"A": "1"}, "envFile": ".env"})
     assert local.variables == (("A", "its environment"),)
     assert local.notes == ("it reads a file of variables in the client, which is not read here",)
+    placed = adopt_entry("srv", {"command": "x", "cwd": "${workspaceFolder}", "excludeTools": ["rm", "mv"]})
+    assert placed.entry == {"name": "srv", "command": "x"}
+    assert placed.notes == (
+        "its directory refers to variables of the client, and was left out",
+        "the client leaves out its tools rm, mv; name them in deny_tool, or the others in tool_allowlist",
+    )

@@ -546,6 +546,8 @@ def test_a_dry_run_of_adopt_writes_nothing(run: Run, home: Path, config: Path) -
     ran = run("mcp", "adopt", "cursor", "--dry-run")
     assert ran.code == 0
     assert '+name = "github"' in ran.out
+    assert '+auth_bearer_env = "MY_WIKI_TOKEN"' in ran.out  # the name of a variable is no secret
+    assert '+headers_env = { X-Team = "MY_WIKI_X_TEAM" }' in ran.out
     assert ran.out.endswith(f"nothing was written to {config}\n")
     assert not config.exists()
     assert SECRET not in ran.out

@@ -14,12 +14,19 @@ from zorivest_rpc.clients.entries import launch_of
 
 __all__ = ["Adopted", "adopt_entry", "adoptable_name"]
 
-_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_REFERENCE: Final = re.compile(
+    r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|(?<!\S)\$([A-Za-z_][A-Za-z0-9_]*)(?!\S)"
+)
 _BEARER: Final = re.compile(r"bearer\s+(.*)", re.IGNORECASE | re.DOTALL)
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|signature|\bsig\b|\bpat\b", re.IGNORECASE)
 _SECRET_VALUE: Final = re.compile(
     r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}|\bgh[opsru]_\w{8,}|github_pat_|\bxox[abprs]-|\bAKIA[0-9A-Z]{8,}|\bglpat-"
     r"|\beyJ[\w-]{8,}\.|\bzrv_sk_|\bAIza[\w-]{10,}|(?i:bearer\s)\S|://[^/\s:@]*:[^/\s@]+@"
+)
+# What stands in the path of an address and is not for reading: a run of letters and digits, or a UUID.
+_RANDOM: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![A-Za-z0-9])",
+    re.IGNORECASE,
 )
 _NOT_OURS_TO_SET: Final = re.compile(r"(?i)host|mcp-.*|connection|content-.*|accept|cookie")
 _PLAIN_NAME: Final = re.compile(r"[^a-z0-9_-]+")
@@ -52,9 +59,22 @@ def adopt_entry(name: str, raw: Any) -> Adopted:
     if str(raw.get("type", raw.get("transport", ""))).lower() == "sse":
         return Adopted(plain, None, "it uses the HTTP+SSE transport of 2024, which is not supported for other servers")
     made = _remote(plain, launch.url, raw) if launch.url else _local(plain, launch.command, raw)
-    if made.entry is not None and (raw.get("disabled") is True or raw.get("enabled") is False):
-        made.entry["enabled"] = False
-    return made
+    return made if made.entry is None else _keep_limits(made, made.entry, raw)
+
+
+def _keep_limits(made: Adopted, entry: dict[str, Any], raw: Mapping[str, Any]) -> Adopted:
+    """What the user lets this server do in the client, it may do here, and no more."""
+    if raw.get("disabled") is True or raw.get("enabled") is False:
+        entry["enabled"] = False
+    for key in ("includeTools", "enabled_tools"):
+        if isinstance(named := raw.get(key), list):
+            entry["tool_allowlist"] = [str(each) for each in named]
+    left_out = [str(each) for key in ("excludeTools", "disabled_tools") for each in raw.get(key) or () if each]
+    if not left_out:
+        return made
+    names = ", ".join(left_out)
+    note = f"the client leaves out its tools {names}; name them in deny_tool, or the others in tool_allowlist"
+    return made._replace(notes=(*made.notes, note))
 
 
 def _local(name: str, command: tuple[str, ...], raw: Mapping[str, Any]) -> Adopted:
@@ -66,8 +86,12 @@ def _local(name: str, command: tuple[str, ...], raw: Mapping[str, Any]) -> Adopt
     entry: dict[str, Any] = {"name": name, "command": command[0]}
     if command[1:]:
         entry["args"] = list(command[1:])
-    if isinstance(raw.get("cwd"), str) and raw["cwd"] and "${" not in raw["cwd"]:
-        entry["cwd"] = raw["cwd"]
+    notes: list[str] = []
+    if isinstance(raw.get("cwd"), str) and raw["cwd"]:
+        if "${" in raw["cwd"]:
+            notes.append("its directory refers to variables of the client, and was left out")
+        else:
+            entry["cwd"] = raw["cwd"]
     given = raw.get("env", raw.get("environment"))
     values = {str(key): value for key, value in given.items()} if isinstance(given, Mapping) else {}
     passed = raw.get("env_vars")
@@ -77,8 +101,9 @@ def _local(name: str, command: tuple[str, ...], raw: Mapping[str, Any]) -> Adopt
         entry["env_pass"] = names
     # A reference to the variable itself needs nothing but the variable, which the client had to be given as well.
     variables = tuple((each, "its environment") for each in names)
-    notes = ("it reads a file of variables in the client, which is not read here",) if raw.get("envFile") else ()
-    return Adopted(name, entry, variables=variables, notes=notes)
+    if raw.get("envFile"):
+        notes.append("it reads a file of variables in the client, which is not read here")
+    return Adopted(name, entry, variables=variables, notes=tuple(notes))
 
 
 def _remote(name: str, url: str, raw: Mapping[str, Any]) -> Adopted:
@@ -128,13 +153,13 @@ def _variable(value: str, otherwise: str) -> str:
     """The variable that a value refers to; for a value that stands there itself, the name of one to set."""
     reference = _REFERENCE.fullmatch(value)
     if reference is not None:
-        return reference[1] or reference[2]
+        return reference[1] or reference[2] or reference[3]
     return re.sub(r"[^A-Z0-9]+", "_", otherwise.upper()).strip("_")
 
 
 def _holds_secret(command: tuple[str, ...]) -> bool:
     for word, following in zip(command, (*command[1:], ""), strict=True):
-        if _SECRET_VALUE.search(word):
+        if _SECRET_VALUE.search(word) or ("://" in word and _url_holds_secret(word)):
             return True
         flag, equals, _ = word.partition("=")
         is_named = bool(_SECRET_NAME.search(flag)) and (flag.startswith("-") or bool(equals))
@@ -144,7 +169,11 @@ def _holds_secret(command: tuple[str, ...]) -> bool:
 
 
 def _url_holds_secret(url: str) -> bool:
-    parts = urlsplit(url)
-    if "@" in parts.netloc or _SECRET_VALUE.search(url):
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return True  # what cannot be read cannot be known to be harmless
+    rest = f"{parts.path} {parts.query} {parts.fragment}"
+    if "@" in parts.netloc or _SECRET_VALUE.search(url) or _RANDOM.search(rest) or _SECRET_NAME.search(parts.fragment):
         return True
     return any(_SECRET_NAME.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True))

@@ -19,6 +19,10 @@ _SECRET = re.compile(
     r"""((?:key|token|secret|passw|auth|credential)[\w-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}]+)""",
     re.IGNORECASE,
 )
+# What says in which variables secrets are is no secret; a value that is no name of a variable is.
+_NAMES_VARIABLES = re.compile(
+    r"""[+ -]\s*\w+_env(?:_by_tenant)? = (?:"\w+"|\{(?: "?[\w.-]+"? = "[A-Za-z_]\w*",?)+ \})"""
+)
 
 
 class Done(NamedTuple):
@@ -102,4 +106,4 @@ def show_change(path: str, before: bytes | None, after: bytes | None) -> str:
         n=1,
         lineterm="",
     )
-    return "\n".join(_SECRET.sub(r'\1"…"', line) for line in lines)
+    return "\n".join(line if _NAMES_VARIABLES.fullmatch(line) else _SECRET.sub(r'\1"…"', line) for line in lines)

@@ -5,6 +5,7 @@ client's own notation."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -202,7 +203,7 @@ def launch_of(entry: Any) -> Launch | None:
     words = command if isinstance(command, list) else [command, *(arguments if isinstance(arguments, list) else [])]
     if not words or not all(isinstance(word, str) and word for word in words[:1]):
         return None
-    return Launch(tuple(str(word) for word in words))
+    return Launch(tuple(word if isinstance(word, str) else json.dumps(word) for word in words))
 
 
 def is_ours(entry: Any) -> bool:
@@ -220,4 +221,5 @@ def is_our_command(command: Sequence[str]) -> bool:
 
 
 def _program(word: str) -> str:
-    return re.split(r"[\\/]", word)[-1].lower().removesuffix(".exe")
+    """Of a path, a package with its version, or an image with its tag."""
+    return re.split(r"[@:=<>~!\[]", re.split(r"[\\/]", word)[-1].lower())[0].removesuffix(".exe")

@@ -188,8 +188,8 @@ def join(*lists: Iterable[str]) -> tuple[str, ...]:
 
 
 def shown_endpoint(endpoint: str) -> str:
-    """A URL without its query, which may hold a key."""
-    return endpoint.partition("?")[0]
+    """A URL without its query and fragment, which may hold a key."""
+    return endpoint.partition("#")[0].partition("?")[0]
 
 
 def _build(name: str, file: str | None, table: Mapping[str, Any], settings: Settings) -> Profile:
@@ -323,7 +323,8 @@ def _check_endpoint(endpoint: str, table: Mapping[str, Any], path: str) -> list[
     if "@" in parts.netloc or (not fits and "@" in endpoint.partition("?")[0]):  # never repeat what holds a password
         return [Problem(place, "the URL must not carry a user name or password")]
     if not fits or "#" in endpoint or any(char.isspace() or not char.isprintable() for char in endpoint):
-        return [Problem(place, f'"{shown_endpoint(endpoint)}" is not an absolute http or https URL')]
+        shown = shown_endpoint(endpoint) + ("#…" if "#" in endpoint else "")
+        return [Problem(place, f'"{shown}" is not an absolute http or https URL')]
     if not sends or parts.scheme == "https" or _is_loopback(parts.hostname or ""):
         return []
     return [Problem(f"{path}.{key}", "a token may only be sent over https or to a loopback address") for key in sends]
