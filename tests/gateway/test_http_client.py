@@ -283,6 +283,15 @@ async def test_what_needs_input_that_was_not_declared_is_told() -> None:
             await client.call(calling())
 
 
+async def test_an_answer_of_another_media_type_is_told_as_such() -> None:
+    async def page(seen: Seen) -> web.StreamResponse:
+        return web.Response(text=json.dumps({"jsonrpc": "2.0", "id": seen.id, "result": {}}), content_type="text/html")
+
+    async with connected(Fake(tools_call=page)) as client:
+        with pytest.raises(ProtocolBroken, match="tools/call was answered with 'text/html', which is no JSON"):
+            await client.call(calling())
+
+
 @pytest.mark.parametrize("id", [None, "1", 999, 0])
 async def test_an_answer_with_another_id_is_none(id: Any) -> None:
     fake = Fake(tools_call=answering(200, {"id": id, "error": {"code": 1, "message": "m"}}))

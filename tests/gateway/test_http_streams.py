@@ -108,6 +108,23 @@ async def test_a_legacy_stream_that_ends_early_is_taken_up_after_its_time(
     assert len(fake.of("tools/call")) == 1
 
 
+async def test_a_stream_that_ends_at_once_and_wants_no_pause_is_given_one() -> None:
+    async def resume(seen: Seen) -> web.StreamResponse:
+        response = await seen.stream()
+        number = len(fake.of("GET"))
+        if number > 8:
+            await response.write(event(done()(fake.of("tools/call")[0]), "last"))
+        else:
+            await response.write(event(note("message", level="info", data=1), f"e{number}", 0))
+        return response
+
+    fake = Fake("legacy", tools_call=streaming(event(note("message", level="info", data=1), "e0", 0)), GET=resume)
+    pauses = Pauses()
+    async with connected(fake, pause=pauses) as client:
+        assert text_of(await client.call(calling())) == "done"
+    assert pauses.seconds == [0.0] * 3 + [0.1] * 6
+
+
 async def test_a_legacy_stream_without_ids_or_that_cannot_be_taken_up_is_lost() -> None:
     fake = Fake("legacy", tools_call=streaming(note("message", level="info", data=1)))
     async with connected(fake) as client:

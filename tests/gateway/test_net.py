@@ -66,7 +66,14 @@ def test_public_addresses_and_loopback_are_reached(text: str, allow_private: boo
         ("[fe80::1%25eth0]", "fe80::1"),
         ("[fe80::1%eth0]", "fe80::1"),
         ("example.com", None),
-        ("127.1", None),
+        ("127.1", "127.0.0.1"),
+        ("2852039166", "169.254.169.254"),
+        ("0x7f.1", "127.0.0.1"),
+        ("0177.0.0.1", "127.0.0.1"),
+        ("0", "0.0.0.0"),
+        ("4294967296", None),
+        ("3com.example", None),
+        ("cafe.example", None),
         ("", None),
     ],
 )
@@ -78,7 +85,7 @@ def test_brackets_and_zones_are_taken_off_a_literal(host: str, address: str | No
     "host",
     [
         *("169.254.169.254", "0.0.0.0", "10.1.2.3", "[::ffff:169.254.169.254]", "[fe80::1]", "[fe80::1%25eth0]"),
-        *("[fc00::1]", "[::ffff:10.0.0.1]", "[ff02::1]", "[::]"),
+        *("[fc00::1]", "[::ffff:10.0.0.1]", "[ff02::1]", "[::]", "0", "127.1", "2852039166", "0xa9fea9fe", "0177.1"),
     ],
 )
 async def test_an_endpoint_that_is_such_an_address_is_refused_before_anything_is_sent(host: str) -> None:
@@ -139,6 +146,30 @@ async def test_a_name_that_changes_its_mind_is_looked_up_once_per_connection_and
         await client.close()
         assert asked == ["rebind.example"] * 2
     assert {seen.headers["Host"].partition(":")[0] for seen in fake.seen} == {"rebind.example"}
+
+
+@pytest.mark.parametrize(("address", "is_reached"), [("127.0.0.1", True), ("8.8.8.8", False), ("192.168.0.7", False)])
+async def test_a_token_in_clear_goes_to_this_machine_whatever_a_name_of_it_leads_to(
+    address: str, is_reached: bool
+) -> None:
+    """A name may be taken for this machine (`x.localhost`) and lead elsewhere: what counts is where."""
+    fake = Fake()
+    async with serving(fake.handle) as url:
+        client = HttpUpstream(
+            "ops",
+            url.replace("127.0.0.1", "x.localhost"),
+            IDENTITY,
+            credentials=lambda: {"Authorization": "Bearer t0ken"},
+            allow_private=True,
+            lookup=resolver([address])[0],
+        )
+        if is_reached:
+            await client.connect()
+        else:
+            with pytest.raises(AddressRefused, match="over plain http to this machine alone"):
+                await client.connect()
+        await client.close()
+    assert bool(fake.seen) is is_reached
 
 
 async def test_a_name_without_an_address_cannot_be_reached() -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from io import BytesIO
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ from zorivest_rpc.gateway.upstream import ENVELOPE, FRAME_LIMIT, Happening, Talk
 from zorivest_rpc.gateway.withheld import NOTHING_WITHHELD, Withheld
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
 from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
+from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.framing import EventReader
 from zorivest_rpc.mcp.protocol.revisions import Era
 from zorivest_rpc.serving.backend.failures import why
@@ -46,6 +48,7 @@ _SESSION: Final = "Mcp-Session-Id"
 _DELETE_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 1.0
 _RESUME_AFTER: Final = 1.0  # where the stream named no time
+_SOONEST: Final = 0.1  # whatever time it named, once it has ended a few times: else the asking would never rest
 _MOST_SESSION_ID: Final = 4_096
 _MOST_RESUMES: Final = 3  # in a row, without a stream
 
@@ -116,7 +119,12 @@ class HttpUpstream(Upstream):
         if self._http is None or self._http.closed:
             agent = f"{self.caller.identity.name}/{self.caller.identity.version}"
             self._http = open_session(
-                self.name, self._host, allow_private=self._allow_private, user_agent=agent, lookup=self._lookup
+                self.name,
+                self._host,
+                allow_private=self._allow_private,
+                only_loopback=bool(self._secrets) and self._endpoint.lower().startswith("http:"),
+                user_agent=agent,
+                lookup=self._lookup,
             )
 
     async def close(self) -> None:
@@ -267,6 +275,9 @@ class HttpUpstream(Upstream):
             raise self._status_error(status, response.headers)
         if status != 200:
             raise ProtocolBroken(self.name, f"{request.method} was answered with HTTP {status} and no message")
+        if response.content_type not in ("application/json", _EVENTS):
+            kind = shorten(response.content_type, 80)
+            raise ProtocolBroken(self.name, f"{request.method} was answered with {kind!r}, which is no JSON")
         raise ProtocolBroken(self.name, f"the answer to {request.method} has another id")
 
     async def _read(self, response: Response, request: Request, talk: Talk) -> Answer | None:
@@ -340,8 +351,9 @@ class HttpUpstream(Upstream):
 
     async def _resume(self, reader: EventReader, request: Request, talk: Talk) -> Answer | None:
         failures = 0
-        while True:
-            await self._pause(_RESUME_AFTER if reader.retry is None else reader.retry / 1000)
+        for turn in count(1):
+            wanted = _RESUME_AFTER if reader.retry is None else reader.retry / 1000
+            await self._pause(wanted if turn <= _MOST_RESUMES else max(wanted, _SOONEST))
             headers = {"Accept": _EVENTS, "Last-Event-ID": reader.last_id, **self._common()}
             try:
                 async with self._send("GET", b"", headers) as response:
@@ -359,6 +371,7 @@ class HttpUpstream(Upstream):
                     raise
             if failures > _MOST_RESUMES:
                 raise ConnectFailed(self.name, self.target, "the stream ends again and again", sent=True)
+        raise AssertionError("the last turn returns or raises")
 
     # --- sessions and notes
 

@@ -44,6 +44,10 @@ def read_literal(host: str) -> Address | None:
     try:
         return ip_address(bare)
     except ValueError:
+        pass
+    try:  # 2130706433, 0x7f.1 and 127.1 are addresses for the system, though not for everybody
+        return ip_address(socket.inet_aton(bare)) if bare[:1].isdigit() else None
+    except (OSError, ValueError):
         return None
 
 
@@ -62,9 +66,9 @@ def _reached(address: Address) -> Address:
     return address
 
 
-def judge_address(address: Address, *, allow_private: bool = False) -> str | None:
+def judge_address(address: Address, *, allow_private: bool = False, only_loopback: bool = False) -> str | None:
     """Why an address may not be reached, or None. What belongs to no list is judged as private: nothing is forgotten
-    into being allowed."""
+    into being allowed. `only_loopback`: a token goes there in clear."""
     found = _reached(address)
     if found.is_unspecified or found in _THIS_NETWORK:
         return "unspecified"
@@ -76,6 +80,8 @@ def judge_address(address: Address, *, allow_private: bool = False) -> str | Non
         return "link-local"
     if found.is_loopback:
         return None
+    if only_loopback:
+        return "a token goes over plain http to this machine alone"
     if found.is_reserved and not isinstance(found, IPv6Address):
         return "reserved"
     if allow_private:
@@ -99,9 +105,8 @@ def _resolver_class() -> Any:
     from aiohttp.abc import AbstractResolver, ResolveResult
 
     class CheckedResolver(AbstractResolver):
-        def __init__(self, server: str, allow_private: bool, lookup: Lookup) -> None:
-            self._server = server
-            self._allow_private = allow_private
+        def __init__(self, check: Callable[[Address], None], lookup: Lookup) -> None:
+            self._check = check
             self._lookup = lookup
 
         async def resolve(
@@ -110,7 +115,7 @@ def _resolver_class() -> Any:
             # Of `fe80::1%eth0` the zone is dropped: what has one is link-local, which is never reached.
             addresses = [ip_address(text.partition("%")[0]) for text in await self._lookup(host, port)]
             for address in addresses:
-                check_address(self._server, address, self._allow_private)
+                self._check(address)
             if not addresses:
                 raise OSError("the host name has no address")
             return [
@@ -131,25 +136,32 @@ def _resolver_class() -> Any:
     return CheckedResolver
 
 
-def check_address(server: str, address: Address, allow_private: bool) -> None:
-    why = judge_address(address, allow_private=allow_private)
-    if why is not None:
-        raise AddressRefused(server, str(address), why)
-
-
 def open_session(
-    server: str, host: str, *, allow_private: bool, user_agent: str, lookup: Lookup = look_up
+    server: str,
+    host: str,
+    *,
+    allow_private: bool,
+    only_loopback: bool = False,
+    user_agent: str,
+    lookup: Lookup = look_up,
 ) -> aiohttp.ClientSession:
     """A session for one upstream. AddressRefused where its host is written as an address that may not be reached:
     such a host never comes to a resolver."""
     import aiohttp
 
+    def check(address: Address) -> None:
+        why = judge_address(address, allow_private=allow_private, only_loopback=only_loopback)
+        if why is not None:
+            raise AddressRefused(server, str(address), why)
+
     literal = read_literal(host)
     if literal is not None:
-        check_address(server, literal, allow_private)
+        check(literal)
+        if literal.version == 4 and str(literal) != host:  # 127.1 and the like, which libraries read in different ways
+            raise AddressRefused(server, str(literal), "the endpoint writes it in another form")
     connector = connector_class()(
         limit=CONNECTIONS + SPARE,
-        resolver=_resolver_class()(server, allow_private, lookup),
+        resolver=_resolver_class()(check, lookup),
         use_dns_cache=False,  # each connection goes to an address that was judged for it
         keepalive_timeout=30,
     )

@@ -204,6 +204,14 @@ def test_supported_versions_without_ours_end_it_without_a_handshake() -> None:
     assert shell.methods == ["server/discover"]
 
 
+@pytest.mark.parametrize("kind", ["input_required", "new", 5])
+def test_a_discovery_that_is_not_complete_breaks_the_protocol(kind: Any) -> None:
+    shell = Shell((200, {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": kind}))
+    with pytest.raises(ProtocolError, match="server/discover was answered with resultType"):
+        shell.run()
+    assert shell.methods == ["server/discover"]
+
+
 @pytest.mark.parametrize("code", [-32020, -32021])
 def test_a_modern_error_means_modern_without_discovery(code: int) -> None:
     shell = Shell((400, {"code": code}))

@@ -11,7 +11,15 @@ import pytest
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.client.caller import Answer, Caller, Identity, Refused, Request
-from zorivest_rpc.mcp.client.lists import MOST_BYTES, MOST_ITEMS, MOST_PAGES, Kind, Listing, read_list
+from zorivest_rpc.mcp.client.lists import (
+    MOST_BYTES,
+    MOST_BYTES_IN_ALL,
+    MOST_ITEMS,
+    MOST_PAGES,
+    Kind,
+    Listing,
+    read_list,
+)
 from zorivest_rpc.mcp.protocol.replies import ErrorBody
 
 
@@ -99,6 +107,19 @@ def test_more_tools_than_the_limit_are_counted_and_no_further_page_is_asked_for(
     listing, asked = read(lambda cursor: many)
     assert (len(listing.items), asked) == (MOST_ITEMS, 1)
     assert [drop.reason for drop in listing.drops] == ["too_many"]
+
+
+def test_definitions_are_kept_as_far_as_there_is_room_for_all() -> None:
+    """Pages of large definitions would else be kept as long as the server runs."""
+    each = MOST_BYTES - 200
+    fit = MOST_BYTES_IN_ALL // MOST_BYTES
+    tools = [{**tool(f"t{number}"), "description": "x" * each} for number in range(fit + 10)]
+    listing, _ = read(whole(*tools, tool("small")))
+    assert [item.name for item in listing.items][:1] == ["t0"]
+    assert sum(len(item.raw) for item in listing.items) <= MOST_BYTES_IN_ALL
+    assert listing.items[-1].name == "small"
+    assert {drop.reason for drop in listing.drops} == {"too_large"}
+    assert listing.drops[0].detail.endswith(f"at most {MOST_BYTES_IN_ALL} are taken in all")
 
 
 def test_a_definition_above_the_limit_is_dropped_alone() -> None:

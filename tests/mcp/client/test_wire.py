@@ -111,6 +111,13 @@ def test_an_event_without_data_still_names_its_id_and_the_time_to_wait() -> None
     assert (reader.last_id, reader.retry) == ("a", 20)
 
 
+def test_a_mark_in_front_of_a_stream_is_no_part_of_it_and_a_long_id_is_none() -> None:
+    reader = EventReader()
+    stream = b"\xef\xbb\xbfdata: a\nid: 1\n\nid: " + b"2" * 5_000 + b"\ndata: \xef\xbb\xbfb\n\n"
+    assert [event.data for event in reader.feed(stream)] == [b"a", b"\xef\xbb\xbfb"]
+    assert reader.last_id == "1"
+
+
 @given(st.lists(st.binary(max_size=30).filter(lambda data: not {10, 13} & {*data} and data.strip()), max_size=6))
 def test_what_the_server_writes_the_client_reads(frames: list[bytes]) -> None:
     written = b"".join(sse_event(frame, b"7") for frame in frames)

@@ -23,6 +23,7 @@ __all__ = ["MOST_ITEMS", "MOST_PAGES", "Drop", "Item", "Kind", "Listing", "read_
 MOST_PAGES: Final = 50
 MOST_ITEMS: Final = 512  # of one server and kind
 MOST_BYTES: Final = 256 * 1024  # of one definition
+MOST_BYTES_IN_ALL: Final = 16 * 1024 * 1024  # of the definitions of one list
 
 
 class Kind(Enum):
@@ -77,7 +78,8 @@ def read_list(caller: Caller, kind: Kind, *, mirrors: bool = False, meta: bytes 
     """All pages. `mirrors`: headers repeat annotated arguments here, so a tool with a wrong annotation is dropped.
 
     ProtocolError: pages without an end. Refused: the server answered with an error."""
-    raws: list[msgspec.Raw] = []
+    raws: list[bytes | int] = []  # of one that is too large its size alone, so that no page is kept for it
+    room = MOST_BYTES_IN_ALL
     seen: set[str] = set()
     ttl: int | None = None
     params = b"{}"
@@ -91,7 +93,11 @@ def read_list(caller: Caller, kind: Kind, *, mirrors: bool = False, meta: bytes 
         found = getattr(page, kind.member)
         if found is UNSET:
             raise ProtocolError(INVALID_REQUEST, f"{kind.method} was answered without its list")
-        raws += found
+        for each in found[: MOST_ITEMS + 1]:
+            size = len(memoryview(each))
+            is_kept = size <= min(MOST_BYTES, room)
+            raws.append(bytes(each) if is_kept else size)
+            room -= size if is_kept else 0
         ttl = _shorter(ttl, read_ttl(page.ttl_ms))
         cursor = page.next_cursor
         if cursor is None or len(raws) > MOST_ITEMS:
@@ -107,11 +113,11 @@ def _shorter(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _sort_out(raws: list[msgspec.Raw], kind: Kind, mirrors: bool, ttl: int | None) -> Listing:
+def _sort_out(raws: list[bytes | int], kind: Kind, mirrors: bool, ttl: int | None) -> Listing:
     items: dict[str, Item] = {}
     drops: list[Drop] = []
     for number, raw in enumerate(raws[:MOST_ITEMS]):
-        read = _read_item(bytes(raw), kind, mirrors, number)
+        read = _too_large(raw, number) if isinstance(raw, int) else _read_item(raw, kind, mirrors, number)
         if isinstance(read, Item) and read.name in items:
             read = Drop(read.name, "name_taken", "listed twice by its server")
         if isinstance(read, Item):
@@ -123,15 +129,17 @@ def _sort_out(raws: list[msgspec.Raw], kind: Kind, mirrors: bool, ttl: int | Non
     return Listing(tuple(items.values()), tuple(drops), ttl)
 
 
+def _too_large(size: int, number: int) -> Drop:
+    most = f"{MOST_BYTES} are taken" if size > MOST_BYTES else f"{MOST_BYTES_IN_ALL} are taken in all"
+    return Drop(f"entry {number}", "too_large", f"a definition of {size} bytes; at most {most}")
+
+
 def _read_item(raw: bytes, kind: Kind, mirrors: bool, number: int) -> Item | Drop:
-    where = f"entry {number}"
-    if len(raw) > MOST_BYTES:
-        return Drop(where, "too_large", f"a definition of {len(raw)} bytes; at most {MOST_BYTES} are taken")
     definition = _attempt(lambda: msgspec.json.decode(raw, type=dict[str, Json]))
     name = definition.get(kind.key) if definition is not None else None
     most = MOST_NAME if kind.key == "name" else 2_048
     if definition is None or not isinstance(name, str) or not 0 < len(name) <= most:
-        return Drop(where, "shape", f"not an object with a {kind.key}")
+        return Drop(f"entry {number}", "shape", f"not an object with a {kind.key}")
     if kind is not Kind.TOOLS:
         return Item(name, raw, definition)
     schema = definition.get("inputSchema")

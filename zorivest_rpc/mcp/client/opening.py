@@ -15,6 +15,7 @@ from msgspec import UNSET
 from zorivest_rpc.errors import ProtocolError, ZorivestError
 from zorivest_rpc.mcp.client.caller import Answer, Caller, Note, Refused, Request
 from zorivest_rpc.mcp.client.ladder import MODERN_ERRORS, Sighting, Verdict, choose_version, conclude
+from zorivest_rpc.mcp.client.rounds import check_complete
 from zorivest_rpc.mcp.protocol.capabilities import Offered, read_offered
 from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST, UNSUPPORTED_VERSION, Json
@@ -83,6 +84,7 @@ def _detect(caller: Caller, era: Era | None, meta: bytes) -> Opening:
         verdict = conclude(sighting)
         if verdict is Verdict.MODERN:
             assert found is not None
+            check_complete(found.result_type, "server/discover")
             return _welcome_modern(caller, found)
         if verdict is Verdict.UNDISCOVERED:
             return Welcome(MODERN, _UNKNOWN)

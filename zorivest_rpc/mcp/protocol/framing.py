@@ -6,6 +6,7 @@ is reported once, where it ends, and the stream goes on behind it.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Final, NamedTuple
 
 from zorivest_rpc.errors import ProtocolError
@@ -15,6 +16,7 @@ __all__ = ["DEFAULT_LIMIT", "SSE_COMMENT", "EventReader", "LineFramer", "SseEven
 
 DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 SSE_COMMENT: Final = b":\n\n"
+_LONGEST_ID: Final = 4_096  # of an event; it goes back in a header
 
 
 class LineFramer:
@@ -96,7 +98,7 @@ class EventReader:
     An event above the limit raises ProtocolError: the answer that was waited for may be the one that is lost, so there
     is nothing to go on with."""
 
-    __slots__ = ("_data", "_event", "_held", "_limit", "_rest", "_size", "_was_cr", "last_id", "retry")
+    __slots__ = ("_data", "_event", "_held", "_is_first", "_limit", "_rest", "_size", "_was_cr", "last_id", "retry")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
@@ -106,6 +108,7 @@ class EventReader:
         self._size = 0  # of the event's fields so far
         self._event = ""
         self._was_cr = False
+        self._is_first = True
         self.last_id = ""
         self.retry: int | None = None  # milliseconds
 
@@ -138,6 +141,9 @@ class EventReader:
         return out
 
     def _take(self, line: bytes) -> None:
+        if self._is_first:
+            self._is_first = False
+            line = line.removeprefix(BOM_UTF8)  # a stream may begin with one
         name, _, value = line.partition(b":")
         if not name:
             return  # a comment
@@ -149,7 +155,7 @@ class EventReader:
             case b"data":
                 self._data.append(value)
             case b"id":
-                if b"\0" not in value:
+                if b"\0" not in value and len(value) <= _LONGEST_ID:
                     self.last_id = value.decode("utf-8", "replace")
             case b"event":
                 self._event = value.decode("utf-8", "replace")

@@ -50,6 +50,7 @@ class Discovered(msgspec.Struct, rename="camel"):
     capabilities: dict[str, Any] = {}
     instructions: Any = None
     ttl_ms: Any = None
+    result_type: Any = UNSET
     meta: Any = msgspec.field(name="_meta", default=None)
 
 
