@@ -11,11 +11,13 @@ import threading
 from typing import Any
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "modern"
+DIES_AT, MARK = (sys.argv[2], sys.argv[3]) if len(sys.argv) > 3 else ("", "")  # a method, once: the file says it was
 ERA = "legacy" if "legacy" in MODE else "modern"
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 CAPABILITIES = {"tools": {"listChanged": True}}
 out = sys.stdout.buffer
 asked: dict[Any, Any] = {}
+dying: list[Any] = []  # the id of the request whose answer is the last word
 
 
 def write(data: bytes) -> None:
@@ -24,7 +26,11 @@ def write(data: bytes) -> None:
 
 
 def send(**message: Any) -> None:
-    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+    if dying and dying[0] == message.get("id"):
+        write(line[: len(line) // 2])
+        os._exit(3)
+    write(line)
 
 
 def open_(id: Any, method: str) -> None:
@@ -102,6 +108,9 @@ def call(id: Any, params: Any) -> None:  # noqa: C901 - one case per thing to do
 
 def serve(message: Any) -> None:
     method, id = message.get("method"), message.get("id")
+    if method == DIES_AT and not os.path.exists(MARK):
+        with open(MARK, "w"):
+            dying.append(id)
     if method is None:
         answer = json.dumps(message.get("result") or message.get("error"))
         send(id=asked.pop(id), result={"content": [{"type": "text", "text": answer}]})

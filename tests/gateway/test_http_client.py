@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -150,6 +151,30 @@ async def test_nobody_there_is_a_failure_before_anything_was_sent() -> None:
     assert failed.value.sent is False
     assert "/mcp" not in failed.value.problem
     assert failed.value.problem.endswith(": connection refused.")
+
+
+async def unknown(host: str, port: int) -> list[str]:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("http://nowhere.example:{}/mcp", "the host name is unknown"), ("https://127.0.0.1:{}/mcp", "")],
+)
+async def test_a_name_that_is_not_known_and_a_server_without_tls_fail_before_anything_was_sent(
+    url: str, reason: str
+) -> None:
+    fake = Fake()
+    async with serving(fake.handle) as here:
+        port = here.rpartition(":")[2].removesuffix("/mcp")
+        client = HttpUpstream("ops", url.format(port), IDENTITY, lookup=unknown)
+        for _ in range(2):  # the second time as a call would find it
+            with pytest.raises(ConnectFailed) as failed:
+                await client.connect()
+            assert failed.value.sent is False
+            assert reason in failed.value.reason
+        await client.close()
+    assert fake.seen == []
 
 
 async def test_a_remembered_era_saves_the_probe_and_is_probed_again_when_it_fails() -> None:
