@@ -21,7 +21,7 @@ class Stream:
         self.told: list[float] = []
         self._clock = clock
 
-    def tell(self) -> None:
+    def tell(self, kind: str) -> None:
         self.told.append(round(self._clock.time - 1_000, 6))
 
 

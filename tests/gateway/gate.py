@@ -19,7 +19,7 @@ from zorivest_rpc.gateway.pins import Pins
 from zorivest_rpc.gateway.reach import make_upstream
 from zorivest_rpc.gateway.router import Gateway
 from zorivest_rpc.gateway.telemetry import Redactor, Telemetry, secret_values
-from zorivest_rpc.mcp.call import Call, Handler, chain
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Scope, chain
 from zorivest_rpc.mcp.catalog.tool import Tool
 from zorivest_rpc.mcp.dispatcher import Limits
 from zorivest_rpc.mcp.offer import Offer, Prompt, PromptShelf, Resource, ResourceShelf, Template, ToolShelf
@@ -60,7 +60,9 @@ class Resources(ResourceShelf):
         super().__init__()
         self._library = library
 
-    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
+    def find(
+        self, session: Session, uri: str, scope: Scope = EVERYONE
+    ) -> tuple[Resource | Template, dict[str, str]] | None:
         return self._library.find_resource(uri, lambda toolset: True)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zorivest_rpc.app.backends import Callers
 from zorivest_rpc.config import Settings
 from zorivest_rpc.mcp.call import Call, Handler, Outcome
+from zorivest_rpc.mcp.offer import TOOLS
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.audience import THE_ONE, ActingFor, Audience
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.exposure.view import ExposedView
     from zorivest_rpc.serving.backend.interface import Backend
 
-__all__ = ["ALONE", "Following", "follow_journal", "open_engine", "watch_tools"]
+__all__ = ["ALONE", "Following", "follow_journal", "open_engine", "watch_lists"]
 
 ALONE: Final = "default"  # the tenant of a server that has no others
 _PATIENCE = 1.5  # seconds for one question about the state
@@ -44,20 +45,25 @@ def open_engine(settings: Settings, definitions: Definitions) -> Engine | None:
     return Engine(definitions.state_names, rules, strict=settings.exposure_strict)
 
 
-def watch_tools(
-    audience: Audience, acting_for: Callable[[Session], ActingFor], has_servers: bool
-) -> ChangeWatch | None:
-    """Where lists change by themselves, with data or other servers, changes are gathered before they are told."""
+def watch_lists(
+    audience: Audience,
+    acting_for: Callable[[Session], ActingFor],
+    digests: Mapping[str, Callable[[Session], bytes]],
+    *,
+    changing: bool,
+) -> dict[str, ChangeWatch]:
+    """Where lists change by themselves, with data, other servers or other clients, changes are gathered before they are
+    told, and told to those alone whose own lists are others. `digests` are those of the lists besides tools."""
     engine = audience.exposure
-    if engine is None and not has_servers:
-        return None
+    if engine is None and not changing:
+        return {}
     from zorivest_rpc.exposure.notify import ChangeWatch
 
-    watch = ChangeWatch(lambda session: audience.view(session, acting_for(session)).digest(session.revision.shape))
+    tools = ChangeWatch(lambda session: audience.view(session, acting_for(session)).digest(session.revision.shape))
     if engine is not None:
-        engine.on_change = watch.note_change
-        engine.after_step = watch.flush
-    return watch
+        engine.on_change = tools.note_change
+        engine.after_step = tools.flush
+    return {TOOLS: tools} | {kind: ChangeWatch(digest, kind=kind) for kind, digest in digests.items() if changing}
 
 
 def follow_journal(

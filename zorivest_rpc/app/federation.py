@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from zorivest_rpc.gateway.config import Profile
     from zorivest_rpc.gateway.library import Library, Pass
     from zorivest_rpc.gateway.loops import Passage
+    from zorivest_rpc.gateway.questions import Questions
     from zorivest_rpc.gateway.recorded import Recorder
-    from zorivest_rpc.gateway.router import Gateway
+    from zorivest_rpc.gateway.router import Gateway, Shelves
     from zorivest_rpc.gateway.telemetry import Telemetry
     from zorivest_rpc.mcp.call import Call
 
@@ -49,6 +50,7 @@ class Federation:
         self._clients: Callable[[], Collection[str]] = tuple
         self._assigned: Assigned | None = None
         self._apart: GatewaysApart | None = None
+        self._questions: Questions | None = None
         self.profile = self._load_profile()
         self.definitions = base
         self._passage: Passage | None = None
@@ -86,7 +88,7 @@ class Federation:
         """The other servers, none of them contacted before it is started; `adopt` is given each new catalogue, `tell`
         is told of other lists and of resources that changed, `behind` runs a read behind metrics and guard."""
         if self._several:
-            return self._gateways_apart(adopt, behind)
+            return self._gateways_apart(adopt, tell, behind)
         if self._gateway is None and self.profile is not None and self.profile.enabled:
             from zorivest_rpc.gateway.start import open_gateway
 
@@ -97,36 +99,49 @@ class Federation:
             self._gateway.library.behind = behind
         return self._gateway
 
-    def _gateways_apart(self, adopt: Callable[[Definitions], None], behind: Pass) -> GatewaysApart | None:
+    def _gateways_apart(
+        self, adopt: Callable[[Definitions], None], tell: Callable[[str, str | None], None], behind: Pass
+    ) -> GatewaysApart | None:
         if self._apart is None and self._assigned is not None:
             import asyncio
 
             from zorivest_rpc.gateway.apart import GatewaysApart
+            from zorivest_rpc.gateway.questions import Questions
             from zorivest_rpc.gateway.router import AT_ONCE
-            from zorivest_rpc.gateway.start import open_gateway
+            from zorivest_rpc.gateway.start import open_gateway, open_library
+            from zorivest_rpc.tenants.uris import name_client_in
 
-            passage, gate = self._draw_id(), asyncio.Semaphore(AT_ONCE)
+            passage, gate, settings = self._draw_id(), asyncio.Semaphore(AT_ONCE), self._settings
+            questions = self._questions = Questions(passage.id, settings.input_seconds)
 
-            def open_part(profile: Profile, adopt: Callable[[Definitions], None], client: str) -> Gateway:
-                whole, told = self.profile, self._telemetry()
-                own = told.for_tenant(client) if client else told
-                settings, base = self._settings, self._base
-                gateway = open_gateway(
+            def open_part(
+                profile: Profile, adopt: Callable[[Definitions], None], client: str, shelves: Shelves
+            ) -> Gateway:
+                told = self._telemetry()
+                return open_gateway(
                     settings,
                     profile,
-                    base,
+                    self._base,
                     os.environ,
                     adopt,
-                    lambda kind, uri: None,
+                    tell,
                     passage,
-                    own,
-                    whole=whole,
+                    told.for_tenant(client) if client else told,
+                    whole=self.profile,
                     gate=gate,
+                    shelves=shelves,
                 )
-                gateway.library.behind = behind
-                return gateway
 
-            self._apart = GatewaysApart(self._base, self._assigned, open_part, adopt)
+            self._apart = GatewaysApart(
+                self._base,
+                self._assigned,
+                open_part,
+                adopt,
+                shelve=lambda profile, members: open_library(
+                    profile, members, passage, questions, self._telemetry(), address=name_client_in, behind=behind
+                ),
+                tell=lambda kind: tell(kind, None),
+            )
         return self._apart
 
     @property
@@ -232,6 +247,8 @@ class Federation:
             self._recorder.close()
         if self._gateway is not None:
             await self._gateway.close()
+        if self._questions is not None:
+            self._questions.close()
         if self._apart is not None:
             await self._apart.close()
 

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc import __version__
-from zorivest_rpc.app.backends import LOCAL, Callers
-from zorivest_rpc.app.exposing import follow_journal, open_engine, watch_tools
+from zorivest_rpc.app.backends import Callers
+from zorivest_rpc.app.exposing import follow_journal, open_engine, watch_lists
 from zorivest_rpc.app.federation import Federation
+from zorivest_rpc.app.followed import FollowedResources
 from zorivest_rpc.app.guards import SeenGuards
 from zorivest_rpc.app.observing import TOOLSET, observe_pages
 from zorivest_rpc.app.policy import opted_in, policy_of
@@ -38,14 +39,13 @@ if TYPE_CHECKING:
     import asyncio
 
     from zorivest_rpc.app.tenancy import ServedTenants
+    from zorivest_rpc.app.tenant_others import TenantOthers
     from zorivest_rpc.gateway.apart import GatewaysApart
     from zorivest_rpc.gateway.router import Gateway
     from zorivest_rpc.serving.backend.http import HttpBackend
-    from zorivest_rpc.serving.backend.interface import Backend
     from zorivest_rpc.serving.pipeline import Pipeline
     from zorivest_rpc.serving.tools.completions import JournalCompletions
     from zorivest_rpc.serving.tools.files import ImportRoots
-    from zorivest_rpc.serving.tools.guard_watch import GuardWatch
     from zorivest_rpc.serving.tools.resources import Shelf
     from zorivest_rpc.tenants.context import TenantBackend
 
@@ -85,10 +85,18 @@ class Journal:
         self._resources: Shelf | None = None
         self._completions: JournalCompletions | None = None
         self._changing: set[Session] = set()
-        self._guard_watches: dict[str, GuardWatch] = {}  # by client
+        self._theirs: TenantOthers
         self._starting: asyncio.TimerHandle | None = None
-        self._tool_watch = watch_tools(self.audience, self._acting_for_list, self._federation.has_servers)
+        self._following = FollowedResources(
+            self.callers, self.tenancy, self._federation, self._ready_for_followers, self._announce_update
+        )
         prompts, resources = self._shelves()
+        self._watches = watch_lists(
+            self.audience,
+            self._acting_for_list,
+            {PROMPTS: prompts.digest, RESOURCES: resources.digest},
+            changing=self._federation.has_servers or self.tenancy is not None,
+        )
         self.offer = Offer(
             "zorivest-rpc",
             __version__,
@@ -101,9 +109,9 @@ class Journal:
             tasks=True,
             changing=self._changing_lists(),
             holding=self.callers.holding_for,
-            watch=self._watch,
-            unwatch=self._unwatch,
-            tool_watch=self._tool_watch,
+            watch=self._following.watch,
+            unwatch=self._following.unwatch,
+            watches=self._watches,
             passage=self._federation.admit,
             before_list=self._before_list,
         )
@@ -112,24 +120,30 @@ class Journal:
         if self.tenancy is None:
             library = self._federation.library
             return Prompts(self.audience, library), Resources(self.resources, self.audience, library)
+        from zorivest_rpc.app.tenant_others import TenantOthers
         from zorivest_rpc.app.tenant_shelves import shelves_for
 
-        return shelves_for(self.tenancy, self.audience, self.resources)
+        self._theirs = TenantOthers(self.audience, self.tenancy, lambda: self._federation.apart)
+        return shelves_for(self.tenancy, self.audience, self.resources, self._theirs)
 
     def _changing_lists(self) -> dict[bool, tuple[str, ...]]:
-        """By era (True: modern): enable_toolset, in the legacy one alone; data; servers that come, go and change."""
+        """By era (True: modern): enable_toolset, in the legacy one alone; data; servers that come, go and change; and
+        a file of clients that is read again."""
         if self._federation.has_servers:
             return dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))
-        return {False: (TOOLS,), True: () if self._tool_watch is None else (TOOLS,)}
+        changes = self.exposure is not None or self.settings.tenants_file is not None
+        return {False: (TOOLS,), True: (TOOLS,) if changes else ()}
 
     def gateway(self) -> Gateway | GatewaysApart | None:
         """The other MCP servers, none of them contacted before it is started."""
         return self._federation.gateway(self._adopt, self._tell_of_others, self._behind)
 
-    def _others(self) -> Gateway | None:
-        """The servers of the one client, where there is but one: what they have is told and followed through these."""
+    def _ready_for_followers(self) -> None:
         self.gateway()
-        return self._federation.alone
+        self.resources()
+
+    def _announce_update(self, uri: str) -> None:
+        self.offer.announce_update(uri)
 
     async def _behind(self, label: str, call: Call, work: Handler) -> Outcome:
         return await self.pipeline().behind(label, call, work)
@@ -152,7 +166,12 @@ class Journal:
         """Read the file of the tenants again."""
         if self.tenancy is not None and self.tenancy.reload():
             self.observing.change_tenants()
-            self.offer.announce_change(TOOLS)
+            self._tell_of_changes()
+
+    def _tell_of_changes(self) -> None:
+        """Any list may be another one now; each caller is told of its own."""
+        for kind in self._watches:
+            self.offer.announce_change(kind)
 
     # --- what the methods ask a toolbox
 
@@ -278,7 +297,7 @@ class Journal:
                 describe_toolset=pipeline.handler("describe_toolset"),
                 permit=pipeline.guard.check,
                 refusal=self.audience.refusal,
-                note=lambda call, state: self._guard_watch(call.scope.name).note(state),
+                note=lambda call, state: self._following.guard(call.scope.name).note(state),
             )
         return self._resources
 
@@ -296,7 +315,7 @@ class Journal:
         if self.tenancy is not None:
             from zorivest_rpc.app.tenant_shelves import complete
 
-            return await complete(self.tenancy, session, kind, name, argument, value, others)
+            return await complete(self.tenancy, self._theirs, session, kind, name, argument, value, others)
         found = await self._completions(session, kind, name, argument, value, others)
         if found is None and (library := self._federation.library()) is not None:
             found = await library.complete(session, kind, name, argument, value, others)
@@ -379,7 +398,7 @@ class Journal:
         await self._federation.take(profile, self._adopt)
         if self.tenancy is not None:
             self.tenancy.forget_bounds()
-            self.offer.announce_change(TOOLS)
+            self._tell_of_changes()
         self.offer.changing = self._changing_lists()
         self.start_upstreams()
         log.warning("read again: %d servers, and the lists of the profile", len(profile.enabled))
@@ -405,63 +424,8 @@ class Journal:
 
     # --- what is known of the guard
 
-    def _watch(self, uri: str, wanted: Callable[[], bool]) -> None:
-        """Of our own resources that can be subscribed to, the guard alone changes without an act of this server."""
-        from zorivest_rpc.serving.tools.resources import GUARD
-
-        if self.tenancy is None and (gateway := self._others()) is not None:
-            gateway.followed.watch(uri, wanted)
-
-        self.resources()
-        if self.tenancy is None:
-            if uri == GUARD:
-                self._guard_watch("").want(wanted)
-        elif uri.startswith(f"{GUARD}?clientId="):
-            id = uri.rpartition("=")[2]
-            if id in self.tenancy.tenants.tenants:
-                self._guard_watch(id).want(wanted)
-
-    def _guard_watch(self, client: str) -> GuardWatch:
-        """The watch of one client's guard; of the only one where the name is empty."""
-        found = self._guard_watches.get(client)
-        if found is None:
-            from zorivest_rpc.app.tenant_shelves import uri_for
-            from zorivest_rpc.serving.tools.guard_watch import GuardWatch
-            from zorivest_rpc.serving.tools.resources import GUARD
-
-            uri = uri_for(GUARD, client) if client else GUARD
-            found = self._guard_watches[client] = GuardWatch(
-                lambda version: self._guard_after(client, version), lambda: self.offer.announce_update(uri)
-            )
-        return found
-
-    def _unwatch(self, uri: str) -> None:
-        if self.tenancy is None and (gateway := self._others()) is not None:
-            gateway.followed.unwatch(uri)
-
-    async def _guard_after(self, client: str, version: str | None) -> Json:
-        """The guard of all callers is one, and its state is open to all: it is read without a caller's key."""
-        from zorivest_rpc.serving.backend.interface import Request
-        from zorivest_rpc.serving.tools.guard_watch import WAIT
-
-        backend: Backend
-        if self.tenancy is None:
-            backend, wait = self.backends().of(LOCAL), WAIT
-        else:
-            context = self.tenancy.contexts.of(client)
-            backend, wait = context.backend(), min(WAIT, context.tenant.http_timeout_ms // 2000)
-            if context.tenant.embedded:  # to look neither starts a backend, nor keeps it, nor takes a place
-                if not self.tenancy.embedded().is_running(client):
-                    return None
-                backend, version = context.backend().inner, None
-        query: dict[str, Json] = {} if version is None else {"after": version, "wait": wait}
-        request = Request("GET", "/mcp-guard/status", query=query, auth="if_any", timeout=wait + 10.0)
-        return (await backend.ask(request)).value
-
     def _record_guard_state(self, call: Call, locked: bool) -> None:
-        watch = self._guard_watches.get(call.scope.name)
-        if watch is not None:
-            watch.wake(locked)
+        self._following.wake_guard(call.scope.name, locked)
         if self.tenancy is None:
             self._guards.record(call.session.principal, locked)
 
@@ -472,13 +436,12 @@ class Journal:
         await self.observing.close()
         if self._starting is not None:
             self._starting.cancel()
-        if self._tool_watch is not None:
-            self._tool_watch.close()
+        for changes in self._watches.values():
+            changes.close()
         if self.following is not None:
             await self.following.close()
         await self._federation.close()
-        for watch in self._guard_watches.values():
-            await watch.close()
+        await self._following.close()
         if self.tenancy is not None:
             await self.tenancy.close()
         await self.callers.close()

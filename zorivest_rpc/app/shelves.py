@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from zorivest_rpc.mcp.offer import Prompt, PromptShelf, Resource, ResourceShelf, Template
+from zorivest_rpc.mcp.call import EVERYONE, Scope
+from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, Prompt, PromptShelf, Resource, ResourceShelf, Template
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.serving.audience import Audience
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.gateway.library import Library
     from zorivest_rpc.serving.tools.resources import Shelf
 
-__all__ = ["Prompts", "Resources"]
+__all__ = ["Prompts", "Resources", "admitted", "digest_of"]
 
 Others: TypeAlias = "Callable[[], Library | None]"
 """What other servers have, once one of them is there."""
@@ -31,13 +32,18 @@ class Prompts(PromptShelf):
     def visible(self, session: Session) -> Sequence[Prompt]:
         own = self._shelf().visible(session)
         others = self._others()
-        return own if others is None else (*own, *others.prompts(_admitted(self._audience, session)))
+        return own if others is None else (*own, *others.prompts(admitted(self._audience, session)))
 
     def find(self, session: Session, name: str) -> Prompt | None:
         found = self._shelf().find(session, name)
         if found is None and (others := self._others()) is not None:
-            return others.find_prompt(name, _admitted(self._audience, session))
+            return others.find_prompt(name, admitted(self._audience, session))
         return found
+
+    def digest(self, session: Session) -> bytes:
+        """Of the part of the list that changes by itself."""
+        others = self._others()
+        return b"" if others is None else digest_of(others, PROMPTS, admitted(self._audience, session))
 
     def _shelf(self) -> PromptShelf:
         from zorivest_rpc.serving.tools.prompts import shelf
@@ -57,21 +63,39 @@ class Resources(ResourceShelf):
     def visible(self, session: Session) -> Sequence[Resource]:
         own = self._shelf().visible(session)
         others = self._others()
-        return own if others is None else (*own, *others.resources(_admitted(self._audience, session)))
+        return own if others is None else (*own, *others.resources(admitted(self._audience, session)))
 
     def templates(self, session: Session) -> Sequence[Template]:
         own = self._shelf().templates(session)
         others = self._others()
-        return own if others is None else (*own, *others.templates(_admitted(self._audience, session)))
+        return own if others is None else (*own, *others.templates(admitted(self._audience, session)))
 
-    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
+    def find(
+        self, session: Session, uri: str, scope: Scope = EVERYONE
+    ) -> tuple[Resource | Template, dict[str, str]] | None:
         found = self._shelf().find(session, uri)
         if found is None and (others := self._others()) is not None:
-            return others.find_resource(uri, _admitted(self._audience, session))
+            return others.find_resource(uri, admitted(self._audience, session))
         return found
 
+    def digest(self, session: Session) -> bytes:
+        """Of the part of the list that changes by itself."""
+        others = self._others()
+        if others is None:
+            return b"\0" * 32
+        servers = admitted(self._audience, session)
+        return digest_of(others, RESOURCES, servers) + digest_of(others, "templates", servers)
 
-def _admitted(audience: Audience, session: Session) -> Callable[[str], bool]:
+
+def digest_of(library: Library, kind: str, servers: Callable[[str], bool]) -> bytes:
+    """Of what these servers have in one list of the library; 16 bytes."""
+    from hashlib import blake2b
+
+    found = (toolset.encode() + b"\0" + each for toolset, each in library.digests(kind).items() if servers(toolset))
+    return blake2b(b"".join(found), digest_size=16).digest()
+
+
+def admitted(audience: Audience, session: Session) -> Callable[[str], bool]:
     """Whether the limits of the session let a toolset through."""
     toolsets = audience.limits(session).toolsets
     return lambda name: toolsets is None or name in toolsets

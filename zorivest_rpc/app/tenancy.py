@@ -147,20 +147,33 @@ class ServedTenants:
         if not isinstance(context, TenantContext):
             return None
         spec, id = self.audience.specs[name], context.id
-        key = (id, context.is_read_only)
-        bound = self._bounds.get(key)
-        if bound is None:
-            bound = self._bounds[key] = self._bound(context.tenant, read_only=context.is_read_only)
+        bound = self.bound_of(context)
         if not bound.has(spec):
             apart = self._others.apart if self._others is not None and spec.upstream else None
             return (apart and apart.refusal(id, spec)) or out_of_bounds(id, name)
         if not bound.allows(spec):
             return read_only(id, name)
+        # the brake is not kept waiting
+        return self._refuse_work(session, context, counts=counts and name != STOPS_ALL)
+
+    def refuse_read(self, session: Session, scope: Scope) -> ToolError | None:
+        """What the tenant itself does not allow of what another server is asked for it, a tool or not."""
+        context = scope.own
+        return self._refuse_work(session, context, counts=True) if isinstance(context, TenantContext) else None
+
+    def _refuse_work(self, session: Session, context: TenantContext, *, counts: bool) -> ToolError | None:
         if not context.is_open and not context.is_configured:
-            return unconfigured(id, self.resolver.grants(session.principal).others(id))
-        if counts and name != STOPS_ALL and (seconds := context.take_call()):  # the brake is not kept waiting
-            return over_rate(id, context.tenant.calls_per_minute or 0, seconds)
+            return unconfigured(context.id, self.resolver.grants(session.principal).others(context.id))
+        if counts and (seconds := context.take_call()):
+            return over_rate(context.id, context.tenant.calls_per_minute or 0, seconds)
         return None
+
+    def bound_of(self, context: TenantContext) -> Bound:
+        key = (context.id, context.is_read_only)
+        found = self._bounds.get(key)
+        if found is None:
+            found = self._bounds[key] = self._bound(context.tenant, read_only=context.is_read_only)
+        return found
 
     def backend_for(self, call: Call) -> TenantBackend:
         """Of the context that the call was given, and of nothing else."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from zorivest_rpc.mcp.offer import Stream
+from zorivest_rpc.mcp.offer import TOOLS, Stream
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 
 __all__ = ["LONGEST", "QUIET", "SPACING", "ChangeWatch", "Clock", "LoopClock"]
@@ -55,10 +55,12 @@ class _Memory:
 
 
 class ChangeWatch:
-    """`digest_of` is the digest of the list that a session is shown now."""
+    """`digest_of` is the digest of the list, of this `kind`, that a session is shown now; where a list is read in two
+    halves, each has one half of it."""
 
-    def __init__(self, digest_of: Callable[[Session], bytes], clock: Clock | None = None) -> None:
+    def __init__(self, digest_of: Callable[[Session], bytes], clock: Clock | None = None, kind: str = TOOLS) -> None:
         self._digest_of = digest_of
+        self._kind = kind
         self._clock = clock or LoopClock()
         self._streams: dict[Stream, _Memory] = {}
         self._first = self._last = 0.0
@@ -77,15 +79,25 @@ class ChangeWatch:
             memory.retry.cancel()
 
     def opened(self, stream: Stream) -> None:
-        """A channel is there again: what changed while there was none is told now."""
+        """A channel is there again: what changed while there was none is told now. Of a client that was given no list
+        so far, what is there now is what later changes are told against."""
         memory = self._streams.get(stream)
-        if memory is not None and memory.digest is not None:
+        if memory is None:
+            return
+        if memory.digest is not None:
             self._compare(stream, memory)
-
-    def listed(self, stream: Stream) -> None:
-        memory = self._streams.get(stream)
-        if memory is not None:
+        elif stream.session.phase is Phase.READY:
             memory.digest = self._digest_of(stream.session)
+
+    def listed(self, stream: Stream, half: int | None = None) -> None:
+        memory = self._streams.get(stream)
+        if memory is None:
+            return
+        digest, known = self._digest_of(stream.session), memory.digest
+        if known is not None and half is not None:
+            middle = len(digest) // 2
+            digest = known[:middle] + digest[middle:] if half else digest[:middle] + known[middle:]
+        memory.digest = digest
 
     # --- what changes
 
@@ -145,4 +157,4 @@ class ChangeWatch:
     def _tell(self, stream: Stream, memory: _Memory, digest: bytes) -> None:
         memory.digest = digest
         memory.told = self._clock.now()
-        stream.tell()
+        stream.tell(self._kind)

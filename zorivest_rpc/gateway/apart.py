@@ -20,10 +20,13 @@ from zorivest_rpc.gateway.assignment import UNASSIGNED, Assigned
 from zorivest_rpc.gateway.catalogue import Catalogue
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import Quarantined, Withdrawn
+from zorivest_rpc.gateway.libraries import Libraries
+from zorivest_rpc.gateway.library import Library
 from zorivest_rpc.gateway.member import Member
-from zorivest_rpc.gateway.router import Gateway
+from zorivest_rpc.gateway.router import Gateway, Shelves
 from zorivest_rpc.gateway.toolsets import describe_count
 from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json
 from zorivest_rpc.serving.catalog.spec import Definitions, ToolsetSpec, ToolSpec
 
@@ -33,20 +36,35 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Open(Protocol):
-    def __call__(self, profile: Profile, adopt: Callable[[Definitions], None], client: str) -> Gateway: ...
+    def __call__(
+        self, profile: Profile, adopt: Callable[[Definitions], None], client: str, shelves: Shelves
+    ) -> Gateway: ...
 
 
 class GatewaysApart:
-    """`open` makes the gateway of a part of the profile, of one client or (with an empty name) the common one."""
+    """`open` makes the gateway of a part of the profile, of one client or (with an empty name) the common one. `shelve`
+    makes a library of some servers, and `tell` is told that lists of prompts or resources may be other ones now."""
 
-    def __init__(self, base: Definitions, assigned: Assigned, open: Open, adopt: Callable[[Definitions], None]) -> None:
+    def __init__(
+        self,
+        base: Definitions,
+        assigned: Assigned,
+        open: Open,
+        adopt: Callable[[Definitions], None],
+        *,
+        shelve: Callable[[Profile, dict[str, Member]], Library],
+        tell: Callable[[str], None],
+    ) -> None:
         self._base = base
+        self._tell = tell
+        self._libraries = Libraries(shelve, lambda client, server: (self.member_of(client, server) or (None, None))[1])
+        self._watched: dict[str, tuple[str, str, Callable[[], bool]]] = {}
         self._assigned = assigned
         self._open = open
         self._adopt = adopt
         self._warned: set[str] = set()
-        self._common = open(assigned.common, self._take, "")
-        self._own = {id: open(profile, self._take, id) for id, profile in assigned.own.items()}
+        self._common = open(assigned.common, self._take, "", self)
+        self._own = {id: open(profile, self._take, id, self) for id, profile in assigned.own.items()}
         self._winners: dict[str, str] = {}  # the server of each published name
         self.definitions = self._join()
 
@@ -80,12 +98,17 @@ class GatewaysApart:
         """Other servers and lists, and other clients that they are for."""
         before, self._assigned = self._own, assigned
         kept = {id: before[id] for id in assigned.own if id in before}
-        fresh = {id: self._open(profile, self._take, id) for id, profile in assigned.own.items() if id not in before}
+        fresh = {
+            id: self._open(profile, self._take, id, self) for id, profile in assigned.own.items() if id not in before
+        }
         self._own = kept | fresh
         await self._common.replace(assigned.common)
         for id, gateway in kept.items():
             await gateway.replace(assigned.own[id])
+        self._libraries.forget()
         self._take(self.definitions)
+        self.note_offers()
+        self._follow_anew()
         self.start()
         ended = [gateway for id, gateway in before.items() if id not in kept]
         await asyncio.gather(*(each.close() for each in ended), return_exceptions=True)
@@ -162,6 +185,45 @@ class GatewaysApart:
         names = {spec.name for spec in (*self._base.tools, *self._base.meta_tools)} | self._winners.keys()
         for words in names_no_tool(self._assigned.whole, names, unknown):
             self._warn(words)
+
+    # --- prompts and resources
+
+    def note_offers(self) -> None:
+        self._libraries.note_change()
+        for kind in (PROMPTS, RESOURCES):
+            self._tell(kind)
+
+    def library(self, client: str) -> Library:
+        return self._libraries.of(client, self._assigned, self.definitions)
+
+    def publish(self, server: Server, client: str, uri: str) -> str:
+        return self.library(client).publish(server, client, uri)
+
+    def watch(self, client: str, bare: str, uri: str, wanted: Callable[[], bool]) -> None:
+        """`uri` has its first subscriber: it names the client, and `bare` is what is left of it without."""
+        self._watched[uri] = client, bare, wanted
+        server, theirs = self.library(client).locate(bare)
+        found = None if server is None else self.member_of(client, server.name)
+        if server is None or found is None:
+            return
+        gateway, name = found[0], server.name
+
+        def is_wanted() -> bool:
+            now = self.member_of(client, name)  # another connection may be the client's by then, or none
+            return wanted() and now is not None and now[0] is gateway
+
+        gateway.followed.follow(name, theirs, uri, is_wanted)
+
+    def unwatch(self, uri: str) -> None:
+        self._watched.pop(uri, None)
+        for gateway in self._all():
+            gateway.followed.unwatch(uri)
+
+    def _follow_anew(self) -> None:
+        for uri, (client, bare, wanted) in list(self._watched.items()):
+            self.unwatch(uri)
+            if wanted():
+                self.watch(client, bare, uri, wanted)
 
     # --- what one client has of it
 

@@ -18,10 +18,23 @@ from zorivest_rpc.gateway.naming import assign_names, published_uri
 from zorivest_rpc.gateway.patterns import is_literal
 from zorivest_rpc.gateway.pins import Kind, Pins, Verdict, identity_of
 from zorivest_rpc.gateway.scan import Findings, scan
+from zorivest_rpc.gateway.schemas import RESERVED_PROPERTY
 from zorivest_rpc.gateway.upstream import Upstream
 from zorivest_rpc.mcp.client.lists import Listing
 
-__all__ = ["KINDS", "NOTHING", "Extras", "Judge", "Part", "Piece", "examine_extras", "judge_extras", "read_extras"]
+__all__ = [
+    "KINDS",
+    "NOTHING",
+    "Extras",
+    "Judge",
+    "Part",
+    "Piece",
+    "examine_extras",
+    "judge_extras",
+    "names_upstream",
+    "prompt_arguments",
+    "read_extras",
+]
 
 Part: TypeAlias = Literal["prompt", "resource", "template"]
 Judge: TypeAlias = Callable[["Extras"], Mapping[str, Mapping[str, Verdict]]]
@@ -116,10 +129,14 @@ def judge_extras(profile: Profile, server: Server, extras: Extras, pins: Pins) -
 
 
 def examine_extras(
-    profile: Profile, offers: Mapping[str, Extras], our_prompts: Collection[str], tool_owners: Mapping[str, str]
+    profile: Profile,
+    offers: Mapping[str, Extras],
+    our_prompts: Collection[str],
+    tool_owners: Mapping[str, str],
+    reserved: Collection[str] = (),
 ) -> tuple[Piece, ...]:
     """All of every server, in file order. `tool_owners` are the published tools with the server that has each, ours
-    with none: what a text may not steer are the tools of others."""
+    with none: what a text may not steer are the tools of others. No prompt may have an argument that is `reserved`."""
     pieces: list[Piece] = []
     taken: set[str] = set()
     allowed: dict[str, dict[str, Piece]] = {}
@@ -129,7 +146,7 @@ def examine_extras(
             continue
         foreign = {name for name, owner in tool_owners.items() if owner != server.name}
         prompts: dict[str, Piece] = {}
-        for piece in _pieces(server, extras):
+        for piece in _pieces(server, extras, reserved):
             if piece.state == "dropped":
                 pieces.append(piece)
             elif piece.part == "prompt":
@@ -152,7 +169,7 @@ def examine_extras(
     return tuple(sorted(pieces, key=lambda piece: (place[piece.server], piece.part, piece.published or "~")))
 
 
-def _pieces(server: Server, extras: Extras) -> Iterator[Piece]:
+def _pieces(server: Server, extras: Extras, reserved: Collection[str]) -> Iterator[Piece]:
     for part, kind in KINDS.items():
         listing = extras.listing(part)
         for drop in listing.drops:
@@ -161,7 +178,32 @@ def _pieces(server: Server, extras: Extras) -> Iterator[Piece]:
             piece = Piece(part, server.name, item.name, "published", definition=item.definition)
             if not server.allows(kind, item.name):
                 piece = piece._replace(state="dropped", reason="not_allowed", detail=f"not in {kind}_allowlist")
+            elif part == "prompt" and (ours := _clashing(server, item.definition, reserved)):
+                detail = f'its argument "{ours}" is one of ours; name another in argument_renames'
+                piece = piece._replace(state="dropped", reason=RESERVED_PROPERTY, detail=detail)
             yield piece
+
+
+def prompt_arguments(server: Server, definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The arguments of a prompt under the names that our clients give them."""
+    listed = definition.get("arguments")
+    renames = server.argument_renames
+    return [
+        {**each, "name": renames.get(each["name"], each["name"])}
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    ]
+
+
+def names_upstream(server: Server, definition: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the server calls each argument of a prompt that it knows by another name than our clients."""
+    listed = definition.get("arguments")
+    own = [each.get("name") for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    return {published: name for name, published in server.argument_renames.items() if name in own}
+
+
+def _clashing(server: Server, definition: Mapping[str, Any], reserved: Collection[str]) -> str | None:
+    return next((each["name"] for each in prompt_arguments(server, definition) if each["name"] in reserved), None)
 
 
 def _judge(piece: Piece, extras: Extras, foreign: Collection[str]) -> Piece:

@@ -46,11 +46,13 @@ class Followed:
     def watch(self, uri: str, wanted: Callable[[], bool]) -> None:
         """The first subscriber of a published URI has come."""
         server, theirs = self._locate(uri)
-        if server is None:
-            return
-        followed = self._published.setdefault((server.name, theirs), {})
-        followed[uri] = wanted
-        self._spawn(server.name, theirs)
+        if server is not None:
+            self.follow(server.name, theirs, uri, wanted)
+
+    def follow(self, server: str, theirs: str, uri: str, wanted: Callable[[], bool]) -> None:
+        """Announce `uri` when the resource that this server calls `theirs` changes, as long as it is wanted."""
+        self._published.setdefault((server, theirs), {})[uri] = wanted
+        self._spawn(server, theirs)
 
     def unwatch(self, uri: str) -> None:
         """A subscriber of a published URI has gone; it may have been the last."""

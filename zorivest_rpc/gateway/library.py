@@ -7,8 +7,9 @@ Rule 3: a URI that no list has can be read where an allowlist lets it: a client 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,7 +19,7 @@ from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errands import Errand
 from zorivest_rpc.gateway.errors import ProtocolBroken, Quarantined, ToolingError
-from zorivest_rpc.gateway.extras import Extras, Part, Piece, examine_extras
+from zorivest_rpc.gateway.extras import Extras, Part, Piece, examine_extras, names_upstream, prompt_arguments
 from zorivest_rpc.gateway.links import mark, pass_block
 from zorivest_rpc.gateway.loops import Passage
 from zorivest_rpc.gateway.member import Member
@@ -28,18 +29,27 @@ from zorivest_rpc.gateway.relay import Relay
 from zorivest_rpc.gateway.scan import clean
 from zorivest_rpc.gateway.telemetry import CallRecord, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
-from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.call import EVERYONE, Call, Outcome, Scope
 from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, Completion, Prompt, Resource, Template
 from zorivest_rpc.mcp.protocol.content import Block, text
 from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, Id, Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
 
-__all__ = ["Library", "Pass"]
+__all__ = ["TEMPLATES", "Address", "Library", "Pass"]
+
+TEMPLATES: Final = "templates"
+
+Address: TypeAlias = Callable[[str, str], str]
+"""(published URI, client of ours): the URI with the client in it."""
 
 Pass: TypeAlias = Callable[[str, Call, Callable[[Call], Awaitable[Outcome]]], Awaitable[Outcome]]
 """(name in the metrics, call, work): the work behind metrics and guard, recorded under that name."""
 _COMPLETION_LIMIT: Final = 64 * 1024
 _LABELS: Final = {"prompts/get": "prompts", "resources/read": "resources", "completion/complete": "completions"}
+
+
+def _leave(uri: str, client: str) -> str:
+    return uri
 
 
 async def _pass_plainly(label: str, call: Call, work: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
@@ -95,6 +105,7 @@ class _Shelved(NamedTuple):
     templates: Mapping[str, Template] = {}
     pieces: Mapping[tuple[Part, str], Piece] = {}  # by the published name or URI
     by_upstream: Mapping[tuple[str, str], Piece] = {}
+    digests: Mapping[str, Mapping[str, bytes]] = {}  # by list, of each toolset in it
 
 
 class Library:
@@ -108,30 +119,32 @@ class Library:
         questions: Questions,
         telemetry: Telemetry,
         our_prompts: Collection[str] = (),
+        *,
+        address: Address = _leave,
+        reserved: Collection[str] = (),
+        behind: Pass = _pass_plainly,
     ) -> None:
+        """`address` names the client of a call in a URI that it is given; `reserved` are arguments that we add to
+        prompts ourselves."""
         self._profile = profile
+        self._address = address
+        self._reserved = reserved
         self._questions = questions
         self._telemetry = telemetry
         self._passage = passage
         self._members = members
         self._our_prompts = our_prompts
         self._shelved = _Shelved()
-        self.behind: Pass = _pass_plainly
+        self.behind: Pass = behind
 
     def update(self, profile: Profile, offers: Mapping[str, Extras], tool_owners: Mapping[str, str]) -> list[str]:
         """Take what the servers offer now; the lists that are other ones than before."""
         before, self._profile = self._shelved, profile
-        self.pieces = examine_extras(self._profile, offers, self._our_prompts, tool_owners)
+        self.pieces = examine_extras(self._profile, offers, self._our_prompts, tool_owners, self._reserved)
         self._shelved = self._shelve()
-        changed = []
-        if _wire(before.prompts) != _wire(self._shelved.prompts):
-            changed.append(PROMPTS)
-        if (_wire(before.resources), _wire(before.templates)) != (
-            _wire(self._shelved.resources),
-            _wire(self._shelved.templates),
-        ):
-            changed.append(RESOURCES)
-        return changed
+        # the order counts: a list in another order is another one
+        changed = [kind for kind, found in self._shelved.digests.items() if [*found.items()] != [*_of(before, kind)]]
+        return list(dict.fromkeys(RESOURCES if kind == TEMPLATES else kind for kind in changed))
 
     pieces: tuple[Piece, ...] = ()
 
@@ -152,10 +165,11 @@ class Library:
         found = self._shelved.prompts.get(name)
         if found is not None:
             return found if servers(self._toolset("prompt", name)) else None
+        members = [member for member in self._members.values() if servers(member.server.toolset)]
         for piece in self.pieces:
             if (piece.part, piece.published, piece.state) == ("prompt", name, "held"):
                 raise ProtocolError(INVALID_PARAMS, Quarantined(piece.server, name).text)
-        for member in self._members.values():
+        for member in members:
             if name.startswith(f"{member.server.name}__") and (why := self._away(member)):
                 raise ProtocolError(INVALID_PARAMS, f'unknown prompt "{name[:128]}": {why}')
         return None
@@ -188,15 +202,32 @@ class Library:
             piece = next((self._piece(each) for each in self._templates_of(bare=True) if each.match(uri)), None)
         return (None, "") if piece is None else (self._members[piece.server].server, uri)
 
-    def publish(self, server: Server, uri: str) -> str:
-        """The URI under which our clients can read what this server calls `uri`."""
+    def publish(self, server: Server, client: str, uri: str) -> str:
+        """The URI under which our clients can read what this server calls `uri`, in a call for this client of ours."""
         piece = self._shelved.by_upstream.get((server.name, uri))
         if piece is not None and piece.state == "published" and piece.published is not None:
-            return piece.published
-        return f"upstream:{server.name}:{uri}"
+            return self._address(piece.published, client)
+        return self._address(f"upstream:{server.name}:{uri}", client)
+
+    def toolset_of(self, kind: str, name: str) -> str | None:
+        """The toolset of a prompt, or of a resource or template by its text; None where it is none of these."""
+        parts: tuple[Part, ...] = ("prompt",) if kind == "prompt" else ("template", "resource")
+        piece = next((each for part in parts if (each := self._shelved.pieces.get((part, name)))), None)
+        return None if piece is None else f"mcp-{piece.server}"
+
+    def digests(self, kind: str) -> Mapping[str, bytes]:
+        """Of what each toolset has in this list."""
+        return self._shelved.digests.get(kind, {})
 
     async def complete(
-        self, session: Session, kind: str, name: str, argument: str, value: str, others: dict[str, str]
+        self,
+        session: Session,
+        kind: str,
+        name: str,
+        argument: str,
+        value: str,
+        others: dict[str, str],
+        scope: Scope = EVERYONE,
     ) -> Completion | None:
         """None where it is none of ours. A server that is away, slow or has no completions offers nothing."""
         piece = self._shelved.pieces.get(("prompt" if kind == "prompt" else "template", name))
@@ -208,9 +239,10 @@ class Library:
         ref = {"type": "ref/prompt", "name": piece.upstream}
         if kind != "prompt":
             ref = {"type": "ref/resource", "uri": piece.upstream}
-        params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        names = names_upstream(member.server, piece.definition)
+        params: dict[str, Json] = {"ref": ref, "argument": {"name": names.get(argument, argument), "value": value}}
         if others:
-            params["context"] = {"arguments": others}
+            params["context"] = {"arguments": {names.get(other, other): each for other, each in others.items()}}
         found: list[Completion] = []
 
         def keep(read: _Completed) -> Outcome:
@@ -221,7 +253,7 @@ class Library:
         asked: dict[str, Json] = {"ref": {**ref, "name": name}, "argument": params["argument"]}
         wanted = _Wanted(member.server, "completion/complete", params, piece.upstream, name, _read_completion, keep)
         try:
-            await self._pass(wanted, Call(name, asked, session, _Silent()))
+            await self._pass(wanted, Call(name, asked, session, _Silent(), scope=scope))
         except ToolError:
             return Completion([])
         return found[0]
@@ -234,7 +266,8 @@ class Library:
         def keep(read: _Read) -> Outcome:
             for entry in read.contents:
                 uri = entry.get("uri")
-                found.append(mark({**entry, "uri": self.publish(server, uri) if isinstance(uri, str) else call.name}))
+                shown = self.publish(server, call.scope.name, uri) if isinstance(uri, str) else call.name
+                found.append(mark({**entry, "uri": shown}))
             return Outcome([text(str(each.get("text") or each.get("blob") or "")) for each in found])
 
         wanted = _Wanted(server, "resources/read", {"uri": theirs}, theirs, call.name, _read_contents, keep)
@@ -243,13 +276,16 @@ class Library:
 
     async def _get(self, server: Server, piece: Piece, call: Call) -> list[dict[str, Json]]:
         found: list[dict[str, Json]] = []
-        params = {"name": piece.upstream, "arguments": {key: str(each) for key, each in call.arguments.items()}}
+        names = names_upstream(server, piece.definition)
+        given = {names.get(name, name): str(each) for name, each in call.arguments.items()}
+        params = {"name": piece.upstream, "arguments": given}
+        publish = partial(self.publish, server, call.scope.name)
 
         def keep(read: _Got) -> Outcome:
             for message in read.messages:
                 if message.role not in ("user", "assistant"):
                     raise ProtocolBroken(server.name, f"a prompt has a message of the role {message.role[:40]!r}")
-                content = mark(pass_block(message.content, partial(self.publish, server)))
+                content = mark(pass_block(message.content, publish))
                 found.append({"role": message.role, "content": content})
             return Outcome([message["content"] for message in found])
 
@@ -349,7 +385,11 @@ class Library:
                 templates[piece.published] = Template(
                     piece.published, _named(piece), self._read_template, _about(server, piece)
                 )
-        return _Shelved(prompts, resources, templates, pieces, by_upstream)
+        listed = ((pieces["prompt", name].server, prompt.wire()) for name, prompt in prompts.items())
+        single = ((pieces["resource", uri].server, resource.wire()) for uri, resource in resources.items())
+        families = ((pieces["template", uri].server, template.wire()) for uri, template in templates.items())
+        digests = {PROMPTS: _digest(listed), RESOURCES: _digest(single), TEMPLATES: _digest(families)}
+        return _Shelved(prompts, resources, templates, pieces, by_upstream, digests)
 
     async def _read_template(self, call: Call) -> list[Block]:
         server, theirs = self.locate(call.name)
@@ -360,8 +400,6 @@ class Library:
     def _prompt(self, server: Server, piece: Piece) -> Prompt:
         definition = piece.definition
         told, title = definition.get("description"), definition.get("title")
-        arguments = definition.get("arguments")
-        listed = [each for each in arguments if isinstance(each, dict)] if isinstance(arguments, list) else []
         assert piece.published is not None
         return Prompt(
             piece.published,
@@ -369,8 +407,7 @@ class Library:
             partial(self._get, server, piece),
             tuple(
                 (each["name"], clean(str(each.get("description") or "")), each.get("required") is True)
-                for each in listed
-                if isinstance(each.get("name"), str)
+                for each in prompt_arguments(server, definition)
             ),
             title=clean(title) if isinstance(title, str) and title.strip() else None,
         )
@@ -423,8 +460,16 @@ def _about(server: Server, piece: Piece) -> dict[str, Json]:
     return shown
 
 
-def _wire(items: Mapping[str, Prompt] | Mapping[str, Resource] | Mapping[str, Template]) -> list[dict[str, Json]]:
-    return [item.wire() for item in items.values()]
+def _of(shelved: _Shelved, kind: str) -> Iterable[tuple[str, bytes]]:
+    return shelved.digests.get(kind, {}).items()
+
+
+def _digest(listed: Iterable[tuple[str, dict[str, Json]]]) -> dict[str, bytes]:
+    """By toolset, of what each server lists."""
+    found: dict[str, Any] = {}
+    for server, wire in listed:
+        found.setdefault(f"mcp-{server}", blake2b(digest_size=16)).update(dumps(wire) + b"\n")
+    return {toolset: whole.digest() for toolset, whole in found.items()}
 
 
 class _Silent:

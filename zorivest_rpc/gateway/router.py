@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -43,7 +43,7 @@ from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.serving.catalog.approval import block
 from zorivest_rpc.serving.catalog.spec import Definitions
 
-__all__ = ["AT_ONCE", "Gateway"]
+__all__ = ["AT_ONCE", "Gateway", "Shelves"]
 
 _UNKNOWN: Final = "unknown_tool"
 AT_ONCE: Final = 8  # servers that are discovered at the same time
@@ -60,6 +60,16 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
+
+
+class Shelves(Protocol):
+    """The prompts and resources of servers that several clients have."""
+
+    def note_offers(self) -> None:
+        """A server offers something else now, or is in another state."""
+
+    def publish(self, server: Server, client: str, uri: str) -> str:
+        """The URI under which this client of ours can read what the server calls `uri`."""
 
 
 class Gateway:
@@ -84,7 +94,9 @@ class Gateway:
         redactor: Callable[[Profile], Redactor] = lambda profile: Redactor(),
         warns: bool = True,
         gate: asyncio.Semaphore | None = None,
+        shelves: Shelves | None = None,
     ) -> None:
+        """`shelves` has the prompts and resources where they are not those of one client alone."""
         self._base = base
         self._profile = profile
         self._pins = pins
@@ -99,6 +111,7 @@ class Gateway:
         self.questions = Questions(self._passage.id, input_seconds)
         self.members: dict[str, Member] = {}
         self.library = Library(profile, self.members, self._passage, self.questions, telemetry, our_prompts)
+        self._shelves = shelves
         self.followed = Followed(self.members, self.library.locate, lambda uri: tell(RESOURCES, uri))
         self._make, self._timing, self._eras = make, timing, eras
         self._redactor = redactor
@@ -184,6 +197,9 @@ class Gateway:
         if self.catalogue.definitions != before.definitions:
             self._checks.clear()
             self._adopt(self.catalogue.definitions)
+        if self._shelves is not None:
+            self._shelves.note_offers()
+            return
         owners = {spec.name: spec.upstream for spec in self.catalogue.definitions.tools}
         offered = {each.server.name: each.extras if each.is_listed else NOTHING for each in offers}
         for kind in self.library.update(self._profile, offered, owners):
@@ -241,7 +257,7 @@ class Gateway:
             request = self._request(call, found)
             result, attempts = await self.questions.put_through(call, request, send, errand, modern=member.is_modern)
             errand.attempts += attempts
-            outcome = self._read(found, result.raw)
+            outcome = self._read(found, call.scope.name, result.raw)
         errand.succeed(outcome, len(memoryview(result.raw)))
         return outcome
 
@@ -296,7 +312,7 @@ class Gateway:
             server=server.name,
         )
 
-    def _read(self, found: Published, raw: msgspec.Raw) -> Outcome:
+    def _read(self, found: Published, client: str, raw: msgspec.Raw) -> Outcome:
         try:
             answer = _read_answer(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as wrong:
@@ -309,7 +325,7 @@ class Gateway:
             and not self._fits(found, schema, structured, len(memoryview(raw)))
         ):
             raise OutputInvalid(found.server.name, found.spec.name)
-        publish = partial(self.library.publish, found.server)
+        publish = partial((self._shelves or self.library).publish, found.server, client)
         return Outcome([pass_block(block, publish) for block in answer.content], structured, answer.is_error)
 
     def _fits(self, found: Published, schema: dict[str, Json], structured: Json, size: int) -> bool:

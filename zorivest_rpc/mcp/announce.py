@@ -7,14 +7,14 @@ itself, so one slow reader never holds up the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.dispatcher import Conversation, Exchange
-from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, TOOLS, Offer, ToolWatch
+from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES, TOOLS, ListWatch, Offer
 from zorivest_rpc.mcp.protocol.extent import MOST_SUBSCRIBED, MOST_SUBSCRIPTIONS
 from zorivest_rpc.mcp.protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -42,13 +42,13 @@ class Standing:
     """The standing stream of a legacy session. `write` is None while the client has none open; then a change is
     remembered, once per list and once per subscribed resource, and told when the stream opens."""
 
-    __slots__ = ("conversation", "missed", "watch", "write")
+    __slots__ = ("conversation", "missed", "watches", "write")
 
     def __init__(self, conversation: Conversation, write: Callable[[bytes], None] | None = None) -> None:
         self.conversation = conversation
         self.write = write
         self.missed: set[str] | None = None
-        self.watch: ToolWatch | None = None
+        self.watches: Mapping[str, ListWatch] = {}
 
     @property
     def session(self) -> Session:
@@ -58,9 +58,9 @@ class Standing:
     def is_open(self) -> bool:
         return self.write is not None
 
-    def tell(self) -> None:
+    def tell(self, kind: str) -> None:
         if self.write is not None:
-            self.write(_LEGACY_FRAMES[TOOLS])
+            self.write(_LEGACY_FRAMES[kind])
 
     def add_change(self, kind: str) -> None:
         if self.conversation.session.phase is not Phase.READY:
@@ -86,8 +86,12 @@ class Standing:
                 write(_LEGACY_FRAMES[each])
             elif each in self.conversation.session.subscriptions:
                 write(_updated_frame(each))
-        if self.watch is not None:
-            self.watch.opened(self)
+        self.note_open()
+
+    def note_open(self) -> None:
+        """What its client knows is compared from here on."""
+        for watch in self.watches.values():
+            watch.opened(self)
 
 
 def _updated_frame(uri: str) -> bytes:
@@ -120,8 +124,8 @@ class _Listener:
         self.tasks = frozenset(wanted.task_ids)
         self._suffix = b'"_meta":{"%b":%b}}}' % (SUBSCRIPTION_ID.encode(), encode_id(exchange.id))
 
-    def tell(self) -> None:
-        self.send(_MODERN_HEADS[TOOLS])
+    def tell(self, kind: str) -> None:
+        self.send(_MODERN_HEADS[kind])
 
     def send(self, head: bytes) -> None:
         """`head` is a frame up to the members of its params; ours is the end."""
@@ -140,8 +144,8 @@ class Announcer:
 
     def join(self, standing: Standing) -> None:
         self._standing[standing.conversation] = standing
-        if (watch := self._offer.tool_watch) is not None:
-            standing.watch = watch
+        standing.watches = self._offer.watches
+        for watch in standing.watches.values():
             watch.join(standing)
         for uri in standing.conversation.session.subscriptions:  # of a session that outlived a server
             self.watch(uri)
@@ -164,19 +168,27 @@ class Announcer:
     def leave(self, conversation: Conversation) -> None:
         standing = self._standing.pop(conversation, None)
         self.unwatch(conversation.session.subscriptions)
-        if standing is not None and standing.watch is not None:
-            standing.watch.leave(standing)
+        if standing is not None:
+            for watch in standing.watches.values():
+                watch.leave(standing)
 
-    def note_list(self, conversation: Conversation) -> None:
-        """A client of the legacy era was given its tools: what it is told next is told against this list."""
-        if (watch := self._offer.tool_watch) is not None and (standing := self._standing.get(conversation)) is not None:
-            watch.listed(standing)
+    def note_ready(self, conversation: Conversation) -> None:
+        """The client has ended its greeting: from here on it may be told of changes."""
+        if (standing := self._standing.get(conversation)) is not None:
+            standing.note_open()
+
+    def note_list(self, conversation: Conversation, kind: str, half: int | None = None) -> None:
+        """A client of the legacy era was given a list: what it is told next is told against this one. Resources and
+        their templates are the halves of one list, of which one notification tells."""
+        watch = self._offer.watches.get(kind)
+        if watch is not None and (standing := self._standing.get(conversation)) is not None:
+            watch.listed(standing, half)
 
     def _on_change(self, kind: str, session: Session | None, uri: str | None) -> None:
         if uri is not None:
             self._notify_update(uri, session)
             return
-        if kind == TOOLS and (watch := self._offer.tool_watch) is not None:
+        if (watch := self._offer.watches.get(kind)) is not None:
             watch.note_change(session)
             return
         for standing in list(self._standing.values()):
@@ -219,12 +231,12 @@ class Announcer:
                 INTERNAL_ERROR, f"{self._most} subscriptions are open already; close one or retry later"
             )
         check_subscriptions(params.notifications.resource_subscriptions)
-        wanted = self._accept_filter(params.notifications, exchange.session)
+        wanted = self._accept_filter(params.notifications, exchange)
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(exchange, wanted, closed)
         self._listeners[listener] = None  # before the acknowledgement, so that nothing falls between the two
-        watch = self._offer.tool_watch if TOOLS in listener.kinds else None
-        if watch is not None:
+        watches = [watch for kind, watch in self._offer.watches.items() if kind in listener.kinds]
+        for watch in watches:
             watch.join(listener)
         try:
             shown = dumps(_filter_wire(wanted))
@@ -238,19 +250,25 @@ class Announcer:
         finally:
             del self._listeners[listener]
             self.unwatch(listener.uris)
-            if watch is not None:
+            for watch in watches:
                 watch.leave(listener)
         return Result(meta={SUBSCRIPTION_ID: exchange.id})
 
-    def _accept_filter(self, wanted: Filter, session: Session) -> Filter:
-        offer, changing = self._offer, self._offer.changing[session.revision.modern]
+    def _accept_filter(self, wanted: Filter, exchange: Exchange) -> Filter:
+        session, offer = exchange.session, self._offer
+        changing = offer.changing[session.revision.modern]
+        uris = dict.fromkeys(self._spell(exchange, uri) for uri in wanted.resource_subscriptions)
         return Filter(
             wanted.tools_list_changed and offer.tools is not None and TOOLS in changing,
             wanted.prompts_list_changed and offer.prompts is not None and PROMPTS in changing,
             wanted.resources_list_changed and offer.resources is not None and RESOURCES in changing,
-            [uri for uri in wanted.resource_subscriptions if self._may_follow(session, uri)],
+            [uri for uri in uris if self._may_follow(session, uri)],
             [id for id in wanted.task_ids if session.capabilities.tasks and self.may_follow(id, session.principal)],
         )
+
+    def _spell(self, exchange: Exchange, uri: str) -> str:
+        shelf = self._offer.resources
+        return uri if shelf is None else shelf.spell(exchange.session, exchange.headers, uri)
 
     def close(self) -> None:
         """Finish every listen request with its result, so that clients know to come back."""

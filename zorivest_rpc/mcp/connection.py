@@ -155,6 +155,7 @@ class Connection:
                     self.conversation.cancel(params.request_id)
             elif method == "notifications/initialized" and self._pipe.era is _LEGACY:
                 self.session.check(method, None)
+                self._server.announcer.note_ready(self.conversation)
         except ProtocolError as error:
             log.debug("dropped %s: %s", method, error.message)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ __all__ = [
     "RESOURCES",
     "TOOLS",
     "Completion",
+    "ListWatch",
     "Offer",
     "Prompt",
     "PromptShelf",
@@ -34,7 +36,6 @@ __all__ = [
     "Stream",
     "Template",
     "ToolShelf",
-    "ToolWatch",
     "Toolbox",
     "message",
     "run_in_thread",
@@ -155,6 +156,10 @@ class PromptShelf:
         """As of a toolbox, for one prompt."""
         return arguments, EVERYONE
 
+    def find_for(self, session: Session, prompt: Prompt, scope: Scope) -> Prompt:
+        """The prompt of that name as it is for the one that it is asked for; ToolError where there is none for it."""
+        return prompt
+
 
 class Resource(msgspec.Struct, frozen=True):
     """`read` returns the entries of `contents`; `extra` holds description, mimeType, size, annotations, icons."""
@@ -216,11 +221,17 @@ class ResourceShelf:
         """The URI as the shelf has it, and on whose behalf it is read; ToolError where that is unclear."""
         return uri, EVERYONE
 
+    def spell(self, session: Session, headers: RequestHeaders | None, uri: str) -> str:
+        """The one URI under which a change of this resource is told; itself where it has no other."""
+        return uri
+
     def may_follow(self, session: Session, uri: str) -> bool:
         """Whether this session may be told that the resource of this URI changed."""
         return True
 
-    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
+    def find(
+        self, session: Session, uri: str, scope: Scope = EVERYONE
+    ) -> tuple[Resource | Template, dict[str, str]] | None:
         found = self._resources.get(uri)
         if found is not None:
             return found, {}
@@ -242,7 +253,7 @@ Completer: TypeAlias = Callable[[Session, str, str, str, str, dict[str, str]], A
 
 
 class Stream(Protocol):
-    """Where a client can be told of another tool list."""
+    """Where a client can be told that a list is another one."""
 
     @property
     def session(self) -> Session: ...
@@ -250,23 +261,23 @@ class Stream(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    def tell(self) -> None:
-        """The tools are others; said without looking any further."""
+    def tell(self, kind: str) -> None:
+        """This list is another one; said without looking any further."""
 
 
-class ToolWatch(Protocol):
-    """Decides when a stream is told of other tools, where lists change by themselves. Without one each is told at
-    once."""
+class ListWatch(Protocol):
+    """Decides when a stream is told that one of its lists is another one, where lists change by themselves. Without
+    one each is told at once."""
 
     def join(self, stream: Stream) -> None: ...
 
     def leave(self, stream: Stream) -> None: ...
 
     def opened(self, stream: Stream) -> None:
-        """The stream can be written to again."""
+        """The stream can be written to, for the first time or again; or its session has just become ready."""
 
-    def listed(self, stream: Stream) -> None:
-        """Its client was given a list just now."""
+    def listed(self, stream: Stream, half: int | None = None) -> None:
+        """Its client was given the list just now, or the first or second half of it (0 or 1)."""
 
     def note_change(self, session: Session | None = None) -> None: ...
 
@@ -279,7 +290,7 @@ class Offer:
 
     `changing` says by era (True: modern) which lists ever change; no client is told to wait for a change of the others.
     `watch` is called with a resource that got its first subscriber, and a function that says whether it still has one.
-    `tool_watch` decides when a change of the tools is told; without one it is told at once.
+    `watches` decide, list by list, when a change of it is told; without one it is told at once.
     `holding` keeps what a session's calls need, such as its key, for work that outlives its request.
     `passage` judges the servers that a request says it has passed: one that leads in a circle is refused.
     `before_list` gives what a session's list of tools has to wait for, if there is something."""
@@ -302,7 +313,7 @@ class Offer:
         holding: Callable[[Session], AbstractContextManager[object]] = lambda session: nullcontext(),
         watch: Callable[[str, Callable[[], bool]], None] = lambda uri, wanted: None,
         unwatch: Callable[[str], None] = lambda uri: None,
-        tool_watch: ToolWatch | None = None,
+        watches: Mapping[str, ListWatch] = MappingProxyType({}),
         passage: Callable[[msgspec.Raw], ProtocolError | None] | None = None,
         before_list: Callable[[Session], Awaitable[None] | None] = lambda session: None,
         page_size: int = 1_000,
@@ -321,7 +332,7 @@ class Offer:
         self.holding = holding
         self.watch = watch
         self.unwatch = unwatch
-        self.tool_watch = tool_watch
+        self.watches = watches
         self.passage = passage
         self.before_list = before_list
         self.page_size = page_size

@@ -129,7 +129,7 @@ async def shop(
         opened(far, place, profile, entry=entry, **options) as client,
     ):
         if client.revision == LEGACY:
-            await client.request("ping", {})  # what was told of the server's coming is read
+            await names_of(client)  # of the server's coming a client is not told that knows the lists with it
         client.notifications.clear()
         yield open_shop, client, far
         open_shop.changing.messages.put_nowait(None)

@@ -11,7 +11,7 @@ from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
 from zorivest_rpc.mcp.methods.inputs import MoreInput, drive
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
-from zorivest_rpc.mcp.offer import Prompt, PromptShelf
+from zorivest_rpc.mcp.offer import PROMPTS, Prompt, PromptShelf
 from zorivest_rpc.mcp.protocol.content import shape_blocks
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.mcp.protocol.results import Result
@@ -30,6 +30,8 @@ class Prompts:
         listed = self._prompts.visible(exchange.session)
         size, version = core.offer.page_size, [prompt.name for prompt in listed]
         start = start_of(core, "prompts/list", params, version)
+        if start == 0:
+            core.announcer.note_list(exchange.conversation, PROMPTS)
         members = b'"prompts":' + dumps([prompt.wire() for prompt in listed[start : start + size]])
         return Result(
             members + next_cursor(core, "prompts/list", start + size, len(listed), version), cache=core.offer.cache
@@ -42,6 +44,7 @@ class Prompts:
         given: dict[str, Json] = dict(params.arguments or {})
         try:
             given, scope = self._prompts.admit(exchange.session, exchange.headers, prompt.name, given)
+            prompt = self._prompts.find_for(exchange.session, prompt, scope)
         except ToolError as error:
             raise ProtocolError(INVALID_PARAMS, error.text, {"code": error.code}) from None
         arguments = {name: value for name, value in given.items() if value is not None}

@@ -12,7 +12,7 @@ from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
 from zorivest_rpc.mcp.methods.inputs import MoreInput, drive
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
-from zorivest_rpc.mcp.offer import Resource, ResourceShelf, Template
+from zorivest_rpc.mcp.offer import RESOURCES, Resource, ResourceShelf, Template
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, dumps
 from zorivest_rpc.mcp.protocol.results import EMPTY, Result
 from zorivest_rpc.mcp.protocol.types import ListItems, ReadResource
@@ -27,16 +27,20 @@ class Resources:
 
     def list(self, exchange: Exchange, params: ListItems) -> Result:
         listed = self._resources.visible(exchange.session)
-        return self._page("resources/list", "resources", params, listed)
+        return self._page(exchange, "resources/list", "resources", params, listed)
 
     def templates(self, exchange: Exchange, params: ListItems) -> Result:
         listed = self._resources.templates(exchange.session)
-        return self._page("resources/templates/list", "resourceTemplates", params, listed)
+        return self._page(exchange, "resources/templates/list", "resourceTemplates", params, listed)
 
-    def _page(self, method: str, member: str, params: ListItems, listed: Sequence[Resource | Template]) -> Result:
+    def _page(
+        self, exchange: Exchange, method: str, member: str, params: ListItems, listed: Sequence[Resource | Template]
+    ) -> Result:
         core = self._core
         size, version = core.offer.page_size, [entry.name for entry in listed]
         start = start_of(core, method, params, version)
+        if start == 0:
+            core.announcer.note_list(exchange.conversation, RESOURCES, int(member != "resources"))
         members = b'"%b":%b' % (member.encode(), dumps([entry.wire() for entry in listed[start : start + size]]))
         return Result(members + next_cursor(core, method, start + size, len(listed), version), cache=core.offer.cache)
 
@@ -50,7 +54,7 @@ class Resources:
             asked, scope = self._resources.admit(exchange.session, exchange.headers, uri)
         except ToolError as error:
             raise ProtocolError(INVALID_PARAMS, error.text, {"code": error.code}) from None
-        found = self._resources.find(exchange.session, asked)
+        found = self._resources.find(exchange.session, asked, scope)
         if found is None:
             raise not_found(uri)
         return *found, scope
@@ -67,21 +71,23 @@ class Resources:
     def subscribe(self, exchange: Exchange, params: ReadResource) -> Result:
         self._find(exchange, params.uri)
         session = exchange.session
-        if not self._resources.may_follow(session, params.uri):
+        uri = self._resources.spell(session, exchange.headers, params.uri)
+        if not self._resources.may_follow(session, uri):
             raise not_found(params.uri)
-        if params.uri in session.subscriptions:
+        if uri in session.subscriptions:
             return EMPTY
-        check_subscriptions([*session.subscriptions, params.uri])
-        session.subscriptions |= {params.uri}
-        self._core.announcer.watch(params.uri)
+        check_subscriptions([*session.subscriptions, uri])
+        session.subscriptions |= {uri}
+        self._core.announcer.watch(uri)
         self._core.remember(session)
         return EMPTY
 
     def unsubscribe(self, exchange: Exchange, params: ReadResource) -> Result:
         session = exchange.session
-        if params.uri in session.subscriptions:
-            session.subscriptions -= {params.uri}
-            self._core.announcer.unwatch((params.uri,))
+        uri = self._resources.spell(session, exchange.headers, params.uri)
+        if uri in session.subscriptions:
+            session.subscriptions -= {uri}
+            self._core.announcer.unwatch((uri,))
             self._core.remember(session)
         return EMPTY
 

@@ -17,7 +17,7 @@ from zorivest_rpc.mcp.methods.core import Core
 from zorivest_rpc.mcp.methods.inputs import MoreInput, resume, run_again, take_answers
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
 from zorivest_rpc.mcp.methods.tasks import encode_core_task, encode_extension_task
-from zorivest_rpc.mcp.offer import Toolbox
+from zorivest_rpc.mcp.offer import TOOLS, Toolbox
 from zorivest_rpc.mcp.protocol.capabilities import TASKS_EXTENSION
 from zorivest_rpc.mcp.protocol.content import shape_blocks
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Json, dumps
@@ -53,8 +53,8 @@ class Tools:
         members = view.page(session.revision.shape, start, size)
         if start + size < count:
             members += next_cursor(core, "tools/list", start + size, count, view.version)
-        if core.offer.tool_watch is not None and start == 0:
-            core.announcer.note_list(exchange.conversation)
+        if start == 0:
+            core.announcer.note_list(exchange.conversation, TOOLS)
         cache = core.offer.cache
         return Result(members, cache=cache if view.ttl_ms is None else (view.ttl_ms, cache[1]))
 

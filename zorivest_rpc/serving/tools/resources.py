@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, GuardLocked, ProtocolError, ToolError
-from zorivest_rpc.mcp.call import Call, Handler
+from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Scope
 from zorivest_rpc.mcp.offer import Resource, ResourceShelf, Template
 from zorivest_rpc.mcp.protocol.content import Block
 from zorivest_rpc.mcp.protocol.jsonrpc import INTERNAL_ERROR, Json, dumps
@@ -120,8 +120,10 @@ class Shelf(ResourceShelf):
     def templates(self, session: Session) -> Sequence[Template]:
         return [template for template in super().templates(session) if self._is_visible(session, template.uri_template)]
 
-    def find(self, session: Session, uri: str) -> tuple[Resource | Template, dict[str, str]] | None:
-        found = super().find(session, uri)
+    def find(
+        self, session: Session, uri: str, scope: Scope = EVERYONE
+    ) -> tuple[Resource | Template, dict[str, str]] | None:
+        found = super().find(session, uri, scope)
         if found is None:
             return None
         name = found[0].uri if isinstance(found[0], Resource) else found[0].uri_template
