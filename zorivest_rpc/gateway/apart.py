@@ -57,7 +57,7 @@ class GatewaysApart:
     ) -> None:
         self._base = base
         self._tell = tell
-        self._libraries = Libraries(shelve, lambda client, server: (self.member_of(client, server) or (None, None))[1])
+        self._libraries = Libraries(shelve, self._connection_of, self._warn)
         self._watched: dict[str, tuple[str, str, Callable[[], bool]]] = {}
         self._assigned = assigned
         self._open = open
@@ -198,6 +198,10 @@ class GatewaysApart:
 
     def publish(self, server: Server, client: str, uri: str) -> str:
         return self.library(client).publish(server, client, uri)
+
+    def _connection_of(self, client: str, server: str) -> Member | None:
+        found = self.member_of(client, server)
+        return None if found is None else found[1]
 
     def watch(self, client: str, bare: str, uri: str, wanted: Callable[[], bool]) -> None:
         """`uri` has its first subscriber: it names the client, and `bare` is what is left of it without."""

@@ -17,6 +17,7 @@ from zorivest_rpc.gateway.config import Profile
 from zorivest_rpc.gateway.extras import NOTHING, Extras
 from zorivest_rpc.gateway.library import Library
 from zorivest_rpc.gateway.member import Member
+from zorivest_rpc.gateway.schemas import RESERVED_PROPERTY
 from zorivest_rpc.serving.catalog.spec import Definitions
 
 __all__ = ["RESERVED", "Libraries", "Seen"]
@@ -46,13 +47,15 @@ class _Kept:
 
 class Libraries:
     """`make` gives an empty library that reads through these members; `member_of` says by which connection a client
-    has a server, None where it has none."""
+    has a server, None where it has none; `warn` is told what is not offered for want of a name."""
 
     def __init__(
         self,
         make: Callable[[Profile, dict[str, Member]], Library],
         member_of: Callable[[str, str], Member | None],
+        warn: Callable[[str], None],
     ) -> None:
+        self._warn = warn
         self._make = make
         self._member_of = member_of
         self._kept: dict[Key, _Kept] = {}
@@ -101,6 +104,9 @@ class Libraries:
         kept.members.update(seen.members)
         servers = tuple(member.server for member in seen.members.values())
         kept.library.update(replace(assigned.whole, mcp_servers=servers), seen.offers, seen.owners)
+        for piece in kept.library.pieces:
+            if piece.reason == RESERVED_PROPERTY:
+                self._warn(f"{piece.server}: the {piece.part} {piece.upstream} is not offered: {piece.detail}")
 
 
 def _key_of(client: str, assigned: Assigned) -> Key:
