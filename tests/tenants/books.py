@@ -52,6 +52,10 @@ class Book(Fake):
     def whose(self, seen: Seen) -> str:
         return seen.headers.get("Authorization", "").removeprefix("Bearer ")
 
+    def whom(self, seen: Seen) -> str:
+        """The same without what would be redacted as a credential."""
+        return self.whose(seen).removeprefix("t-")
+
     def tell(self, bearer: str, method: str, **params: Any) -> None:
         """On the streams of the connections with this credential."""
         for stream in self._streams[bearer]:
@@ -69,19 +73,19 @@ class Book(Fake):
         return handle
 
     async def _look(self, seen: Seen) -> web.StreamResponse:
-        return seen.result(content=[{"type": "text", "text": f"{self.name} by {self.whose(seen)}"}, LINK, INSIDE])
+        return seen.result(content=[{"type": "text", "text": f"{self.name} by {self.whom(seen)}"}, LINK, INSIDE])
 
     async def _brief(self, seen: Seen) -> web.StreamResponse:
-        words = f"{self.name} by {self.whose(seen)}: {seen.params['arguments']}"
+        words = f"{self.name} by {self.whom(seen)}: {seen.params['arguments']}"
         blocks = [{"type": "text", "text": words}, LINK, INSIDE]
         return seen.result(messages=[{"role": "user", "content": block} for block in blocks])
 
     async def _read(self, seen: Seen) -> web.StreamResponse:
         uri = seen.params["uri"]
-        return seen.result(contents=[{"uri": uri, "text": f"{self.name} by {self.whose(seen)}: {uri}"}])
+        return seen.result(contents=[{"uri": uri, "text": f"{self.name} by {self.whom(seen)}: {uri}"}])
 
     async def _complete(self, seen: Seen) -> web.StreamResponse:
-        return seen.result(completion={"values": [f"{self.name} by {self.whose(seen)}"]})
+        return seen.result(completion={"values": [f"{self.name} by {self.whom(seen)}"]})
 
     async def _nod(self, seen: Seen) -> web.StreamResponse:
         return seen.result()

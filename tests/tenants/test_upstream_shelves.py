@@ -51,6 +51,7 @@ class Ear:
         self.era = era
         self.told = Noted()
         self.session = ""
+        self.posted: asyncio.Future[str]
         self.tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, method: str, params: dict[str, Any], **headers: Any) -> Any:
@@ -61,6 +62,8 @@ class Ear:
 
     async def open(self, lists: bool = True, *uris: str, **headers: str) -> list[str]:
         """Listen to all lists, and to these; the URIs that will be told of."""
+        if self.era == "sse":
+            return await self._open_pair()
         if self.era == "legacy":
             self.session = await self.desk.open()
             note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -85,25 +88,44 @@ class Ear:
         await self.told.reach(1)
         return list(self.told.pop(0)["params"]["notifications"].get("resourceSubscriptions", []))
 
+    async def _open_pair(self) -> list[str]:
+        """The transport of the first revision: what is posted is answered on the stream."""
+        self.posted = asyncio.get_running_loop().create_future()
+        await self._start("GET", None, {}, self.desk.url.replace("/mcp", "/sse"))
+        url = self.desk.url.replace("/mcp", "") + await self.posted
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "cline", "version": "1"}}
+        for message in (
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 2, "method": "ping"},
+        ):
+            async with self.desk.http.post(url, json=message, headers=self._headers()) as answer:
+                assert answer.status == 202, await answer.text()
+        await self.told.reach(2)
+        self.told.clear()
+        return []
+
     def _headers(self) -> dict[str, str]:
         given = {"Authorization": f"Bearer {self.desk.key}", "Accept": "application/json, text/event-stream"}
         if self.era == "modern":
             return given | {"MCP-Protocol-Version": MODERN}
-        return given | {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": self.session}
+        return given | ({"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": self.session} if self.session else {})
 
-    async def _start(self, verb: str, message: Any, headers: dict[str, str]) -> None:
+    async def _start(self, verb: str, message: Any, headers: dict[str, str], url: str = "") -> None:
         opened = asyncio.Event()
-        self.tasks.append(asyncio.create_task(self._listen(verb, message, headers, opened)))
+        self.tasks.append(asyncio.create_task(self._listen(verb, message, headers, opened, url or self.desk.url)))
         async with asyncio.timeout(20):
             await opened.wait()
 
-    async def _listen(self, verb: str, message: Any, headers: dict[str, str], opened: asyncio.Event) -> None:
+    async def _listen(self, verb: str, message: Any, headers: dict[str, str], opened: asyncio.Event, url: str) -> None:
         own = self._headers() | ({"Accept": "text/event-stream"} if verb == "GET" else {}) | headers
-        async with self.desk.http.request(verb, self.desk.url, json=message, headers=own) as answer:
+        async with self.desk.http.request(verb, url, json=message, headers=own) as answer:
             assert answer.status == 200, await answer.text()
             opened.set()
             async for line in answer.content:
-                if line.startswith(b"data:") and line[5:].strip():
+                if line.startswith(b"data: /"):  # where to post
+                    self.posted.set_result(line[5:].decode().strip())
+                elif line.startswith(b"data:") and line[5:].strip():
                     self.told.append(json.loads(line[5:]))
 
     @property
@@ -112,7 +134,7 @@ class Ear:
 
     @property
     def lists(self) -> list[str]:
-        return [each["method"].split("/")[1] for each in self.told if each["method"].endswith("list_changed")]
+        return [each["method"].split("/")[1] for each in self.told if each.get("method", "").endswith("list_changed")]
 
     async def hears(self, true: Callable[[], bool]) -> None:
         while not true():
@@ -307,30 +329,23 @@ async def test_a_change_of_one_clients_lists_is_told_to_those_who_have_it(
 ) -> None:
     other = {"prompts": {**PROMPT, "name": "later"}, "tools": {**TOOL, "name": "later"}}
     async with house(monkeypatch, tmp_path, more='pin = "off"') as home:
-        ears = {(key, era): await home.ear(key, era) for key in GRANTS for era in ("modern", "legacy")}
-        own = home.books["own"]
-        for turn, (bearer, concerned) in enumerate(
-            (("t-acme", {"acme", "two", "all"}), ("t-beta", {"beta", "two", "all"}))
-        ):
-            for ear in ears.values():
-                ear.told.clear()
-            changed = other.get(kind, {"uri": f"note://later-{turn}", "name": "later"})
-            own.of_bearer[bearer][kind] = [changed]
-            own.tell(bearer, f"{kind}/list_changed")
+        ears = {(key, era): await home.ear(key, era) for key in GRANTS for era in ("modern", "legacy", "sse")}
+        own, heard = home.books["own"], dict.fromkeys(GRANTS, 0)
+        turns = (("t-acme", ("acme", "two", "all")), ("t-beta", ("beta", "two", "all")), ("", tuple(GRANTS)))
+        for turn, (bearer, concerned) in enumerate(turns):
+            book = own if bearer else home.books["common"]
+            book.of_bearer[bearer][kind] = [other.get(kind, {"uri": f"note://later-{turn}", "name": "later"})]
+            book.tell(bearer, f"{kind}/list_changed")
+            for key in concerned:
+                heard[key] += 1
             for (key, _), ear in ears.items():
-                if key in concerned:
-                    await ear.hears(lambda ear=ear: bool(ear.lists))  # type: ignore[misc]
-            assert {key for (key, _), ear in ears.items() if ear.lists} == concerned
-            assert all(ear.lists == [kind] for (key, _), ear in ears.items() if key in concerned)
+                await ear.hears(lambda ear=ear, key=key: len(ear.lists) == heard[key])  # type: ignore[misc]
+        # the last change was for all, and came after whatever else was told
+        assert {place: ear.lists for place, ear in ears.items()} == {
+            (key, era): [kind] * heard[key] for key, era in ears
+        }  # fmt: skip
         if kind == "prompts":
-            assert await home.names("acme", kind) == ["common__brief", "some__brief", "own__later"]
-        # of a server that all share all are told
-        for ear in ears.values():
-            ear.told.clear()
-        home.books["common"].of_bearer[""][kind] = [other.get(kind, {"uri": "note://more", "name": "more"})]
-        home.books["common"].tell("", f"{kind}/list_changed")
-        for ear in ears.values():
-            await ear.hears(lambda ear=ear: kind in ear.lists)  # type: ignore[misc]
+            assert await home.names("acme", kind) == ["common__later", "some__brief", "own__later"]
 
 
 async def test_a_file_that_assigns_a_server_to_another_client_tells_those_two_and_moves_what_is_followed(
@@ -370,11 +385,11 @@ async def test_the_header_names_the_client_where_nothing_else_does(
     async with house(monkeypatch, tmp_path) as home:
         for id in ("acme", "beta"):
             read = await home.read("two", OWN, X_Client_ID=id)
-            assert read["result"]["contents"][0]["text"] == f"own by t-{id}: {NOTE}"
+            assert read["result"]["contents"][0]["text"] == f"own by {id}: {NOTE}"
             assert read["result"]["contents"][0]["uri"] == f"{OWN}?clientId={id}"
             assert "deprecated" in read["result"]["_meta"]["com.zorivest/notice"]
             got = await home.get("two", "own__brief", {"X_Client_ID": id}, topic="x")
-            assert got["result"]["messages"][1]["content"]["text"].startswith(f"own by t-{id}")
+            assert got["result"]["messages"][1]["content"]["text"].startswith(f"own by {id}")
         for answer in (
             await home.read("two", f"{OWN}?clientId=acme", X_Client_ID="beta"),
             await home.get("two", "own__brief", {"X_Client_ID": "beta"}, topic="x", clientId="acme"),
@@ -401,6 +416,10 @@ async def test_with_more_than_twenty_clients_there_are_templates_alone(
         ]
         assert texts == [f"{COMMON}{{?clientId}}", f"{COMMON}/{{page}}{{?clientId}}"]
         assert "result" in await home.read("many", f"{COMMON}?clientId=c20")
+        for text in texts:
+            params = {"ref": {"type": "ref/resource", "uri": text}, "argument": {"name": "clientId", "value": "c2"}}
+            answer = await home.ask("many", "completion/complete", params)
+            assert answer["result"]["completion"]["values"] == ["c20"]
 
 
 async def test_a_uri_with_a_query_of_its_own_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +483,7 @@ async def test_each_clients_own_definition_of_a_prompt_counts_for_it(
         assert [each["name"] for each in shown["arguments"]] == ["clientId", "page"]
         assert "topic" not in json.dumps([each for each in listed if "__" in each["name"] and "own" in each["name"]])
         good = await home.get("two", "own__brief", clientId="beta", page="1")
-        assert good["result"]["messages"][1]["content"]["text"] == "own by t-beta: {'page': '1'}"
+        assert good["result"]["messages"][1]["content"]["text"] == "own by beta: {'page': '1'}"
         wrong = await home.get("two", "own__brief", clientId="acme", page="1")
         assert wrong["error"]["message"] == "prompt own__brief needs the argument topic"
 
