@@ -27,11 +27,11 @@ async def test_a_look_at_the_guard_leaves_a_sleeping_client_asleep(
     journal = Journal(parse("stdio", ["--data-dir", str(data)]))
     assert journal.tenancy is not None
     try:
-        assert await journal._guard_after("a", None) is None
+        assert await journal.followed.look_at_guard("a", None) is None
         assert not directory.exists()
 
         Admin(directory, environ=clean_environ(os.environ), wakeable=True).ask("POST", "/mcp-guard/lock", {})
-        state = await journal._guard_after("a", "some.version")
+        state = await journal.followed.look_at_guard("a", "some.version")
         assert isinstance(state, dict)
         assert state["is_locked"] is True
         assert journal.tenancy.embedded().running == ()

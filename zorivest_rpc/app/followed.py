@@ -81,7 +81,7 @@ class FollowedResources:
 
             uri = name_client_in(GUARD, client) if client else GUARD
             found = self._guards[client] = GuardWatch(
-                lambda version: self._guard_after(client, version), lambda: self._announce(uri)
+                lambda version: self.look_at_guard(client, version), lambda: self._announce(uri)
             )
         return found
 
@@ -90,7 +90,7 @@ class FollowedResources:
         if (watch := self._guards.get(client)) is not None:
             watch.wake(locked)
 
-    async def _guard_after(self, client: str, version: str | None) -> Json:
+    async def look_at_guard(self, client: str, version: str | None) -> Json:
         """The guard of all callers is one, and its state is open to all: it is read without a caller's key."""
         from zorivest_rpc.serving.backend.interface import Request
         from zorivest_rpc.serving.tools.guard_watch import WAIT

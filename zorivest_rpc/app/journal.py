@@ -87,30 +87,33 @@ class Journal:
         self._changing: set[Session] = set()
         self._theirs: TenantOthers
         self._starting: asyncio.TimerHandle | None = None
-        self._following = FollowedResources(
+        self.followed = FollowedResources(
             self.callers, self.tenancy, self._federation, self._ready_for_followers, self._announce_update
         )
-        prompts, resources = self._shelves()
+        self._prompts, self._shelf = self._shelves()
         self._watches = watch_lists(
             self.audience,
             self._acting_for_list,
-            {PROMPTS: prompts.digest, RESOURCES: resources.digest},
+            {PROMPTS: self._prompts.digest, RESOURCES: self._shelf.digest},
             changing=self._federation.has_servers or self.tenancy is not None,
         )
-        self.offer = Offer(
+        self.offer = self._make_offer()
+
+    def _make_offer(self) -> Offer:
+        return Offer(
             "zorivest-rpc",
             __version__,
             title="Zorivest trading journal",
             instructions=self._instructions,
             tools=self,
-            prompts=prompts,
-            resources=resources,
+            prompts=self._prompts,
+            resources=self._shelf,
             complete=self._complete,
             tasks=True,
             changing=self._changing_lists(),
             holding=self.callers.holding_for,
-            watch=self._following.watch,
-            unwatch=self._following.unwatch,
+            watch=self.followed.watch,
+            unwatch=self.followed.unwatch,
             watches=self._watches,
             passage=self._federation.admit,
             before_list=self._before_list,
@@ -297,7 +300,7 @@ class Journal:
                 describe_toolset=pipeline.handler("describe_toolset"),
                 permit=pipeline.guard.check,
                 refusal=self.audience.refusal,
-                note=lambda call, state: self._following.guard(call.scope.name).note(state),
+                note=lambda call, state: self.followed.guard(call.scope.name).note(state),
             )
         return self._resources
 
@@ -425,7 +428,7 @@ class Journal:
     # --- what is known of the guard
 
     def _record_guard_state(self, call: Call, locked: bool) -> None:
-        self._following.wake_guard(call.scope.name, locked)
+        self.followed.wake_guard(call.scope.name, locked)
         if self.tenancy is None:
             self._guards.record(call.session.principal, locked)
 
@@ -441,7 +444,7 @@ class Journal:
         if self.following is not None:
             await self.following.close()
         await self._federation.close()
-        await self._following.close()
+        await self.followed.close()
         if self.tenancy is not None:
             await self.tenancy.close()
         await self.callers.close()

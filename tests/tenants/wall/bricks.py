@@ -22,6 +22,7 @@ from zorivest_rpc.serving.middleware import confirmation as confirming
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.metrics import Metrics
 from zorivest_rpc.tenants import context, resolve
+from zorivest_rpc.tenants import uris as uris_of
 from zorivest_rpc.tenants.config import Tenant
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -247,13 +248,14 @@ def followers(patch: pytest.MonkeyPatch) -> None:
 
 def uris(patch: pytest.MonkeyPatch) -> None:
     """A resource has the URI of the client that came first."""
-    uri_for, first = tenant_shelves.uri_for, []
+    name_client_in, first = uris_of.name_client_in, []
 
     def remembers(uri: str, id: str) -> str:
         first.append(id)
-        return uri_for(uri, first[0])
+        return name_client_in(uri, first[0])
 
-    patch.setattr(tenant_shelves, "uri_for", remembers)
+    for place in (uris_of, tenant_shelves):
+        patch.setattr(place, "name_client_in", remembers)
 
 
 def completions(patch: pytest.MonkeyPatch) -> None:
