@@ -48,7 +48,7 @@ class TenantOthers:
         if apart is None:
             return None
         bound, admits = self._served.bound_of(self._served.contexts.of(id)), admitted(self._audience, session)
-        return _Own(apart.library(id), lambda toolset: bound.has_toolset(toolset) and admits(toolset))
+        return _Own(apart.library_of(id), lambda toolset: bound.has_toolset(toolset) and admits(toolset))
 
     def _each(self, session: Session) -> Iterator[tuple[str, _Own]]:
         for id in self._served.resolver.grants(session.principal).ids:

@@ -193,11 +193,11 @@ class GatewaysApart:
         for kind in (PROMPTS, RESOURCES):
             self._tell(kind)
 
-    def library(self, client: str) -> Library:
+    def library_of(self, client: str) -> Library:
         return self._libraries.of(client, self._assigned, self.definitions)
 
     def publish(self, server: Server, client: str, uri: str) -> str:
-        return self.library(client).publish(server, client, uri)
+        return self.library_of(client).publish(server, client, uri)
 
     def _connection_of(self, client: str, server: str) -> Member | None:
         found = self.member_of(client, server)
@@ -206,7 +206,7 @@ class GatewaysApart:
     def watch(self, client: str, bare: str, uri: str, wanted: Callable[[], bool]) -> None:
         """`uri` has its first subscriber: it names the client, and `bare` is what is left of it without."""
         self._watched[uri] = client, bare, wanted
-        server, theirs = self.library(client).locate(bare)
+        server, theirs = self.library_of(client).locate(bare)
         found = None if server is None else self.member_of(client, server.name)
         if server is None or found is None:
             return
