@@ -1,7 +1,9 @@
 """`python -m tests.bench.exposure`: lists that follow the state: rendering, refreshing, a write, what a start pays.
 
 80 tools of 90 KB, the five that observe and five of trading among them. The start is that of the product on two copies
-of its tool files, with their exposure keys and without, in turns within one run.
+of its tool files, with their exposure keys and without, in turns within one run; those without are started as two
+kinds, so that the run shows what it can tell. Where valgrind is installed, the instructions of one
+start of each are counted.
 
 Exit code 0: measured, whatever the verdicts; 1: a server failed; 2: misused.
 """
@@ -13,6 +15,7 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,19 +32,22 @@ SECTION = Section(
 )
 COUNTERS = ("errors", "logs", "network", "ws_events", "ws_open", "actions", "perf", "endpoints")
 TOOLS, BYTES = 80, 90_000
+OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 
 
 class Figure(NamedTuple):
-    """A figure with its bar; `unit` is µs, calls or a ratio."""
+    """A figure with its bar, if it has one; `unit` is µs, calls or a ratio."""
 
     what: str
-    limit: float
+    limit: float | None
     measured: float
     unit: str = "µs"
 
     def line(self) -> str:
-        verdict = "pass" if self.measured <= self.limit else "**miss**"
         shown = f"{self.measured:.3f} ×" if self.unit == "×" else f"{self.measured:.1f} {self.unit}"
+        if self.limit is None:
+            return f"| {self.what} |  | {shown} |  |"
+        verdict = "pass" if self.measured <= self.limit else "**miss**"
         return f"| {self.what} | ≤ {self.limit:g} {self.unit} | {shown} | {verdict} |"
 
 
@@ -166,28 +172,85 @@ def serve(schemas: str) -> None:
     serve_stdio(lambda: journal.offer, settings, stay_cold, journal.close, fast_loop)
 
 
-def start_ratio(spawns: int) -> tuple[float, float]:
-    """Milliseconds to the first list, with rules in the files and without: (ratio of the medians, the one with)."""
+def command_of(schemas: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "tests.bench.exposure", "--server", schemas)
+
+
+class Starts(NamedTuple):
+    """What starts of each kind took, in milliseconds, and the instructions of one each."""
+
+    clock: dict[str, list[float]]
+    processor: dict[str, list[float]]
+    instructions: dict[str, int]
+
+
+def take_starts(spawns: int) -> Starts:
+    """From the spawn to the first list, with rules in the files and without."""
     from tests.bench.loadgen import Stdio
     from tests.bench.processes import cores
     from tests.bench.rows import FLOOR, ROOT, environment
+    from tests.bench.turns import order_of, processor_ms
     from zorivest_rpc.serving.catalog.load import schemas_dir
 
-    taken: dict[str, list[float]] = {"with": [], "without": []}
     with tempfile.TemporaryDirectory() as directory:
-        places = {"with": schemas_dir(), "without": str(schemas_without(Path(directory)))}
+        without = str(schemas_without(Path(directory)))
+        places = {"with": schemas_dir(), "without": without, "again": without}
+        clock: dict[str, list[float]] = {kind: [] for kind in places}
+        processor: dict[str, list[float]] = {kind: [] for kind in places}
         variables = environment(FLOOR, Path(directory), ZORIVEST_DATA_DIR=directory)
-        for turn in range(spawns):
-            for kind in sorted(places, reverse=bool(turn % 2)):
-                command = (sys.executable, "-m", "tests.bench.exposure", "--server", places[kind])
-                server = Stdio(command, variables, cores().every, ROOT)
+        for turn in range(spawns + 1):
+            for kind in order_of(list(places), turn):
+                server = Stdio(command_of(places[kind]), variables, cores().every, ROOT)
                 try:
                     server.initialize()
-                    taken[kind].append(server.first("list", 2))
+                    ms, used = server.first("list", 2), processor_ms(server.pid)
                 finally:
                     server.close()
-    ours = statistics.median(taken["with"])
-    return ours / statistics.median(taken["without"]), ours
+                if turn:  # the first of each reads the files from the disk
+                    clock[kind].append(ms)
+                    processor[kind].append(used)
+        return Starts(clock, processor, count_starts(places, variables))
+
+
+def start_figures(starts: Starts) -> list[Figure]:
+    from tests.bench.turns import fastest_quarter, ratio
+
+    what = "spawn → first `tools/list`, rules in the tool files, over the same without"
+    figures = []
+    if counted := starts.instructions:
+        million = counted["with"] / 1e6
+        figures.append(
+            Figure(f"{what}: instructions ({million:,.1f} million)", 1.02, counted["with"] / counted["without"], "×")
+        )
+    for name, taken in (("processor time", starts.processor), ("time", starts.clock)):
+        ms, control = fastest_quarter(taken["with"]), f"{name} of the same files twice, which tells how far to trust it"
+        figures.append(Figure(f"{what}: {name} ({ms:.0f} ms)", 1.02, ratio(taken, "with", "without"), "×"))
+        figures.append(Figure(control, None, ratio(taken, "again", "without"), "×"))
+    return figures
+
+
+def count_starts(places: dict[str, str], variables: dict[str, str]) -> dict[str, int]:
+    """Instructions of one start up to the first list; none where valgrind is not installed."""
+    from tests.bench.instructions import COUNT, counted
+    from tests.bench.rows import ROOT
+
+    if shutil.which(COUNT[0]) is None:
+        return {}
+    opening = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": OPENING},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    lines = b"".join(json.dumps(message).encode() + b"\n" for message in opening)
+    counts = {}
+    for kind in ("with", "without"):
+        command = [*COUNT, *command_of(places[kind])]
+        fixed = variables | {"PYTHONHASHSEED": "0"}  # the order of sets decides how often a table is searched
+        done = subprocess.run(command, input=lines, capture_output=True, env=fixed, cwd=ROOT, timeout=600, check=False)
+        if b'"id":2' not in done.stdout:
+            raise ValueError(f"no list: {done.stdout[-300:]!r} {done.stderr[-300:]!r}")
+        counts[kind] = counted(done.stderr.decode())
+    return counts
 
 
 def main(argv: list[str]) -> int:
@@ -199,7 +262,7 @@ def main(argv: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m tests.bench.exposure", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds per figure")
-    parser.add_argument("--spawns", type=int, default=41, help="starts of each kind")
+    parser.add_argument("--spawns", type=int, default=60, help="starts of each kind")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md", help="page to write")
     chosen = parser.parse_args(argv)
     if chosen.seconds <= 0 or chosen.spawns < 1:
@@ -207,15 +270,13 @@ def main(argv: list[str]) -> int:
     about = about_run([FLOOR], 1, chosen.seconds, chosen.spawns)
     figures = fixed_figures(chosen.seconds)
     try:
-        ratio, listed = start_ratio(chosen.spawns)
+        figures += start_figures(take_starts(chosen.spawns))
     except (OSError, ValueError, LookupError) as failure:
         print(f"a server failed: {failure}", file=sys.stderr)
         return 1
-    what = f"spawn → first `tools/list` ({listed:.0f} ms) with rules in the tool files, over the same without"
-    figures.append(Figure(what, 1.02, ratio, "×"))
     lines = [
         f"{about['date']}, {about['machine']}; {about['python']}, load average before the run {about['load'][0]}; "
-        f"{chosen.seconds:g} s per figure, {chosen.spawns} starts of each kind in turns.",
+        f"{chosen.seconds:g} s per figure, {chosen.spawns} starts of each kind in turns, the fastest quarter counts.",
         "",
         "| figure | bar | measured | verdict |",
         "|---|---|---|---|",

@@ -32,7 +32,7 @@ IN_FLIGHT = 64
 CONNECTIONS = 16
 FEW, MANY = 3 * IN_FLIGHT, 19 * IN_FLIGHT
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
-_COUNT: Final = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+COUNT: Final = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 _CLIENT: Final = {"name": "bench", "version": "1"}
 _OPENING: Final = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
 _META: Final = {
@@ -79,7 +79,7 @@ def counted(told: str) -> int:
 def over_stdio(row: Row, variables: dict[str, str], calls: Calls, count: int) -> int:
     """Bursts of as many calls as may be in flight."""
     process = subprocess.Popen(
-        [*_COUNT, *(row.stdio or ())],
+        [*COUNT, *(row.stdio or ())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -112,7 +112,7 @@ def over_http(row: Row, variables: dict[str, str], calls: Calls, count: int) -> 
     port = free_port()
     command = [word.replace("{port}", str(port)) for word in row.http or ()]
     process = subprocess.Popen(
-        [*_COUNT, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=variables, cwd=ROOT
+        [*COUNT, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=variables, cwd=ROOT
     )
     assert process.stderr is not None
     try:
