@@ -96,6 +96,9 @@ class Backends:
             return web.json_response(state)
         if path == "/confirmation-tokens":
             return web.json_response({"token": f"ctk_{tenant}_{next(self.tokens)}", "who": own})
+        if path == "/mcp/state-summary":
+            counters = dict.fromkeys(("trades", "accounts", "lots_open", "lots"), 1)
+            return web.json_response({"counters": counters, "sets": {"account_ids": [f"account-of-{tenant}"]}})
         if path.startswith("/images/"):
             return web.Response(body=own.encode(), content_type="image/png")
         entry = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -114,6 +115,30 @@ async def test_the_header_is_of_one_request_alone(place: Served) -> None:
     assert mark("sechpos") in json.dumps(first)
     _, then, _ = await desk.post("tools/call", params, **session)
     assert then["result"]["_meta"]["com.zorivest/error"]["code"] == "client_missing"
+
+
+async def test_accounts_are_offered_where_one_client_is_listed_for_and_to_none_besides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--toolsets", "all", "--exposure-trading", "on")
+    async with served(monkeypatch, tmp_path, IDS, *options, access=RULES) as place:
+
+        async def offered(key: str, **headers: str) -> list[str] | None:
+            _, answer = await place.desk(key).modern("tools/list", {}, **headers)
+            tools = {tool["name"]: tool["inputSchema"]["properties"] for tool in answer["result"]["tools"]}
+            assert "enum" not in tools["create_trade"]["account_id"], "a new account must stay possible"
+            return tools["get_tax_lots"]["account_id"].get("enum")  # type: ignore[no-any-return]
+
+        for id in IDS:
+            await place.desk("key-of-all").call("list_trades", {"clientId": id})
+        async with asyncio.timeout(30):  # what calls teach comes soon after them
+            while (await offered("key-of-a"), await offered("key-of-b")).count(None):
+                pass
+        assert await offered("key-of-a") == ["account-of-acme"]
+        assert await offered("key-of-b") == ["account-of-sechpos"]
+        assert await offered("key-of-all", X_Client_ID="sechpos") == ["account-of-sechpos"]
+        assert await offered("key-of-all", X_Client_ID="acme") == ["account-of-acme"]
+        assert await offered("key-of-all") is None
 
 
 async def test_the_header_can_be_ignored_or_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
