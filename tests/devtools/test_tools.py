@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-import zorivest_rpc.devtools
 from tests.browser.runner import check_openapi
 from tests.devtools.stage import Desk, answer, click, log, perf, request, socket
 from zorivest_rpc.devtools.analyze import AnalyzeArguments, Audits, analyze
@@ -46,20 +43,6 @@ def test_defaults_of_the_schema_are_those_of_the_handler(name: str) -> None:
     for parameter, schema in SPECS[name].input_schema["properties"].items():
         if "default" in schema and (name, parameter) != ("configure", "namespace"):  # list takes it for "all"
             assert defaults[parameter] == schema["default"], parameter
-
-
-def test_every_parameter_is_read_by_the_code() -> None:
-    """What a struct has and nothing reads would be accepted and passed over. `generate` gets its own as a mapping."""
-    root = Path(inspect.getfile(zorivest_rpc.devtools)).parent
-    read = set()
-    for file in root.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "arguments":
-                read.add(node.attr)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "generate" in file.parts:
-                read.add(node.value)
-    declared = {name for spec in SPECS.values() for name in spec.input_schema["properties"]}
-    assert declared - read == set()
 
 
 def test_the_toolset_is_in_no_list_that_does_not_name_it() -> None:
