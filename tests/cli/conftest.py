@@ -57,3 +57,13 @@ def run(home: Path) -> Run:
         return Ran(code, out.getvalue(), err.getvalue())
 
     return command
+
+
+@pytest.fixture
+def config(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file, and a working directory without one."""
+    (home / "work").mkdir()
+    monkeypatch.chdir(home / "work")
+    path = home / ".config" / "zorivest" / "config.toml"
+    path.parent.mkdir(parents=True)
+    return path

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.gateway.fake import TOOL, Fake, Seen, calling, event, note
 from tests.gateway.gate import CLIENTS, UPSTREAMS, faked, gate, in_front, upstream, words_of
-from tests.gateway.test_member import Life, life
+from tests.gateway.lives import Life, life
 from zorivest_rpc.gateway.config import Server
 from zorivest_rpc.gateway.errors import ToolingError
 
