@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc import __version__
 from zorivest_rpc.cli.logs import set_up_logging
@@ -23,12 +24,13 @@ from zorivest_rpc.mcp.offer import Offer
 
 if TYPE_CHECKING:
     from zorivest_rpc.app import Journal
-    from zorivest_rpc.mcp.protocol.session import Session
+    from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
     from zorivest_rpc.mcp.transports.http import Authenticate, HttpTransport
     from zorivest_rpc.mcp.transports.session_journal import SessionJournal
 
 __all__ = ["run", "serve_http"]
 
+log: Final = logging.getLogger("zorivest_rpc")
 _THREADS = "tool"
 _PATHS = """Serves /mcp (Streamable HTTP, every revision), /sse and /messages (the transport of 2024-11-05), /health and
 /ready (for a process supervisor), and /metrics (Prometheus text, for callers with a key)."""
@@ -163,10 +165,16 @@ def _build(
         sessions=sessions,
         facts=lambda: {"version": __version__},
         metrics=None if journal is None else journal.prometheus,
-        gate=(lambda headers: None) if tenancy is None else tenancy.check_headers,
+        gate=_ignore_client_header if tenancy is None else tenancy.check_headers,
         beside={} if journal is None else journal.observing.beside(),
     )
     return transport, records
+
+
+def _ignore_client_header(headers: RequestHeaders) -> None:
+    """It chooses among several clients, and here is one; who expects otherwise finds out at the level debug."""
+    if log.isEnabledFor(logging.DEBUG) and headers.get("X-Client-ID") is not None:
+        log.debug("the header X-Client-ID is ignored: this server has one client")
 
 
 def _authenticate(settings: Settings, data: Path, journal: Journal | None) -> Authenticate:
