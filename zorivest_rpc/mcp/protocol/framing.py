@@ -81,6 +81,8 @@ class LineFramer:
 
 def sse_event(data: bytes, id: bytes = b"", event: bytes = b"") -> bytes:
     """One event; `data` is compact JSON or a URI, so it holds no line end."""
+    if id and not event:  # a change, which is told to thousands of streams
+        return b"id: %b\ndata: %b\n\n" % (id, data)
     return b"%b%bdata: %b\n\n" % (b"event: %b\n" % event if event else b"", b"id: %b\n" % id if id else b"", data)
 
 

@@ -349,7 +349,7 @@ class Streamable:
             stream.replay(point.number, connection)
         if stream.name.endswith("-"):
             connection.on_close = lambda: self._on_standing_close(live)
-            live.standing.open(lambda frame: self._to_standing(live, frame))
+            live.standing.open(live.streams.tell)
         return await connection.hold()
 
     def _resume(self, live: LiveSession, point: ResumePoint | None) -> Stream | None:
@@ -372,11 +372,6 @@ class Streamable:
         if level is None or LEVELS[level] <= LEVELS["warning"]:
             params = dumps({"level": "warning", "logger": "streams", "data": words})
             connection.write(sse_event(notification_frame("notifications/message", params)))
-
-    def _to_standing(self, live: LiveSession, frame: bytes) -> None:
-        stream = live.streams.standing()
-        if stream is not None:
-            stream.send(frame)
 
     def _on_standing_close(self, live: LiveSession) -> None:
         if live.streams.standing() is None:

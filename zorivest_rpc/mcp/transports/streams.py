@@ -76,7 +76,7 @@ class Stream:
 
     def __init__(self, epoch: str, name: str, most: int, replay: Replay) -> None:
         self._epoch = epoch
-        self._kept: deque[tuple[int, bytes]] | None = None  # made at the first event
+        self._kept: list[bytes] | None = None  # the last events, without a gap; made at the first one
         self._most = most
         self._replay = replay
         self._bytes = 0
@@ -101,11 +101,12 @@ class Stream:
             self.connection = None
 
     def send(self, frame: bytes) -> None:
-        self._number += 1
-        event = sse_event(frame, self._id(self._number))
+        self._number = number = self._number + 1
+        event = sse_event(frame, self._id(number))
         self._keep(event)
-        if self.connection is not None:
-            self.connection.write(event)
+        connection = self.connection
+        if connection is not None:
+            connection.write(event)
 
     def finish(self) -> None:
         """Nothing follows; the connection ends when it has carried what was sent."""
@@ -125,8 +126,7 @@ class Stream:
 
     def missing(self, after: int) -> int:
         """How many of the events behind that one are no longer kept."""
-        first = self._kept[0][0] if self._kept else self._number + 1
-        return max(0, first - 1 - after)
+        return max(0, self._number - len(self._kept or ()) - after)
 
     def replay(self, after: int, connection: EventStream) -> None:
         """What followed that event, over the new connection, which carries the stream from here on."""
@@ -134,7 +134,8 @@ class Stream:
         self._attach(connection)
         if old is not None and old is not connection:
             old.close()
-        missed = b"".join(event for number, event in self._kept or () if number > after)
+        kept = self._kept or ()
+        missed = b"".join(kept[max(0, after - (self._number - len(kept))) :])
         if missed:  # in one write, so that it is not taken for what a slow reader left unread
             connection.write(missed)
         if self.finished:
@@ -148,12 +149,13 @@ class Stream:
         return f"{self._epoch}.{self.name}.{number}".encode()
 
     def _keep(self, event: bytes) -> None:
-        if self._kept is None:
-            self._kept = deque()
-        self._kept.append((self._number, event))
+        kept = self._kept
+        if kept is None:  # no deque, and no numbers beside the events: thousands of streams keep a few each
+            kept = self._kept = []
+        kept.append(event)
         self._bytes += len(event) + _EVENT_OVERHEAD
-        while len(self._kept) > self._most or (self._bytes > _MOST_BYTES and len(self._kept) > 1):
-            self._bytes -= len(self._kept.popleft()[1]) + _EVENT_OVERHEAD
+        while len(kept) > self._most or (self._bytes > _MOST_BYTES and len(kept) > 1):
+            self._bytes -= len(kept.pop(0)) + _EVENT_OVERHEAD
         self._replay.note(self, self._bytes)
 
 
@@ -218,6 +220,12 @@ class SessionStreams:
             if stream.connection is not None and stream.connection.is_open:
                 return stream
         return None
+
+    def tell(self, frame: bytes) -> None:
+        """One message that belongs to no request, where a stream for it is open."""
+        stream = self.standing()
+        if stream is not None:
+            stream.send(frame)
 
     def close(self) -> None:
         """The session ended or is forgotten: nothing is kept for it any more."""
