@@ -54,8 +54,6 @@ class Federation:
         self.profile = self._load_profile()
         self.definitions = base
         self._passage: Passage | None = None
-        if self.has_servers:
-            self._draw_id()
         if self.profile is not None:
             from zorivest_rpc.gateway.assembly import assemble
 
@@ -161,7 +159,7 @@ class Federation:
 
     def admit(self, via: Raw) -> ProtocolError | None:
         """The refusal of a request that has been here; from the first request on, which may come from a gateway."""
-        return None if self._passage is None else self._passage.admit(via)
+        return None if self._passage is None and not self.has_servers else self._draw_id().admit(via)
 
     def _draw_id(self) -> Passage:
         if self._passage is None:

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zorivest_rpc.errors import BackendError, ZorivestError
-from zorivest_rpc.exposure.notify import Clock, Handle, LoopClock
+from zorivest_rpc.exposure.notify import LoopClock
 from zorivest_rpc.exposure.state import ExposureState
+
+if TYPE_CHECKING:
+    from zorivest_rpc.exposure.notify import Clock, Handle
 
 __all__ = ["AFTER_WRITE", "EVERY", "Asker", "JournalCounts"]
 

@@ -7,26 +7,28 @@ Rule 3: two announcements on one stream are apart, but for one that the client's
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from zorivest_rpc.mcp.offer import TOOLS, Stream
 from zorivest_rpc.mcp.protocol.session import Phase, Session
 
-__all__ = ["LONGEST", "QUIET", "SPACING", "ChangeWatch", "Clock", "LoopClock"]
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Handle(Protocol):
+        def cancel(self) -> None: ...
+
+    class Clock(Protocol):
+        def now(self) -> float: ...
+
+        def later(self, delay: float, work: Callable[[], None]) -> Handle: ...
+
+
+__all__ = ["LONGEST", "QUIET", "SPACING", "ChangeWatch", "LoopClock"]
 
 QUIET: Final = 0.25  # seconds without a further change
 LONGEST: Final = 1.0  # seconds after the first change, however many follow
 SPACING: Final = 2.0  # seconds between two announcements on one stream
-
-
-class Handle(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    def now(self) -> float: ...
-
-    def later(self, delay: float, work: Callable[[], None]) -> Handle: ...
 
 
 class LoopClock:

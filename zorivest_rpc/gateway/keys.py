@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 __all__ = ["IGNORED", "LITERAL_TOKENS", "PROFILE_KEYS", "SERVER_KEYS", "Key"]
 
 
-class Key(NamedTuple):
+class Key(msgspec.Struct, frozen=True):
     """`kind` is the TOML type; `inside` that of the members of an array or table, where it is not string."""
 
     name: str
