@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zorivest_rpc.config import Settings
 from zorivest_rpc.errors import ConfigError, ToolError, ZorivestError
@@ -17,7 +17,7 @@ from zorivest_rpc.mcp.call import EVERYONE, Call, Handler, Outcome, Scope, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.mcp.protocol.session import RequestHeaders, Session
 from zorivest_rpc.serving.audience import ActingFor, Audience, Bound
-from zorivest_rpc.serving.catalog.spec import ToolsetSpec
+from zorivest_rpc.serving.catalog.spec import ToolsetSpec, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.present import EVERY_CLIENT, STOPS_ALL, Clients
 from zorivest_rpc.tenants.config import Tenant, Tenants
@@ -38,6 +38,13 @@ USAGE: Final = "Pass one of these client IDs as the clientId parameter to other 
 _MOST_ENUMERATED: Final = 20
 _MOST_KEPT: Final = 256  # callers and clients whose lists are remembered
 log: Final = logging.getLogger("zorivest_rpc.tenants")
+
+
+class _Bounds(NamedTuple):
+    """What binds a client, and the tools that were found to be inside."""
+
+    bound: Bound
+    allowed: dict[str, ToolSpec]
 
 
 class ServedTenants:
@@ -64,7 +71,7 @@ class ServedTenants:
         self._roots: dict[str, ImportRoots] = {}
         self._retiring: dict[asyncio.Task[None], TenantContext] = {}
         self._lists: dict[tuple[str, str | None, bool], ActingFor] = {}  # by caller; equal ones are one
-        self._bounds: dict[tuple[str, bool], Bound] = {}
+        self._bounds: dict[tuple[str, bool], _Bounds] = {}
         self._metrics: Metrics | None = None
         self.tenants = tenants
         self.contexts = Contexts(tenants, environ, place=self._place, plain=settings.backend_writer == "plain")
@@ -146,15 +153,19 @@ class ServedTenants:
         context = scope.own
         if not isinstance(context, TenantContext):
             return None
-        spec, id = self.audience.specs[name], context.id
-        bound = self.bound_of(context)
-        if not bound.has(spec):
-            apart = self._others.apart if self._others is not None and spec.upstream else None
-            return (apart and apart.refusal(id, spec)) or out_of_bounds(id, name)
-        if not bound.allows(spec):
-            return read_only(id, name)
+        tenant, spec, bounds = context.tenant, self.audience.specs[name], self._bounds_of(context)
+        if bounds.allowed.get(name) is not spec:  # asked for the first time, or the tool is another one now
+            if refused := self._out_of_bounds(tenant.id, bounds.bound, spec):
+                return refused
+            bounds.allowed[name] = spec
         # the brake is not kept waiting
         return self._refuse_work(session, context, counts=counts and name != STOPS_ALL)
+
+    def _out_of_bounds(self, id: str, bound: Bound, spec: ToolSpec) -> ToolError | None:
+        if not bound.has(spec):
+            apart = self._others.apart if self._others is not None and spec.upstream else None
+            return (apart and apart.refusal(id, spec)) or out_of_bounds(id, spec.name)
+        return None if bound.allows(spec) else read_only(id, spec.name)
 
     def refuse_read(self, session: Session, scope: Scope) -> ToolError | None:
         """What the tenant itself does not allow of what another server is asked for it, a tool or not."""
@@ -164,32 +175,41 @@ class ServedTenants:
     def _refuse_work(self, session: Session, context: TenantContext, *, counts: bool) -> ToolError | None:
         if not context.is_open and not context.is_configured:
             return unconfigured(context.id, self.resolver.grants(session.principal).others(context.id))
-        if counts and (seconds := context.take_call()):
-            return over_rate(context.id, context.tenant.calls_per_minute or 0, seconds)
+        limit = context.tenant.calls_per_minute
+        if counts and limit is not None and (seconds := context.take_call()):
+            return over_rate(context.id, limit, seconds)
         return None
 
     def bound_of(self, context: TenantContext) -> Bound:
-        key = (context.id, context.is_read_only)
-        found = self._bounds.get(key)
+        return self._bounds_of(context).bound
+
+    def _bounds_of(self, context: TenantContext) -> _Bounds:
+        """Clients that are bound alike share what was found to be allowed."""
+        tenant, only_reads = context.tenant, context.is_read_only
+        found = self._bounds.get((tenant.id, only_reads))
         if found is None:
-            found = self._bounds[key] = self._bound(context.tenant, read_only=context.is_read_only)
+            bound = self._bound(tenant, read_only=only_reads)
+            alike = next((each for each in self._bounds.values() if each.bound == bound), None)
+            self._bounds[tenant.id, only_reads] = found = alike or _Bounds(bound, {})
         return found
 
     def backend_for(self, call: Call) -> TenantBackend:
         """Of the context that the call was given, and of nothing else."""
-        context = call.scope.own
-        if not isinstance(context, TenantContext):
-            raise RuntimeError(f"{call.name} was called for no tenant and asks for a backend")
-        backend = call.context
+        backend: TenantBackend | None = call.context
         if backend is None or backend.closed:
+            context = call.scope.own
+            if not isinstance(context, TenantContext):
+                raise RuntimeError(f"{call.name} was called for no tenant and asks for a backend")
             backend = call.context = context.backend()
             self.contexts.watch_idle()
-        return backend  # type: ignore[no-any-return]
+        return backend
 
     # --- what is shown
 
     def acting_for_list(self, session: Session, headers: RequestHeaders | None) -> ActingFor:
-        return self._acting(session.principal, self.resolver.by_header(session.principal, headers), optional=True)
+        principal, resolver = session.principal, self.resolver
+        id = resolver.by_header(principal, headers) if resolver.may_name(headers) else None
+        return self._lists.get((principal, id, True)) or self._acting(principal, id, optional=True)
 
     def acting_for(self, call: Call) -> ActingFor:
         """Of a call: its own tenant's tools, shown as the caller's list shows them."""

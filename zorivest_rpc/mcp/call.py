@@ -181,13 +181,15 @@ class Scope(msgspec.Struct, frozen=True):
 
     `name` is part of every key under which something of the call is kept, `meta` stands in each of its results, and
     `preface` begins every question that is put to a person. `own` is what the offer needs again. `taken` are the
-    arguments that named it, as an example of a call shows them."""
+    arguments that named it, as an example of a call shows them. `encoded_meta` is `meta` as bytes, where they are at
+    hand."""
 
     name: str = ""
     meta: dict[str, Json] | None = None
     preface: str = ""
     own: Any = None
     taken: dict[str, Json] | None = None
+    encoded_meta: bytes = b""
 
 
 EVERYONE: Final = Scope()  # of a server that serves one

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, OutcomeUnknown, ToolError, ZorivestError
 from zorivest_rpc.mcp.call import Scope
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.tenants.config import Tenant, Tenants
 from zorivest_rpc.tenants.refusals import NOTICE, name_client, timed_out
 
@@ -50,10 +51,11 @@ class Place(NamedTuple):
 
 def scope_of(tenant: Tenant, own: TenantContext, *, by_header: bool = False) -> Scope:
     """What every key, result and question of a call for this tenant carries."""
-    meta = {CLIENT_KEY: {"id": tenant.id, "name": tenant.name}}
-    notice = {NOTICE_KEY: NOTICE} if by_header else {}
+    meta: dict[str, Json] = {CLIENT_KEY: {"id": tenant.id, "name": tenant.name}}
+    if by_header:
+        meta[NOTICE_KEY] = NOTICE
     taken = None if by_header else {ARGUMENT: tenant.id}
-    return Scope(tenant.id, {**meta, **notice}, f"For client {tenant.title}: ", own, taken)
+    return Scope(tenant.id, meta, f"For client {tenant.title}: ", own, taken, dumps(meta))
 
 
 class TenantBackend:
@@ -70,9 +72,11 @@ class TenantBackend:
         self._use = use
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._running = 0
+        self._most = 0 if use is not None else tenant.max_concurrency  # requests at once that wait for nothing
         self._seconds = tenant.http_timeout_ms / 1000
         self.in_flight = 0
         self.used = time.monotonic()
+        self.closed = False
 
     @property
     def base_url(self) -> str:
@@ -82,26 +86,25 @@ class TenantBackend:
     def inline_guard(self) -> bool:
         return self.inner.inline_guard
 
-    @property
-    def closed(self) -> bool:
-        return self.inner.closed
+    async def close(self) -> None:
+        """At once for a call that still carries it, which asks for another one."""
+        self.closed = self.inner.closed = True
+        await self.inner.close()
 
     def lock(self) -> None:
         self.inner.lock()
 
     async def ask(self, request: Request) -> Reply:
-        began = time.monotonic()
+        self.used = began = time.monotonic()
+        waits = self._running >= self._most
+        self._running += not waits
         self.in_flight += 1
         try:
-            if self._use is not None or self._running >= self.tenant.max_concurrency:
+            if waits:
                 return await self._wait_and_ask(request, began)
             if request.timeout is not None and request.timeout > self._seconds:
                 request = replace(request, timeout=self._seconds)
-            self._running += 1
-            try:
-                return await self.inner.ask(request)
-            finally:
-                self._leave()
+            return await self.inner.ask(request)
         except TimeoutError:
             raise timed_out(self.tenant.id, self.tenant.http_timeout_ms) from None
         except (BackendUnreachable, OutcomeUnknown) as error:
@@ -110,7 +113,8 @@ class TenantBackend:
             raise name_client(error, self.tenant.id) from None
         finally:
             self.in_flight -= 1
-            self.used = began
+            if not waits:
+                self._leave()
 
     def _name_lost(self, error: BackendUnreachable | OutcomeUnknown, began: float) -> ToolError:
         if time.monotonic() - began < self._seconds * 0.98:
@@ -261,8 +265,7 @@ class TenantContext:
         """Close the pool and forget the token; counters stay."""
         backend, self._backend, self._role = self._backend, None, ""
         if backend is not None:
-            backend.inner.closed = True  # at once: a call that still carries it asks for another one
-            await backend.inner.close()
+            await backend.close()
 
     async def retire(self) -> None:
         """For good, once the last of its calls has ended."""

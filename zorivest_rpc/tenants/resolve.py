@@ -106,10 +106,10 @@ class Resolver:
         """The arguments without the tenant's id, and the scope of the call; ClientRefused says what to correct.
 
         `every`: this call may be for all granted tenants at once."""
-        given = arguments.get(ARGUMENT)
-        rest = {name: value for name, value in arguments.items() if name != ARGUMENT}
+        rest = dict(arguments)
+        given = rest.pop(ARGUMENT, None)
         grants = self._grants.get(principal, _NONE)
-        named = self._from_header(headers)
+        named = self._from_header(headers) if self.may_name(headers) else None
         if named is None and type(given) is str and given in grants.known:  # nearly every call
             return rest, self._contexts.of(given).scope
         if is_absent(given):
@@ -124,6 +124,10 @@ class Resolver:
         if named is not None and normalise_id(named) != id:
             raise conflict(id, named)
         return rest, self._scope(principal, grants, id, given)
+
+    def may_name(self, headers: RequestHeaders | None) -> bool:
+        """Whether a request with these headers can have named a tenant outside its arguments."""
+        return headers is not None or self._own is not None
 
     def by_header(self, principal: str, headers: RequestHeaders | None) -> str | None:
         """The tenant that a list is for, where its request has a good header."""

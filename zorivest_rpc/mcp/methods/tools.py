@@ -188,7 +188,12 @@ def encode(outcome: Outcome, revision: Revision, scope: Scope = EVERYONE) -> Res
         parts += b',"structuredContent":', outcome.encoded or dumps(structured)
     if outcome.is_error:
         parts.append(b',"isError":true')
-    return Result(b"".join(parts), outcome.meta if scope.meta is None else {**(outcome.meta or {}), **scope.meta})
+    members, meta = b"".join(parts), outcome.meta
+    if scope.meta is None:
+        return Result(members, meta)
+    if meta is None:
+        return Result(members, scope.meta, encoded_meta=scope.encoded_meta)
+    return Result(members, {**meta, **scope.meta})
 
 
 def _in_scope(result: Result, scope: Scope) -> Result:

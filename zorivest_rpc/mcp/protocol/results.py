@@ -28,12 +28,14 @@ Cache: TypeAlias = tuple[int, str]  # ttlMs, cacheScope
 
 
 class Result(msgspec.Struct):
-    """`members` is the inside of the result object without `_meta`, `resultType` and caching hints."""
+    """`members` is the inside of the result object without `_meta`, `resultType` and caching hints. `encoded_meta` is
+    `meta` as bytes, where they are at hand."""
 
     members: bytes = b""
     meta: dict[str, Json] | None = None
     kind: str = "complete"
     cache: Cache | None = None
+    encoded_meta: bytes = b""
 
 
 EMPTY: Final = Result()
@@ -42,11 +44,13 @@ EMPTY: Final = Result()
 class Finisher:
     """Knows who we are; stamps results with it where the revision wants that."""
 
-    __slots__ = ("_info", "_stamp")
+    __slots__ = ("_info", "_rest", "_stamp")
 
     def __init__(self, server_info: dict[str, Json]) -> None:
         self._info = server_info
-        self._stamp = b'"resultType":"complete","_meta":' + dumps({SERVER_INFO: server_info})
+        own = dumps({SERVER_INFO: server_info})
+        self._stamp = b'"resultType":"complete","_meta":' + own
+        self._rest = b"," + own[1:]  # of a `_meta` that has more
 
     def result(self, revision: Revision, id: Id, result: Result) -> bytes:
         if result.meta is None and not revision.modern:
@@ -58,10 +62,12 @@ class Finisher:
         members = result.members
         if not revision.modern:
             if result.meta:
-                return _join(members, b'"_meta":' + dumps(result.meta))
+                return _join(members, b'"_meta":' + (result.encoded_meta or dumps(result.meta)))
             return members
         if result.meta is None and result.kind == "complete":
             stamp = self._stamp
+        elif result.encoded_meta:
+            stamp = b'"resultType":%b,"_meta":%b%b' % (dumps(result.kind), result.encoded_meta[:-1], self._rest)
         else:
             meta = {**(result.meta or {}), SERVER_INFO: self._info}
             stamp = b'"resultType":%b,"_meta":%b' % (dumps(result.kind), dumps(meta))
