@@ -125,7 +125,8 @@ class Judgement:
 
 
 def judge(bar: Bar, figures: Figures, row: str = OURS.name) -> Judgement:
-    """The ratio of the medians against the bar; the spread is that of the ratios within each round."""
+    """The median of the ratios within each round against the bar, so that no figure of a quiet round is held against
+    one of a busy round; the spread is that of these ratios."""
     reference = figures.best_peer(bar) if bar.reference == BEST_PEER else bar.reference
     for name in (row, reference):
         if name and (problems := figures.problems(name, bar.test)):
@@ -136,11 +137,11 @@ def judge(bar: Bar, figures: Figures, row: str = OURS.name) -> Judgement:
     if ours is None or not theirs:
         missing = f"no figure of `{row}`" if ours is None else f"no figure of `{reference or 'any peer'}`"
         return Judgement(bar, row, Verdict.NOT_MEASURED, ours=ours, theirs=theirs, note=missing)
-    ratio = ours / theirs
-    reached = ratio >= bar.limit if bar.at_least else ratio <= bar.limit
     mine = figures.per_round(row, bar.test, bar.metric)
     other = figures.per_round(str(reference), bar.test, their_metric)
     ratios = [mine[number] / other[number] for number in mine if other.get(number)]
+    ratio = statistics.median(ratios) if ratios else ours / theirs
+    reached = ratio >= bar.limit if bar.at_least else ratio <= bar.limit
     return Judgement(
         bar,
         row,

@@ -119,8 +119,8 @@ def _method(about: dict[str, Any]) -> list[str]:
         "",
         f"- Rounds: {about['rounds']}, the order of the servers rotated each round, every cell measured for all of "
         f"them before the next cell, {about['seconds']:g} s per cell after a discarded warm-up. Every figure is the "
-        "median over the rounds, every ratio that of two such medians, and the range behind it is that of the ratios "
-        "within single rounds. Compare only figures of one run.",
+        "median over the rounds, every ratio the median of the ratios within single rounds, and the range behind it is "
+        "theirs. Compare only figures of one run.",
         f"- A cell during which other programs (or the hypervisor) took more than {QUIET:.0%} of the server's core is "
         f"taken again, up to {TRIES} times, and the quietest try is kept; ‡ marks figures that never found a quiet "
         "moment in most rounds.",

@@ -17,10 +17,12 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.page import Section
+from tests.bench.turns import Start, compare, processor_ms, start_in_turns
 
 SECTION = Section(
     "<!-- tenants:begin (written by python -m tests.bench.tenants; do not edit) -->",
@@ -119,15 +121,23 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.close()
 
 
-async def _turn(client: Any, arguments: dict[str, Any]) -> float:
-    began = time.perf_counter()
+class Turn(NamedTuple):
+    """One turn of calls: calls a second, and processor time of this process for each, the backend's included."""
+
+    rate: float
+    busy_us: float
+
+
+async def _turn(client: Any, arguments: dict[str, Any]) -> Turn:
+    busy, began = time.process_time(), time.perf_counter()
     for _ in range(CALLS):
         result = await client.call("list_trades", **arguments)
         assert not result.get("isError"), result
-    return CALLS / (time.perf_counter() - began)
+    return Turn(CALLS / (time.perf_counter() - began), (time.process_time() - busy) / CALLS * 1e6)
 
 
-async def _call_ratio(directory: str, rounds: int) -> float:
+async def _call_ratio(directory: str, rounds: int) -> Turn:
+    """With tenancy as a share of without: the median of the turns that followed each other."""
     from tests.tenants.wall.stage import Client
     from zorivest_rpc.app import Journal
     from zorivest_rpc.config import parse
@@ -155,39 +165,40 @@ async def _call_ratio(directory: str, rounds: int) -> float:
         rates = {}
         for index in (0, 1) if turn % 2 else (1, 0):
             rates[index] = await _turn(*clients[index])
-        ratios.append(rates[1] / rates[0])
+        ratios.append(Turn(rates[1].rate / rates[0].rate, rates[0].busy_us / rates[1].busy_us))
     for client, _ in clients:
         await client.close()
     for journal in journals:
         await journal.close()
     backend.close()
-    return statistics.median(ratios)
+    return Turn(*map(statistics.median, zip(*ratios, strict=True)))
 
 
 # --- a start
 
 
-def start_ratio(spawns: int) -> float:
-    """Milliseconds to the first list with 500 clients, as a multiple of those with one."""
+def start_ratio(spawns: int) -> Start:
+    """A start with 500 clients, as a multiple of one with one."""
     from tests.bench.loadgen import Stdio, encode
     from tests.bench.processes import cores
     from tests.bench.rows import FLOOR, ROOT, environment
 
-    taken: dict[int, list[float]] = {1: [], MANY: []}
+    def start(count: int) -> Start:
+        server = Stdio(command, environment(FLOOR, Path(directory), **config(count)), cores().every, ROOT)
+        try:
+            opened = server.initialize()
+            os.write(server.input, encode("tools/list", {}, 2) + b"\n")
+            tools = json.loads(server.line())["result"]["tools"]
+            listed = (time.perf_counter_ns() - server.spawned) / 1e6
+            assert any(tool["name"] == "list_clients" for tool in tools)
+            return Start(opened, listed, processor_ms(server.pid))
+        finally:
+            server.close()
+
     with tempfile.TemporaryDirectory() as directory:
         command = (sys.executable, "-m", "zorivest_rpc", "stdio", "--data-dir", directory)
-        for turn in range(spawns):
-            for count in sorted(taken, reverse=bool(turn % 2)):
-                server = Stdio(command, environment(FLOOR, Path(directory), **config(count)), cores().every, ROOT)
-                try:
-                    server.initialize()
-                    os.write(server.input, encode("tools/list", {}, 2) + b"\n")
-                    tools = json.loads(server.line())["result"]["tools"]
-                    taken[count].append((time.perf_counter_ns() - server.spawned) / 1e6)
-                    assert any(tool["name"] == "list_clients" for tool in tools)
-                finally:
-                    server.close()
-    return statistics.median(taken[MANY]) / statistics.median(taken[1])
+        taken = start_in_turns({"one": partial(start, 1), "many": partial(start, MANY)}, spawns)
+    return compare(taken["many"], taken["one"])
 
 
 def main(argv: list[str]) -> int:
@@ -197,17 +208,20 @@ def main(argv: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m tests.bench.tenants", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds per figure (default 1)")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of calls (default 15)")
+    parser.add_argument("--rounds", type=int, default=41, help="turns of calls (default 41)")
     parser.add_argument("--spawns", type=int, default=15, help="starts of each kind (default 15)")
     parser.add_argument("--print", action="store_true", dest="shown", help="print the section and write no page")
     chosen = parser.parse_args(argv)
     figures = resolution(chosen.seconds)
     with tempfile.TemporaryDirectory() as directory:
         ratio = asyncio.run(_call_ratio(directory, chosen.rounds))
-    figures.append(Figure("calls with tenancy, as a share of those without", 0.95, ratio, "×", most=False))
-    figures.append(
-        Figure(f"a start with {MANY} clients, as a multiple of one with one", 1.1, start_ratio(chosen.spawns), "×")
-    )
+    figures.append(Figure("calls with tenancy, as a share of those without", 0.95, ratio.rate, "×", most=False))
+    same = "the same by processor time, that of backend and client included"
+    figures.append(Figure(same, 0.95, ratio.busy_us, "×", most=False))
+    start = start_ratio(chosen.spawns)
+    what = f"a start with {MANY} clients to the first list, as a multiple of one with one"
+    figures.append(Figure(f"{what}: the fastest quarter of each", 1.1, start.list_ms, "×"))
+    figures.append(Figure("the same by processor time", 1.1, start.busy_ms, "×"))
     two, twenty = embedded_tenants.measure()
     figures.append(Figure("memory with 20 embedded clients, two in use, as a multiple of two", 1.05, twenty / two, "×"))
     about = about_run((FLOOR,), chosen.rounds, chosen.seconds, chosen.spawns)

@@ -8,11 +8,11 @@ method is able to tell in this run.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-__all__ = ["fastest_quarter", "order_of", "processor_ms", "ratio"]
+__all__ = ["Start", "compare", "fastest_quarter", "order_of", "processor_ms", "ratio", "start_in_turns", "usual_start"]
 
 Kind = TypeVar("Kind")
 
@@ -36,3 +36,29 @@ def processor_ms(pid: int) -> float:
     """Milliseconds that all threads of a process were on a processor until now."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(path.read_text().split()[0]) for path in threads) / 1e6
+
+
+class Start(NamedTuple):
+    """Milliseconds from a spawn to the first answer and to the first list, and of processor time until the list."""
+
+    init_ms: float
+    list_ms: float
+    busy_ms: float
+
+
+def start_in_turns(kinds: Mapping[str, Callable[[], Start]], spawns: int) -> dict[str, list[Start]]:
+    """Each kind so many times."""
+    taken: dict[str, list[Start]] = {kind: [] for kind in kinds}
+    for turn in range(spawns):
+        for kind in order_of(list(kinds), turn):
+            taken[kind].append(kinds[kind]())
+    return taken
+
+
+def usual_start(starts: Sequence[Start]) -> Start:
+    return Start(*map(fastest_quarter, zip(*starts, strict=True)))
+
+
+def compare(ours: Sequence[Start], theirs: Sequence[Start]) -> Start:
+    """Ours as a multiple of theirs."""
+    return Start(*(mine / other for mine, other in zip(usual_start(ours), usual_start(theirs), strict=True)))
