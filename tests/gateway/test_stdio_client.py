@@ -72,12 +72,12 @@ def text_of(result: Result) -> str:
 
 def is_alive(pid: int) -> bool:
     """Whether it runs; one that has ended and was not yet reaped does not."""
+    state = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:  # the file too says so, of one that was reaped after it was opened
         return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 async def gone(*pids: int) -> bool:

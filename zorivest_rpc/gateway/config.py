@@ -93,12 +93,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     def allows(self, kind: str, name: str) -> bool:
         """Whether an allowlist lets a tool, prompt or resource through; a list for tools alone lets nothing else."""
-        from zorivest_rpc.gateway.patterns import matches_any
-
-        lists = {"tool": self.tool_allowlist, "prompt": self.prompt_allowlist, "resource": self.resource_allowlist}
-        allowed = lists[kind]
+        if kind == "tool":
+            allowed = self.tool_allowlist
+        else:
+            allowed = self.prompt_allowlist if kind == "prompt" else self.resource_allowlist
         if allowed is None:
             return kind == "tool" or self.tool_allowlist is None
+        from zorivest_rpc.gateway.patterns import matches_any
+
         return matches_any(allowed, name)
 
 

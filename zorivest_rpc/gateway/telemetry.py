@@ -40,6 +40,11 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "mcp.tool.held": ("reason", "hash_old", "hash_new"),
     "mcp.pin.accepted": (),
 }
+# `class_` and `from_` are Python's way to write these two
+_ALLOWED: Final = {
+    event: frozenset(spelt for name in (*COMMON, *names) for spelt in (name, f"{name}_"))
+    for event, names in EVENTS.items()
+}
 LARGEST: Final = 10 * 1024 * 1024
 ROTATIONS: Final = 3
 _SHAPES: Final = re.compile(r"(?i:\bbearer\s+)[^\s\"',;]+|\bzrv_sk_[A-Za-z0-9_-]+|\bctk_[A-Za-z0-9_-]+")
@@ -110,14 +115,14 @@ class Telemetry:
 
     def emit(self, event: str, **fields: Any) -> None:
         """ValueError for an event or field that is not in the table: the table is what readers build on."""
-        allowed = (*COMMON, *EVENTS[event]) if event in EVENTS else ()
-        unknown = [name for name in fields if name.rstrip("_") not in allowed]
-        if event not in EVENTS or unknown:
+        allowed = _ALLOWED.get(event)
+        if allowed is None or not allowed.issuperset(fields):
+            unknown = [name for name in fields if name not in (allowed or ())]
             raise ValueError(f"no event {event} with {', '.join(unknown) or 'any field'}")
         if self._path is None and not _log.isEnabledFor(logging.INFO):
             return
         line: dict[str, Any] = {"ts": self._now(), "event": event, "run_id": self.run_id}
-        for name, value in (self._always | fields).items():  # `class_` and `from_` are Python's way to write these two
+        for name, value in (self._always | fields).items():
             if value is not None and (self._capture or name not in CONTENT_FIELDS):
                 line[name.rstrip("_")] = self.redactor.value(value)
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -170,9 +175,9 @@ class CallRecord:
     """One call, from `tool.requested` to exactly one of succeeded, failed and denied."""
 
     def __init__(self, telemetry: Telemetry, common: Mapping[str, Any]) -> None:
-        arguments = common.get("arguments")
         self._telemetry = telemetry
-        self._common = {name: value for name, value in common.items() if name != "arguments"}
+        self._common = dict(common)
+        arguments = self._common.pop("arguments", None)
         self._common.setdefault("call_id", os.urandom(8).hex())
         self.ended = False
         telemetry.emit("tool.requested", **self._common, arguments=arguments)

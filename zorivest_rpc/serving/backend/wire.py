@@ -410,15 +410,9 @@ def write_request(
     method: str, target: str, common: str, headers: Mapping[str, str], data: bytes | None
 ) -> bytes | None:
     """The bytes of a whole request; None if a value is not for a line of its own, which aiohttp may judge."""
-    lines = [f"{method} {target} HTTP/1.1\r\n{common}"]
-    for name, value in headers.items():
-        if not value.isprintable():
-            return None
-        lines.append(f"{name}: {value}\r\n")
-    if data is not None:
-        lines.append(f"Content-Length: {len(data)}\r\n")
-    elif method != "GET":
-        lines.append("Content-Length: 0\r\n")
-    lines.append("\r\n")
-    head = "".join(lines).encode()
+    if not "".join(headers.values()).isprintable():
+        return None
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    size = f"Content-Length: {len(data or b'')}\r\n" if data is not None or method != "GET" else ""
+    head = f"{method} {target} HTTP/1.1\r\n{common}{lines}{size}\r\n".encode()
     return head + data if data else head
