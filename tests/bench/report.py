@@ -69,6 +69,7 @@ TABLES: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("G", "sessions", "sessions"),
             ("G", "kb_per_session", "KB per session"),
             ("G", "broadcast_ms", "one `list_changed` to all, ms"),
+            ("G", "broadcast_busy_ms", "processor time of it, ms"),
         ),
     ),
 )
@@ -126,8 +127,9 @@ def _method(about: dict[str, Any]) -> list[str]:
         "moment in most rounds.",
         "- Closed loop on loopback, the load generator on one core and the server on another. stdio: 1 or 64 requests "
         "outstanding. HTTP: one request in flight per keep-alive connection.",
-        f"- Cold start: {about['spawns']} spawns a round, alternating between the servers and not pinned to a core; "
-        "`initialize`, then `tools/list`, then a call, each timed from the spawn.",
+        f"- Cold start: {about['spawns']} spawns a round, alternating between the servers in changing order and not "
+        "pinned to a core; `initialize`, then `tools/list`, then a call, each timed from the spawn. The least of a "
+        "round is its figure, because other programs only add to a start.",
         "- Every answer is parsed and checked (status, id, exact text, number of tools); one wrong answer makes "
         "a bar invalid. CPU per call is user and system time of the server process.",
     ]

@@ -15,10 +15,11 @@ from tests.bench.catalog import CALL_ARGUMENTS
 from tests.bench.loadgen import LEGACY, decode, encode, is_right
 from tests.bench.loadgen_http import Connection, open_session, payload, request_head
 from tests.bench.processes import rss_mb
+from tests.bench.starts import busy_ms
 
 __all__ = ["idle_sessions"]
 
-BROADCASTS = 3
+BROADCASTS = 9
 SETTLE = 0.5  # seconds until a server has finished what the last request left behind
 PATIENCE = 30.0  # seconds until a stream that got nothing counts as missed
 
@@ -105,7 +106,7 @@ class _Streams:
 
 
 def idle_sessions(url: str, process: subprocess.Popen[bytes], count: int, how: str) -> dict[str, Any]:
-    """Open `count` sessions and tell all of them three times; a stream that hears nothing is an error."""
+    """Open `count` sessions and tell all of them a few times; a stream that hears nothing is an error."""
     with _Streams(url) as streams:
         for _ in range(50):
             streams.call_echo()
@@ -115,11 +116,14 @@ def idle_sessions(url: str, process: subprocess.Popen[bytes], count: int, how: s
             streams.open()
         time.sleep(SETTLE)
         after = rss_mb(process.pid)
+        busy = busy_ms(process.pid)
         told = [streams.broadcast(how, 900 + k) for k in range(BROADCASTS)]
+        busy = busy_ms(process.pid) - busy
         return {
             "sessions": count,
             "kb_per_session": (after - before) * 1024 / count,
             "broadcast_ms": statistics.median(ms for ms, _ in told),
+            "broadcast_busy_ms": busy / BROADCASTS,
             "broadcast_ms_each": [round(ms, 1) for ms, _ in told],
             "errors": sum(count - reached for _, reached in told),
         }
