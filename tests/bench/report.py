@@ -128,8 +128,8 @@ def _method(about: dict[str, Any]) -> list[str]:
         "- Closed loop on loopback, the load generator on one core and the server on another. stdio: 1 or 64 requests "
         "outstanding. HTTP: one request in flight per keep-alive connection.",
         f"- Cold start: {about['spawns']} spawns a round, alternating between the servers in changing order and not "
-        "pinned to a core; `initialize`, then `tools/list`, then a call, each timed from the spawn. The least of a "
-        "round is its figure, because other programs only add to a start.",
+        "pinned to a core; `initialize`, then `tools/list`, then a call, each timed from the spawn. The fastest "
+        "quarter of a round is its figure, because other programs only add to a start.",
         "- Every answer is parsed and checked (status, id, exact text, number of tools); one wrong answer makes "
         "a bar invalid. CPU per call is user and system time of the server process.",
     ]

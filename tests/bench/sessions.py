@@ -15,7 +15,7 @@ from tests.bench.catalog import CALL_ARGUMENTS
 from tests.bench.loadgen import LEGACY, decode, encode, is_right
 from tests.bench.loadgen_http import Connection, open_session, payload, request_head
 from tests.bench.processes import rss_mb
-from tests.bench.starts import busy_ms
+from tests.bench.turns import processor_ms
 
 __all__ = ["idle_sessions"]
 
@@ -116,9 +116,9 @@ def idle_sessions(url: str, process: subprocess.Popen[bytes], count: int, how: s
             streams.open()
         time.sleep(SETTLE)
         after = rss_mb(process.pid)
-        busy = busy_ms(process.pid)
+        busy = processor_ms(process.pid)
         told = [streams.broadcast(how, 900 + k) for k in range(BROADCASTS)]
-        busy = busy_ms(process.pid) - busy
+        busy = processor_ms(process.pid) - busy
         return {
             "sessions": count,
             "kb_per_session": (after - before) * 1024 / count,
