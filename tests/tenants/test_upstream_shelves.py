@@ -577,3 +577,20 @@ async def test_a_question_while_a_prompt_is_read_is_that_of_the_client(
         assert len(good["result"]["messages"]) == 1, good
         asked = [home.books["own"].whose(seen) for seen in home.books["own"].of("prompts/get")]
         assert asked == ["t-acme", "t-acme"]
+
+
+# --- what is not loaded by itself
+
+
+async def test_a_server_that_is_not_loaded_by_itself_is_in_no_list_and_read_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = PROFILE.replace('name = "own"\n', 'name = "own"\nautoload = false\n')
+    async with house(monkeypatch, tmp_path, profile=profile) as home:
+        for key in ("acme", "two"):
+            assert [name for name in await home.names(key, "prompts") if name.startswith("own__")] == []
+            assert [uri for uri in await home.names(key, "resources") if uri.startswith("upstream:own:")] == []
+            assert "some__brief" in await home.names(key, "prompts")
+            assert "acme" in str(await home.get(key, "own__brief", clientId="acme", topic="x"))
+            assert "acme" in str(await home.read(key, f"{OWN}?clientId=acme"))
+        assert "error" in await home.get("gamma", "own__brief", clientId="gamma", topic="x")

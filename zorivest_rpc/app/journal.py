@@ -338,7 +338,8 @@ class Journal:
         self._changing.discard(session)
         if TOOLSET in session.toolsets:
             self.observing.load()
-        self.offer.announce_change(TOOLS, session)
+        for kind in (TOOLS, *(kind for kind in (PROMPTS, RESOURCES) if kind in self.offer.watches)):
+            self.offer.announce_change(kind, session)
         for uri in sorted(session.subscriptions):
             if uri.startswith(TOOLSETS):  # they tell what this session has loaded
                 self.offer.announce_update(uri, session)

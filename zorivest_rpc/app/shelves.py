@@ -1,5 +1,6 @@
 """The prompts and resources that are offered: the journal's, built with the first request that asks for one, and after
-them those of other servers, as far as the session's limits let their toolsets through."""
+them those of other servers: listed with the tools of their server, and read by name as far as the session's limits
+let its toolset through."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from zorivest_rpc.gateway.library import Library
     from zorivest_rpc.serving.tools.resources import Shelf
 
-__all__ = ["Prompts", "Resources", "admitted", "digest_of"]
+__all__ = ["Prompts", "Resources", "admitted", "digest_of", "listed"]
 
 Others: TypeAlias = "Callable[[], Library | None]"
 """What other servers have, once one of them is there."""
@@ -32,7 +33,7 @@ class Prompts(PromptShelf):
     def visible(self, session: Session) -> Sequence[Prompt]:
         own = self._shelf().visible(session)
         others = self._others()
-        return own if others is None else (*own, *others.prompts(admitted(self._audience, session)))
+        return own if others is None else (*own, *others.prompts(listed(self._audience, session)))
 
     def find(self, session: Session, name: str) -> Prompt | None:
         found = self._shelf().find(session, name)
@@ -43,7 +44,7 @@ class Prompts(PromptShelf):
     def digest(self, session: Session) -> bytes:
         """Of the part of the list that changes by itself."""
         others = self._others()
-        return b"" if others is None else digest_of(others, PROMPTS, admitted(self._audience, session))
+        return b"" if others is None else digest_of(others, PROMPTS, listed(self._audience, session))
 
     def _shelf(self) -> PromptShelf:
         from zorivest_rpc.serving.tools.prompts import shelf
@@ -63,12 +64,12 @@ class Resources(ResourceShelf):
     def visible(self, session: Session) -> Sequence[Resource]:
         own = self._shelf().visible(session)
         others = self._others()
-        return own if others is None else (*own, *others.resources(admitted(self._audience, session)))
+        return own if others is None else (*own, *others.resources(listed(self._audience, session)))
 
     def templates(self, session: Session) -> Sequence[Template]:
         own = self._shelf().templates(session)
         others = self._others()
-        return own if others is None else (*own, *others.templates(admitted(self._audience, session)))
+        return own if others is None else (*own, *others.templates(listed(self._audience, session)))
 
     def find(
         self, session: Session, uri: str, scope: Scope = EVERYONE
@@ -83,7 +84,7 @@ class Resources(ResourceShelf):
         others = self._others()
         if others is None:
             return b"\0" * 32
-        servers = admitted(self._audience, session)
+        servers = listed(self._audience, session)
         return digest_of(others, RESOURCES, servers) + digest_of(others, "templates", servers)
 
 
@@ -99,3 +100,8 @@ def admitted(audience: Audience, session: Session) -> Callable[[str], bool]:
     """Whether the limits of the session let a toolset through."""
     toolsets = audience.limits(session).toolsets
     return lambda name: toolsets is None or name in toolsets
+
+
+def listed(audience: Audience, session: Session) -> Callable[[str], bool]:
+    """Whether what a toolset has is in the session's lists. What is in none can be read by its name all the same."""
+    return audience.listed_toolsets(session).__contains__

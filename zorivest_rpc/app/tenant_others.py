@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from zorivest_rpc.app.shelves import admitted, digest_of
+from zorivest_rpc.app.shelves import admitted, digest_of, listed
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.mcp.call import EVERYONE, Scope
 from zorivest_rpc.mcp.offer import Completion, Messages, Prompt, Resource, Template
@@ -33,6 +33,8 @@ class _Own(NamedTuple):
 
     library: Library
     servers: Callable[[str], bool]
+    lists: Callable[[str], bool]
+    """Whether what a server has is in the session's lists, and not only found by name."""
 
 
 class TenantOthers:
@@ -48,7 +50,12 @@ class TenantOthers:
         if apart is None:
             return None
         bound, admits = self._served.bound_of(self._served.contexts.of(id)), admitted(self._audience, session)
-        return _Own(apart.library_of(id), lambda toolset: bound.has_toolset(toolset) and admits(toolset))
+        lists = listed(self._audience, session)
+        return _Own(
+            apart.library_of(id),
+            lambda toolset: bound.has_toolset(toolset) and admits(toolset),
+            lambda toolset: bound.has_toolset(toolset) and lists(toolset),
+        )
 
     def _each(self, session: Session) -> Iterator[tuple[str, _Own]]:
         for id in self._served.resolver.grants(session.principal).ids:
@@ -69,15 +76,15 @@ class TenantOthers:
     def prompts(self, session: Session) -> list[Prompt]:
         """Each name once, as the first client that has it has it."""
         found: dict[str, Prompt] = {}
-        for library, servers in self._each_kind(session):
-            for prompt in library.prompts(servers):
+        for library, _, lists in self._each_kind(session):
+            for prompt in library.prompts(lists):
                 found.setdefault(prompt.name, prompt)
         return list(found.values())
 
     def find_prompt(self, session: Session, name: str) -> Prompt | None:
         """Of any of the clients. Where a server may have it that is away, which client asks has to be known first."""
         stand_in = None
-        for library, servers in self._each_kind(session):
+        for library, servers, _ in self._each_kind(session):
             try:
                 found = library.find_prompt(name, servers)
             except ProtocolError:
@@ -103,18 +110,18 @@ class TenantOthers:
         return [
             replace(resource, uri=name_client_in(resource.uri, id), name=f"{resource.name}-{id}")
             for id, own in self._each(session)
-            for resource in own.library.resources(own.servers)
+            for resource in own.library.resources(own.lists)
         ]
 
     def templates(self, session: Session, *, instead: bool) -> list[Template]:
         """Each text once; with `instead` the single resources too, which are not listed then."""
         found: dict[str, Template] = {}
-        for library, servers in self._each_kind(session):
+        for library, _, lists in self._each_kind(session):
             if instead:
-                for each in library.resources(servers):
+                for each in library.resources(lists):
                     text = template_for(each.uri)
                     found.setdefault(text, Template(text, each.name, each.read, each.extra))
-            for template in library.templates(servers):
+            for template in library.templates(lists):
                 text = template_for(template.uri_template)
                 found.setdefault(text, replace(template, uri_template=text))
         return list(found.values())
@@ -156,7 +163,7 @@ class TenantOthers:
         whole = blake2b("\0".join(ids).encode(), digest_size=16)
         told = set()
         for id, own in self._each(session):
-            part = (id if ids else "", digest_of(own.library, kind, own.servers))
+            part = (id if ids else "", digest_of(own.library, kind, own.lists))
             if part not in told:
                 told.add(part)
                 whole.update(b"\1" + part[0].encode() + b"\0" + part[1])

@@ -333,6 +333,16 @@ class Audience:
         left_out = self._above_limit(session, chosen, len(meta))
         return (*(spec for spec in chosen if spec.name not in left_out), *meta)
 
+    def listed_toolsets(self, session: Session) -> frozenset[str]:
+        """Those whose prompts and resources are listed: what the session begins with, and what it has loaded since."""
+        selection, toolsets = self.selection(session), self.definitions.toolsets
+        if self.profile(session).implied.lists_all and not selection.requested:
+            chosen = frozenset(each.name for each in toolsets if each.default or not each.upstream)
+        else:
+            chosen = frozenset(selection.toolsets)
+        limit = self.limits(session).toolsets
+        return (chosen | session.toolsets) if limit is None else (chosen | session.toolsets) & limit
+
     def unlisted_for_room(self, session: Session) -> tuple[ToolSpec, ...]:
         """Tools of other servers that would be listed if this client's list had room for them."""
         profile, limits = self.profile(session), self.limits(session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -186,3 +187,81 @@ async def test_headers_that_narrow_leave_out_what_belongs_to_the_server(tmp_path
         assert library.resources(lambda toolset: False) == library.templates(lambda toolset: False) == []
         assert library.find_resource("upstream:ops:notes:///a", lambda toolset: False) is None
         assert library.find_prompt("ops__greet", lambda toolset: False) is None
+
+
+# --- a toolset that is not loaded by itself
+
+HIDDEN = "autoload = false"
+ALL = (["ops__greet"], ["upstream:ops:notes:///a"], ["upstream:ops:notes:///by/{name}"])
+NONE: tuple[list[str], list[str], list[str]] = ([], [], [])
+
+
+async def can_read(client: Client) -> bool:
+    got = await client.request("prompts/get", {"name": "ops__greet", "arguments": {"who": "x"}})
+    uris = ("notes:///a", "notes:///by/jack", "notes:///unlisted")
+    return "result" in got and all(["result" in await read(client, f"upstream:ops:{uri}") for uri in uris])
+
+
+@ERAS
+@pytest.mark.parametrize("name", ["cline", "claude-code"])
+async def test_what_is_not_loaded_by_itself_is_read_by_name_and_listed_once_it_is_enabled(
+    tmp_path: Path, era: str, name: str
+) -> None:
+    async with shop(tmp_path, era, HIDDEN, name=name) as (_, client, _far):
+        other = Client(client.journal, "zed", {}, LEGACY, client.server)
+        await other.open()
+        assert await names_of(client) == NONE
+        assert await can_read(client)
+        client.notifications.clear()
+        await client.call("enable_toolset", toolset_name="mcp-ops")
+        for kind in ("tools", "prompts", "resources"):
+            await client.hears(f"notifications/{kind}/list_changed")
+        assert await names_of(client) == ALL
+        assert await names_of(other) == NONE, "each session loads its own"
+        assert not [each for each in other.notifications if each["method"].endswith("list_changed")]
+        await other.call("enable_toolset", toolset_name="mcp-ops")  # nothing else is waiting to be told by now
+        for kind in ("tools", "prompts", "resources"):
+            await other.hears(f"notifications/{kind}/list_changed")
+        assert await names_of(other) == ALL
+
+
+@pytest.mark.parametrize(("revision", "name"), [(MODERN, "cline"), (LEGACY, "cursor")])
+async def test_where_a_call_changes_no_list_they_are_read_by_name_alone(
+    tmp_path: Path, revision: str, name: str
+) -> None:
+    async with shop(tmp_path, entry=HIDDEN, revision=revision, name=name) as (_, client, _far):
+        await client.call("enable_toolset", toolset_name="mcp-ops")
+        assert await names_of(client) == NONE
+        assert await can_read(client)
+
+
+@pytest.mark.parametrize(("toolsets", "found"), [("mcp-ops", ALL), ("all", ALL), ("default", NONE), ("core", NONE)])
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_what_the_operator_asks_for_is_listed_with_its_tools(
+    tmp_path: Path, revision: str, toolsets: str, found: Any
+) -> None:
+    flags = ("--toolsets", toolsets)
+    async with (
+        serve_far(Shop("modern").fake) as far,
+        opened(far, tmp_path, 'approve_tool = ["*"]', *flags, entry=HIDDEN, revision=revision) as client,
+    ):
+        assert await names_of(client) == found
+        assert ("ops__echo" in await client.names()) is (found == ALL)
+
+
+async def test_a_server_with_prompts_alone_can_be_enabled(tmp_path: Path) -> None:
+    open_shop = Shop("modern")
+    open_shop.fake.tools = []
+    async with serve_far(open_shop.fake) as far, opened(far, tmp_path, entry=HIDDEN) as client:
+        assert await names_of(client) == NONE
+        enabled = await client.call("enable_toolset", toolset_name="mcp-ops")
+        assert "It has no tools; prompts and resources that its server has are listed." in text_of(enabled)
+        await client.hears("notifications/prompts/list_changed")
+        assert await names_of(client) == ALL
+        again = await client.call("enable_toolset", toolset_name="mcp-ops")
+        assert again["isError"]
+        open_shop.changing.messages.put_nowait(None)
+    async with serve_far(open_shop.fake) as far, opened(far, tmp_path, entry=HIDDEN, revision=MODERN) as client:
+        refused = await client.call("enable_toolset", toolset_name="mcp-ops")
+        assert 'Toolset "mcp-ops" cannot be enabled: it has no tools' in text_of(refused)
+        open_shop.changing.messages.put_nowait(None)

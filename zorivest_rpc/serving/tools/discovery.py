@@ -163,7 +163,7 @@ class Discovery:
         if audience.is_loaded(session, name, who):
             return give({"message": f'Toolset "{name}" is already loaded ({len(allowed)} tools).', "toolset": name})
         if not allowed:
-            raise self._refuse_empty(call, name, who)
+            return self._load_without_tools(call, name, who)
         definitions = [audience.definition(session, spec, who) for spec in allowed]
         lines = "\n".join(f"- {spec.name}: {spec.description.minimal}" for spec in allowed)
         if session.revision.modern:
@@ -191,6 +191,20 @@ class Discovery:
                 "call_tool runs tools without listing them."
             )
         outcome = self._answer_loaded(session, given, lines)
+        outcome.after = [lambda: self._changed(session)]
+        return outcome
+
+    def _load_without_tools(self, call: Call, name: str, who: ActingFor) -> Outcome:
+        """Another server may have prompts and resources alone, and they are listed once its toolset is loaded."""
+        audience, session = self._audience, call.session
+        toolset = self._toolset(call, next(each for each in audience.definitions.toolsets if each.name == name), 0)
+        can_load = not session.revision.modern and audience.profile(session).mode is not Mode.STATIC
+        is_there = toolset.upstream and toolset.status in ("ready", "degraded")
+        if not (can_load and is_there) or members(audience.definitions, name) or name in session.toolsets:
+            raise self._refuse_empty(call, name, who)
+        session.toolsets |= {name}
+        message = f'✅ Toolset "{name}" enabled. It has no tools; prompts and resources that its server has are listed.'
+        outcome = give({"message": message, "toolset": name})
         outcome.after = [lambda: self._changed(session)]
         return outcome
 
