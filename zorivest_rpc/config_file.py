@@ -60,7 +60,13 @@ class ConfigFileRefused(ConfigError):
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        return [": ".join(part for part in (self.file, *problem) if part) for problem in self.problems]
+        lines = (": ".join(part for part in (self.file, *problem) if part) for problem in self.problems)
+        return [line if line.isprintable() else _escape(line) for line in lines]
+
+
+def _escape(text: str) -> str:
+    """What a file says is repeated on a terminal, and a file may have come with a repository."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class ConfigFile(NamedTuple):

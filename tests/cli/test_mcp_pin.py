@@ -74,6 +74,13 @@ def test_what_is_shown_of_an_untrusted_file_cannot_hide_itself(run: Run, config:
     assert "k=1" not in out
 
 
+def test_what_is_wrong_with_such_a_file_is_told_without_its_control_characters(run: Run, config: Path) -> None:
+    write_local('[[profiles.default.mcp_servers]]\nname = "a\\u001b[2K\\u202e"\ncommand = "x"\n')
+    ran = run("mcp", "pin", "--yes")
+    assert ran.code == 2
+    assert '"a\\x1b[2K\\u202e" is not a usable server name' in ran.err
+
+
 def test_our_own_edit_of_a_pinned_file_keeps_it_pinned(run: Run, config: Path) -> None:
     local = write_local(LOCAL)
     run("mcp", "pin", "--yes")

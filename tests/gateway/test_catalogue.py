@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from zorivest_rpc.gateway.catalogue import Catalogue, Offered, build
 from zorivest_rpc.gateway.config import Profile, Server
+from zorivest_rpc.gateway.examine import read_ahead
 from zorivest_rpc.gateway.pins import Verdict, definition_hash
+from zorivest_rpc.gateway.scan import read_texts
 from zorivest_rpc.mcp.client.lists import Drop, Item, Listing
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import Implementation
@@ -226,3 +228,14 @@ def test_no_more_are_published_than_the_profile_allows() -> None:
     built = catalogue(offered(server(), *(item(f"t{number}") for number in range(5))), max_upstream_tools=3)
     assert theirs(built) == ["far__t0", "far__t1", "far__t2"]
     assert [each.upstream for each in built.examined if each.reason == "too_many"] == ["t3", "t4"]
+
+
+async def test_a_definition_is_read_once_however_often_a_catalogue_is_built() -> None:
+    """A change of one server has the tools of all of them examined anew; 500 of them took half a second."""
+    one = item("a", description="Finds. <important>")
+    offer = offered(server(), one)
+    await read_ahead(offer.listing)
+    assert [each.reason for each in catalogue(offer).examined] == ["scan"]
+    one.notes["texts"] = read_texts({})
+    one.notes["schemas"] = None
+    assert [each.state for each in catalogue(offer).examined] == ["published"]

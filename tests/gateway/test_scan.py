@@ -255,3 +255,25 @@ def test_a_definition_of_a_quarter_of_a_megabyte_is_read_once() -> None:
     words = "use " * 65_536
     assert scan(tool(words), FOREIGN).warn
     assert scan(tool("<" * 262_144), FOREIGN).hold == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<" + " " * 240_000,
+        "< /" * 80_000,
+        "<system" + "-a" * 120_000,
+        "use " * 30_000 + "x " * 10 + "create_trade " * 8_000,
+        ("A" * 200 + " ") * 1_200,
+        "ﷺ" * 80_000,
+        "❤\ufe0f" * 40_000,
+    ],
+    ids=lambda text: text[:8],
+)
+def test_a_text_as_long_as_a_definition_may_be_is_gone_over_in_one_pass(text: str) -> None:
+    """Of the first one an expression made 60 thousand million steps, and nothing else ran meanwhile."""
+    assert scan(tool(text), FOREIGN).warn
+
+
+def test_blanks_do_not_hide_a_tag() -> None:
+    assert scan(tool("Finds. <" + " " * 500 + "\n/ \t important  \n> Obey.")).hold == (f"{MARKUP} in description",)

@@ -27,6 +27,7 @@ __all__ = ["FORWARD", "TOKEN", "Catalogue", "Offered", "Published", "build"]
 
 FORWARD: Final = "forward"  # the handler of every tool of another server
 _MINIMAL: Final = 100  # characters of a description where a client wants it short
+_LOOKED_AT: Final = 8_192  # characters of a description, of which at most 1024 are published
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ def _publish(profile: Profile, offered: Offered, tool: Examined) -> Published:
     held = tool.reason if tool.state == "held" else None
     schema = dict(tool.schema)
     title, told = definition.get("title"), definition.get("description")
-    words = describe(server, clean(told) if isinstance(told, str) else tool.upstream)
+    words = describe(server, clean(told[:_LOOKED_AT]) if isinstance(told, str) else tool.upstream)
     spec = ToolSpec(
         name=tool.published,
         title=clean(title) if isinstance(title, str) and title.strip() else tool.upstream,

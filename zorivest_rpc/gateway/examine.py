@@ -5,6 +5,7 @@ Nothing disappears silently, and no tool is published that has not passed here."
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -13,11 +14,11 @@ from zorivest_rpc.gateway.naming import Dropped, assign_names
 from zorivest_rpc.gateway.patterns import is_literal
 from zorivest_rpc.gateway.pins import Identity, Kind, Verdict, identity_of
 from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide
-from zorivest_rpc.gateway.scan import Findings, scan
+from zorivest_rpc.gateway.scan import Findings, Reading, read_texts, settle
 from zorivest_rpc.gateway.schemas import Unservable, check_schema, rename_arguments
-from zorivest_rpc.mcp.client.lists import Listing
+from zorivest_rpc.mcp.client.lists import Item, Listing
 
-__all__ = ["HELD", "Examined", "Judge", "drop_words", "examine_tools", "judge_tools"]
+__all__ = ["HELD", "Examined", "Judge", "drop_words", "examine_tools", "judge_tools", "note_texts", "read_ahead"]
 
 _NAMES: Final = {
     "name_too_long": "its name would be longer than 64 characters",
@@ -57,6 +58,7 @@ class Examined(NamedTuple):
     definition: Mapping[str, Any] = {}
     schema: Mapping[str, Any] = {}
     verdict: Verdict | None = None
+    reading: Reading | None = None
     findings: Findings = Findings()
     decision: Decision | None = None
     warning: str | None = None
@@ -76,7 +78,7 @@ def examine_tools(
             Examined(server.name, drop.name, "dropped", None, drop.reason, drop.detail or drop.reason)
             for drop in listing.drops
         ]
-        judged = [_examine_schema(server, item.name, item.definition) for item in listing.items]
+        judged = [_examine_item(server, item) for item in listing.items]
         rejected += [each for each in judged if each.state == "dropped"]
         candidates[server.name] = {each.upstream: each for each in judged if each.state != "dropped"}
     names = assign_names(profile, candidates, built_in)
@@ -84,11 +86,12 @@ def examine_tools(
     verdicts = {name: judge_tools(profile, name, listing, pins) for name, listing in listings.items()}
     # What a text may not steer are the tools of others: ours, and those of every other server.
     owners = {each.published: each.server for each in names.named}
+    foreign = {server: {*built_in, *(name for name in owners if owners[name] != server)} for server in candidates}
     accepted: list[Examined] = []
     for named in names.named:
         tool = candidates[named.server][named.upstream]._replace(published=named.published, warning=named.warning)
-        foreign = {*built_in, *(name for name, owner in owners.items() if owner != named.server)}
-        accepted.append(_finish(profile, tool, verdicts[named.server][named.upstream], foreign, confirm))
+        verdict = verdicts[named.server][named.upstream]
+        accepted.append(_finish(profile, tool, verdict, foreign[named.server], confirm))
     return tuple(_in_file_order(profile, [*accepted, *sorted(rejected, key=lambda each: each.upstream)]))
 
 
@@ -98,18 +101,51 @@ def _in_file_order(profile: Profile, tools: list[Examined]) -> Iterable[Examined
     return sorted(tools, key=lambda each: (place[each.server], ranks[each.state]))
 
 
-def _examine_schema(server: Server, name: str, definition: Mapping[str, Any]) -> Examined:
-    dropped = Examined(server.name, name, "dropped", definition=definition)
-    if not server.allows("tool", name):
+def _examine_item(server: Server, item: Item) -> Examined:
+    definition = item.definition
+    dropped = Examined(server.name, item.name, "dropped", definition=definition)
+    if not server.allows("tool", item.name):
         return dropped._replace(reason="not_allowed", detail="not in tool_allowlist")
     schema = definition.get("inputSchema")
-    wrong = check_schema(schema)
-    if wrong is None and definition.get("outputSchema") is not None:
-        wrong = check_schema(definition["outputSchema"], is_output=True)
-    shown = wrong or rename_arguments(dict(schema or {}), server.argument_renames)
+    shown = note_schemas(item) or rename_arguments(dict(schema or {}), server.argument_renames)
     if isinstance(shown, Unservable):
         return dropped._replace(reason=shown.reason, detail=f"{shown.reason}: {shown.problem}")
-    return dropped._replace(state="published", schema=shown)
+    return dropped._replace(state="published", schema=shown, reading=note_texts(item))
+
+
+async def read_ahead(*listings: Listing) -> None:
+    """Find out, one definition at a time, what else would be found out of all of them in one piece: a hostile one takes
+    long to read, and calls to other servers go on meanwhile."""
+    for listing in listings:
+        for item in listing.items:
+            if "inputSchema" in item.definition:
+                note_schemas(item)
+            note_texts(item)
+            await asyncio.sleep(0)
+
+
+def note_schemas(item: Item) -> Unservable | None:
+    """What is wrong with the schemas of a tool, checked once: every change of any server has all tools of all servers
+    examined anew."""
+    if "schemas" not in item.notes:
+        item.notes["schemas"] = _check_schemas(item.definition)
+    found: Unservable | None = item.notes["schemas"]
+    return found
+
+
+def _check_schemas(definition: Mapping[str, Any]) -> Unservable | None:
+    wrong = check_schema(definition.get("inputSchema"))
+    if wrong is None and definition.get("outputSchema") is not None:
+        wrong = check_schema(definition["outputSchema"], is_output=True)
+    return wrong
+
+
+def note_texts(item: Item) -> Reading:
+    """What the texts of a definition say, read once."""
+    if "texts" not in item.notes:
+        item.notes["texts"] = read_texts(item.definition)
+    found: Reading = item.notes["texts"]
+    return found
 
 
 def _drop_name(tool: Examined, dropped: Dropped) -> Examined:
@@ -135,7 +171,8 @@ def _finish(profile: Profile, tool: Examined, verdict: Verdict, foreign: Collect
     assert tool.published is not None
     server = profile.server(tool.server)
     assert server is not None
-    findings = scan(tool.definition, foreign)
+    assert tool.reading is not None
+    findings = settle(tool.reading, foreign)
     annotations = tool.definition.get("annotations")
     kind = classify(
         "upstream", annotations if isinstance(annotations, Mapping) else None, trusted=server.trust_annotations

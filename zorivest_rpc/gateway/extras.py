@@ -13,11 +13,11 @@ import msgspec
 
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import ProtocolBroken, UpstreamError
-from zorivest_rpc.gateway.examine import HELD, drop_words
+from zorivest_rpc.gateway.examine import HELD, drop_words, note_texts
 from zorivest_rpc.gateway.naming import assign_names, published_uri
 from zorivest_rpc.gateway.patterns import is_literal
 from zorivest_rpc.gateway.pins import Kind, Pins, Verdict, identity_of
-from zorivest_rpc.gateway.scan import Findings, scan
+from zorivest_rpc.gateway.scan import Findings, Reading, settle
 from zorivest_rpc.gateway.schemas import RESERVED_PROPERTY
 from zorivest_rpc.gateway.upstream import Upstream
 from zorivest_rpc.mcp.client.lists import Listing
@@ -74,6 +74,7 @@ class Piece(NamedTuple):
     reason: str | None = None
     detail: str = ""
     definition: Mapping[str, Any] = {}
+    reading: Reading | None = None
     findings: Findings = Findings()
 
 
@@ -181,6 +182,8 @@ def _pieces(server: Server, extras: Extras, reserved: Collection[str]) -> Iterat
             elif part == "prompt" and (ours := _clashing(server, item.definition, reserved)):
                 detail = f'its argument "{ours}" is one of ours; name another in argument_renames'
                 piece = piece._replace(state="dropped", reason=RESERVED_PROPERTY, detail=detail)
+            else:
+                piece = piece._replace(reading=note_texts(item))
             yield piece
 
 
@@ -208,7 +211,8 @@ def _clashing(server: Server, definition: Mapping[str, Any], reserved: Collectio
 
 def _judge(piece: Piece, extras: Extras, foreign: Collection[str]) -> Piece:
     verdict = extras.verdict(piece.part, piece.upstream)
-    findings = scan(piece.definition, foreign)
+    assert piece.reading is not None
+    findings = settle(piece.reading, foreign)
     piece = piece._replace(findings=findings)
     if verdict is None:  # never judged: nothing is published that the pins have not seen
         return piece._replace(state="held", reason="unpinned", detail=HELD["unpinned"])

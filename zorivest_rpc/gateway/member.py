@@ -31,6 +31,7 @@ from zorivest_rpc.gateway.errors import (
     RetryExhausted,
     ToolingError,
 )
+from zorivest_rpc.gateway.examine import read_ahead
 from zorivest_rpc.gateway.extras import NOTHING, Extras, read_extras
 from zorivest_rpc.gateway.link import Link, Make
 from zorivest_rpc.gateway.pins import Verdict
@@ -278,6 +279,7 @@ class Member:
             self._listed = self._clock()
         self._ttl = None if listing.ttl_ms is None else listing.ttl_ms / 1000
         self._read_at = self._clock()
+        await read_ahead(listing, extras.prompts, extras.resources, extras.templates)
         verdicts = await asyncio.to_thread(self._judge, self.server, listing)
         if extras != NOTHING:
             judged = await asyncio.to_thread(self._judge_extras, self.server, extras)

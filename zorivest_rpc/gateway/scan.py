@@ -9,17 +9,19 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LONG_TEXT", "Findings", "clean", "scan", "texts_of"]
+__all__ = ["LONG_TEXT", "Findings", "Reading", "clean", "read_texts", "scan", "settle", "texts_of"]
 
 LONG_TEXT: Final = 2_000
-_ENCODED_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]{201,}={0,2}")
+# No expression here may go over a text more than once or twice: a text of 256 KiB is made to have it do so.
+_ENCODED_RUN: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{201,}={0,2}")
 _COMMENT: Final = "<!--"
 # Tags that a model reads as a voice above the user's; not `<user>` or `<path>`, which stand for a value in many texts.
 _TAG: Final = re.compile(
-    r"<\s*/?\s*(?:important|critical|system(?:[-_ ]?\w+)?|instructions?|assistant|hidden|override|admin)\s*/?\s*>"
+    r"<\s?/?\s?(?:important|critical|system(?:[-_ ]?\w+)?|instructions?|assistant|hidden|override|admin)\s?/?\s?>"
     r"|<\|[\w-]+\|>|\[/?INST\]|<</?SYS>>",
     re.IGNORECASE,
 )
+_BLANKS: Final = re.compile(r"\s{2,}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INSTRUCTIONS: Final = frozenset(
     (
@@ -51,17 +53,43 @@ class Findings(NamedTuple):
     warn: tuple[str, ...] = ()
 
 
+class Reading(NamedTuple):
+    """What was found in the texts of a definition, whichever tools there are: by place why it is held, and the words
+    that an instruction is about. `warn` is settled."""
+
+    places: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+    warn: tuple[str, ...]
+
+
 def scan(definition: Mapping[str, Any], foreign_names: Collection[str] = ()) -> Findings:
     """What is wrong with a tool, prompt or resource. `foreign_names` are the published names of tools that do not
     belong to its server: ours and those of other servers, which it has no business to steer."""
-    hold: dict[str, list[str]] = {}
+    return settle(read_texts(definition), foreign_names)
+
+
+def read_texts(definition: Mapping[str, Any]) -> Reading:
+    """The part of a scan that takes time."""
+    places = []
     warn: dict[str, list[str]] = {}
     for path, text, prose in texts_of(definition):
-        for reason in _reasons_to_hold(text, foreign_names if prose else ()):
-            hold.setdefault(reason, []).append(path)
+        reasons, steered = _reasons_to_hold(text, prose)
+        if reasons or steered:
+            places.append((path, reasons, steered))
         for reason in _reasons_to_warn(text, prose):
             warn.setdefault(reason, []).append(path)
-    return Findings(_told(hold), _told(warn))
+    return Reading(tuple(places), _told(warn))
+
+
+def settle(reading: Reading, foreign_names: Collection[str]) -> Findings:
+    """A scan, once it is known which tools belong to others."""
+    hold: dict[str, list[str]] = {}
+    for path, reasons, steered in reading.places:
+        for reason in reasons:
+            hold.setdefault(reason, []).append(path)
+        name = next((word for word in steered if word in foreign_names), None)
+        if name is not None:
+            hold.setdefault(f"an instruction about another tool, {name}", []).append(path)
+    return Findings(_told(hold), reading.warn)
 
 
 def clean(text: str) -> str:
@@ -97,33 +125,42 @@ def texts_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
             stack += [(f"{path}[{place}]", inner, prose) for place, inner in reversed(list(enumerate(value)))]
 
 
-def _reasons_to_hold(text: str, foreign_names: Collection[str]) -> Iterator[str]:
+def _reasons_to_hold(text: str, prose: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The reasons that stand in the text itself, and in prose the words that an instruction is next to."""
+    reasons = []
     if not (text.isascii() and text.isprintable()):
-        if any(0xE0000 <= ord(char) <= 0xE007F for char in text):
-            yield "tag characters"
-        elif any(char not in "\n\t\r" and _is_hidden(text, place) for place, char in enumerate(text)):
-            yield "invisible or bidirectional control characters"
+        signs = set(text)
+        if any(0xE0000 <= ord(char) <= 0xE007F for char in signs):
+            reasons.append("tag characters")
+        elif _has_hidden(text, signs):
+            reasons.append("invisible or bidirectional control characters")
     # Full-width brackets and letters mean to a model what the plain ones do.
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     if _COMMENT in plain:
-        yield "an HTML comment"
-    if _TAG.search(plain):
-        yield "mark-up that looks like instructions"
-    if foreign_names and (name := _steered(plain, foreign_names)):
-        yield f"an instruction about another tool, {name}"
+        reasons.append("an HTML comment")
+    if ("<" in plain or "[" in plain) and _TAG.search(_BLANKS.sub(" ", plain)):
+        reasons.append("mark-up that looks like instructions")
+    return tuple(reasons), _steered(plain) if prose else ()
 
 
-def _steered(text: str, names: Collection[str]) -> str | None:
-    """The first foreign name with an instruction verb next to it, in one sentence."""
+def _has_hidden(text: str, signs: set[str]) -> bool:
+    """A sign that is hidden nowhere is looked at once, however often it stands in the text."""
+    perhaps = {char for char in signs if char not in "\n\t\r" and _is_hidden(f"a{char}a", 1)}
+    return bool(perhaps) and any(char in perhaps and _is_hidden(text, place) for place, char in enumerate(text))
+
+
+def _steered(text: str) -> tuple[str, ...]:
+    """The words that have an instruction verb next to them in their sentence, in the order of the text."""
+    found: dict[str, None] = {}
     for sentence in re.split(r"[.!?;]\s|\n\s*\n", text):
         words: list[str] = _WORD.findall(sentence)
-        orders = [place for place, word in enumerate(words) if word.lower() in _INSTRUCTIONS]
-        if not orders:
-            continue
+        done = 0
         for place, word in enumerate(words):
-            if word in names and any(abs(place - order) <= _NEXT_TO for order in orders):
-                return word
-    return None
+            if word.lower() in _INSTRUCTIONS:
+                end = place + _NEXT_TO + 1
+                found |= dict.fromkeys(words[max(done, place - _NEXT_TO) : end])
+                done = end
+    return tuple(found)
 
 
 def _reasons_to_warn(text: str, prose: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -23,7 +23,7 @@ __all__ = ["MOST_ITEMS", "MOST_PAGES", "Drop", "Item", "Kind", "Listing", "read_
 MOST_PAGES: Final = 50
 MOST_ITEMS: Final = 512  # of one server and kind
 MOST_BYTES: Final = 256 * 1024  # of one definition
-MOST_BYTES_IN_ALL: Final = 16 * 1024 * 1024  # of the definitions of one list
+MOST_BYTES_IN_ALL: Final = 4 * 1024 * 1024  # of the definitions of one list
 
 
 class Kind(Enum):
@@ -48,12 +48,14 @@ class Kind(Enum):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One definition: as the server sent it, and read. `mirrored` are the arguments that headers repeat."""
+    """One definition: as the server sent it, and read. `mirrored` are the arguments that headers repeat; in `notes`
+    others keep what they found out about it, which stays true for as long as it is offered."""
 
     name: str
     raw: bytes
     definition: dict[str, Json]
     mirrored: HeaderParams = {}
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Drop(msgspec.Struct, frozen=True):
