@@ -411,6 +411,14 @@ def test_a_misplaced_secret_is_not_repeated() -> None:
     assert "planted" not in "".join(told)
 
 
+@pytest.mark.parametrize("prefix", ["zrv_sk_", "zrv_ak_"])
+def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(prefix: str) -> None:
+    """It would pass for a name, and be told as one that is not set."""
+    assert lines_of(with_acme(apiKeyEnv=f"{prefix}planted")) == [
+        'client "acme": apiKeyEnv must be the name of an environment variable'
+    ]
+
+
 def test_a_variable_that_is_not_set_stops_nothing() -> None:
     acme = load_text({"acme": ACME}).tenants["acme"]
     assert (acme.is_configured({}), acme.is_configured({"ACME_KEY": " "})) == (False, False)

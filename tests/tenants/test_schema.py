@@ -83,6 +83,7 @@ def test_the_two_samples_are_equal_and_sound() -> None:
             for url in ("h", "ftp://h", "http://", "http://u@h", "http://h?x", "http://h#x", 5)
         ),
         with_acme(apiKeyEnv="a-b"),
+        with_acme(apiKeyEnv="zrv_sk_a"),
         with_acme(embedded="no"),
         with_acme(clientHeader="é"),
         with_acme(clientHeader=" a"),

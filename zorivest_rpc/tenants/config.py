@@ -43,7 +43,8 @@ MOST_TENANTS: Final = 500
 ALWAYS: Final = ("core", "discovery")  # toolsets that no tenant is without
 SEATS: Final = ("none", "read-only", "read-write", "admin")
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A key that is put where its variable belongs would be shown as that variable's name by every report.
+_VARIABLE_NAME: Final = re.compile(r"(?!zrv_(?:sk|ak)_)[A-Za-z_][A-Za-z0-9_]*")
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 _API_PREFIX: Final = "/api/v1"
 # What nearly every address looks like: 500 tenants are built in 2 ms instead of 12, and a server starts with them.
