@@ -57,6 +57,13 @@ def test_what_holds_none_of_them_is_the_very_same(secrets: tuple[str, ...], spel
     assert Withheld(secrets).hide_in_result(raw) is raw
 
 
+@pytest.mark.parametrize(("depth", "is_changed"), [(300, True), (900, False)])
+def test_a_result_that_is_too_deep_to_be_changed_is_none_at_all(depth: int, is_changed: bool) -> None:
+    spelled = b'{"a":' * depth + b'"secret"' + b"}" * depth
+    found = bytes(Withheld(["secret"]).hide_in_result(Raw(spelled)))
+    assert found == (spelled.replace(b"secret", b"[redacted]") if is_changed else b"null")
+
+
 def test_definitions_and_drops_are_told_without_them() -> None:
     definition = {"name": "t", "description": "say secret", "inputSchema": {"properties": {"secret": {}}}}
     plain = Item("plain", b"{}", {"name": "plain"})

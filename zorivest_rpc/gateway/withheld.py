@@ -25,6 +25,7 @@ __all__ = ["HIDDEN", "NOTHING_WITHHELD", "SHORTEST", "Withheld", "collect_creden
 
 HIDDEN: Final = "[redacted]"
 SHORTEST: Final = 4  # a shorter value would hide half of every text and protects nothing
+_NO_RESULT: Final = Raw(b"null")  # for one that cannot be freed of what it repeats
 _ESCAPED: Final = b"\\u00"  # how an encoder writes a plain character that it need not escape
 
 
@@ -66,8 +67,11 @@ class Withheld:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
             return raw  # the reader of the result says what is wrong with it, and shows nothing of it
-        hidden = self.hide_in(value)
-        return raw if hidden == value else Raw(dumps(hidden))
+        try:
+            hidden = self.hide_in(value)
+            return raw if hidden == value else Raw(dumps(hidden))
+        except (RecursionError, TypeError):  # too deep to be walked, or to be written
+            return _NO_RESULT
 
     def hide_in_form(self, form: Form) -> Form:
         return form if self._known is None else Form(self.hide(form.message), self.hide_in(form.schema))
