@@ -83,6 +83,9 @@ def test_at_most_twenty_connections_are_open_and_ten_closed_ones_remembered() ->
     assert desk.counters.of("ws_open") == 20
     assert [connection.id for connection in desk.buffers.sockets.open()] == [f"c{number}" for number in range(15, 35)]
     assert [connection.id for connection in desk.buffers.sockets.closed()] == [f"c{number}" for number in range(5, 15)]
+    assert {connection.reason for connection in desk.buffers.sockets.closed()} == {
+        "not followed any more: more than 20 are open"
+    }
 
 
 def test_rates_are_of_the_last_five_seconds() -> None:

@@ -131,6 +131,11 @@ async def test_a_wrong_key_opens_nothing(served: Served, key: str) -> None:
         ("https://localhost.evil.test", 403),
         ("https://evil.test#localhost", 403),
         ("http://localhost@evil.test", 403),
+        ("http://evil.test:80@localhost", 403),
+        ("http://localhost:3000/", 403),
+        ("http://localhost/evil.test", 403),
+        ("http://localhost?evil.test", 403),
+        ("http://localhost:99999", 403),
         ("null", 403),
         ("file://", 403),
         ("", 403),
@@ -297,8 +302,11 @@ async def test_a_held_sync_carries_the_question_and_the_next_one_the_answer(serv
 
 
 async def test_a_page_that_is_not_known_says_hello_again(served: Served) -> None:
-    status, _ = await served.post("sync")
-    assert status == 410
+    for frames in ((), (events(1, log()),), ({"frame": "state", "url": "http://x/"},)):
+        status, _ = await served.post("sync", *frames)
+        assert status == 410
+    assert len(served.watch.buffers.logs) == 0
+    assert (await served.post("sync", HELLO, events(1, log())))[0] == 200
 
 
 @pytest.mark.parametrize("served", [Clockwork(hold=0.01, sync_gone=0.03)], indirect=True)

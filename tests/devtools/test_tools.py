@@ -250,7 +250,11 @@ def test_notes_are_kept_within_their_limits_and_their_directory(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/x", "../x", "a/../../x", "a/..", "..", ".", "a//b", "", "a\x00b", "C:\\x", "~/x"]
+    "name",
+    [
+        *("/etc/x", "../x", "a/../../x", "a/..", "..", ".", "a//b", "", "a\x00b", "C:\\x", "~/x", "é", "a" * 101),
+        *("CON", "con.txt", "a/NUL", "nul .txt", "lpt1.har", "Com9.", "a.", "a ", " a", "a./b", "a:b"),
+    ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ToolError, match="is refused"):
@@ -270,6 +274,8 @@ def test_links_lead_nowhere_and_files_are_private(tmp_path: Path) -> None:
             save(str(out), name, b"x")
     assert os.listdir(outside) == ["file"]
     assert (outside / "file").read_text() == "kept"
+    for name in ("console.har", "nullable", "com10.har", ".hidden", "a b (1).har"):
+        assert save(str(out), name, b"x") == str(out / name)
     path = save(str(out), "sub/test.spec.ts", b"x")
     assert path == str(out / "sub" / "test.spec.ts")
     assert os.stat(path).st_mode & 0o777 == 0o600

@@ -11,7 +11,10 @@ from zorivest_rpc.private_files import write_private
 
 __all__ = ["save"]
 
-_PART: Final = re.compile(r"[A-Za-z0-9_ .()-]{1,100}")
+# no space or dot at an end, and no device of Windows: there these are other files, or none
+_PART: Final = re.compile(
+    r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[ ]*\.|$))(?![ ])[a-z0-9_ .()-]{0,99}[a-z0-9_()-]", re.IGNORECASE
+)
 
 
 def save(directory: str | None, name: str, content: bytes) -> str:
@@ -23,8 +26,8 @@ def save(directory: str | None, name: str, content: bytes) -> str:
             next="Leave save_to out; the text is then in the result.",
         )
     parts = name.split("/")
-    if os.path.isabs(name) or not all(_PART.fullmatch(part) and part.strip(". ") for part in parts):
-        words = f'save_to "{name[:80]}" is refused: a relative name of letters, digits, _ . - ( ) and / without "..".'
+    if os.path.isabs(name) or not all(map(_PART.fullmatch, parts)):
+        words = f'save_to "{name[:80]}" is refused: a relative name of letters, digits, _ . - ( ) and /.'
         raise ToolError(words, code="bad_name", next="Call again with a plain file name.")
     place = os.path.realpath(directory)
     try:

@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from zorivest_rpc.devtools.frames import SUBPROTOCOL, Down, Post, Reply
-from zorivest_rpc.devtools.visit import Refused, Visit
+from zorivest_rpc.devtools.visit import NoHello, Refused, Visit
 from zorivest_rpc.devtools.watch import Watch, Watches
 
 __all__ = ["Clockwork", "Routes", "is_loopback_origin"]
@@ -299,8 +299,10 @@ class Routes:
                     link.frames.clear()
                     return _tell(429, "too many events", cors | {"Retry-After": "1"})
             if visit.page is None:
-                raise _Answered(410, "this page is not known here; say hello")
+                raise NoHello
             await self._hold(link, turn)
+        except NoHello:  # known before this server was started again
+            raise _Answered(410, "this page is not known here; say hello") from None
         except Refused:
             visit.end()
             raise
@@ -370,10 +372,12 @@ class _Life:
 
 
 def is_loopback_origin(origin: str) -> bool:
+    """Of a page from this machine; an origin is a scheme, a host and a port, and what has more is none."""
     try:
         parts = urlsplit(origin)
-        return parts.scheme in ("http", "https") and parts.hostname in LOOPBACK
-    except ValueError:
+        is_bare = origin == f"{parts.scheme}://{parts.netloc}" and "@" not in parts.netloc
+        return is_bare and parts.scheme in ("http", "https") and parts.hostname in LOOPBACK and parts.port != 0
+    except ValueError:  # of the port
         return False
 
 

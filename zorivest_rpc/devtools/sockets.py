@@ -102,6 +102,7 @@ class Sockets:
             self._changed(1)
             if len(self._open) > MOST_OPEN:
                 oldest = next(iter(self._open))
+                self._open[oldest].reason = f"not followed any more: more than {MOST_OPEN} are open"
                 self._close(oldest, self._open[oldest], now)
         return connection
 

@@ -28,6 +28,13 @@ class Refused(Exception):
         self.reason = reason
 
 
+class NoHello(Refused):
+    """The page did not say who it is."""
+
+    def __init__(self) -> None:
+        super().__init__(1008, "hello comes first")
+
+
 class _Tag(msgspec.Struct):
     frame: str
 
@@ -119,7 +126,7 @@ class Visit:
 
     def _require_page(self) -> Page:
         if self.page is None:
-            raise Refused(1008, "hello comes first")
+            raise NoHello
         return self.page
 
     def end(self) -> None:
