@@ -274,6 +274,23 @@ async def test_a_probe_that_fails_keeps_what_it_told_before() -> None:
     await stage.counts.close()
 
 
+@pytest.mark.parametrize(
+    "failure", [TimeoutError(), BackendUnreachable("no answer within 1.5 s"), BackendError(500, "oops")], ids=repr
+)
+async def test_a_list_that_is_never_given_leaves_the_others_known_for_as_long_as_they_are_told(
+    failure: Exception,
+) -> None:
+    stage = Stage(FOREIGN | {"/trades": failure})
+    for _ in range(20):
+        stage.touch()
+        await stage.settle()
+        known = stage.known()
+        assert known["trades"] is None
+        assert (known["accounts"], known["lots"], known["policies"]) == (2, 0, 0)
+        await stage.passes(60)
+    await stage.counts.close()
+
+
 def test_ordinary_results_teach() -> None:
     stage = Stage({})
     stage.counts.learn("create_trade", {"exec_id": "a"})

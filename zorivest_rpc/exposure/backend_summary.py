@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from zorivest_rpc.errors import BackendError, ZorivestError
+from zorivest_rpc.errors import BackendError, BackendUnreachable, ZorivestError
 from zorivest_rpc.exposure.notify import LoopClock
 from zorivest_rpc.exposure.state import ExposureState
 
@@ -47,7 +47,8 @@ class JournalCounts:
         self._again = False
         self._timers: dict[str, Handle] = {}
         self._active = float("-inf")
-        self._confirmed = float("-inf")
+        self._told: dict[str, float] = {}  # when the backend told each of them last
+        self._looked = float("-inf")  # when all that was asked for was told
 
     # --- when
 
@@ -59,7 +60,7 @@ class JournalCounts:
         self._expire(now)
         if "regular" not in self._timers:
             self._timers["regular"] = self._clock.later(EVERY, self._look_regularly)
-            if now - self._confirmed > EVERY:
+            if now - self._looked > EVERY:
                 self.refresh()
 
     def wrote(self) -> None:
@@ -123,7 +124,7 @@ class JournalCounts:
         except (ZorivestError, OSError) as error:  # a TimeoutError is an OSError
             self._has_summary = True  # another backend may answer there next time
             if getattr(error, "reported", None) == _LOCKED:
-                self._forget()
+                self._forget_all()
             self._expire(self._clock.now())
 
     def _adopt_summary(self, value: Json) -> None:
@@ -136,7 +137,7 @@ class JournalCounts:
         sets = value.get("sets")
         ids = sets.get("account_ids") if isinstance(sets, dict) else None
         self._set_ids(ids if isinstance(ids, list) and len(ids) == self._state.counters.get(_ACCOUNTS) else None)
-        self._confirmed = self._clock.now()
+        self._looked = self._clock.now()
 
     async def _probe(self, ask: Asker) -> None:
         """A backend without the route is asked for what the rules of loaded tools read, list by list."""
@@ -147,10 +148,10 @@ class JournalCounts:
             found: Found = {}
             try:
                 found = read(await ask(path, query))
-            except BackendError as error:
-                if error.reported == _LOCKED:
+            except (BackendError, BackendUnreachable, OSError) as error:
+                if getattr(error, "reported", None) == _LOCKED:
                     raise
-                if error.status != 404:  # it has the list and could not give it: what was known stays
+                if getattr(error, "status", None) != 404:  # it has the list and could not give it: what was known stays
                     failed = True
                     continue
             for name in names:
@@ -158,8 +159,10 @@ class JournalCounts:
                     self._set_ids(found.get(name))
                 else:
                     self._set(name, found.get(name))
-        if not failed:
-            self._confirmed = self._clock.now()
+        if failed:
+            self._has_summary = True  # another backend may answer there next time
+        else:
+            self._looked = self._clock.now()
         self._expire(self._clock.now())
 
     def learn(self, tool: str, value: Json) -> None:
@@ -171,20 +174,29 @@ class JournalCounts:
             self._set(_TRADES, total)
 
     def _expire(self, now: float) -> None:
-        if now - self._confirmed > _GOOD_FOR:
-            self._forget()
+        """Each for itself: a list that the backend cannot give makes nothing else unknown."""
+        for name in (*self._names, *self._sets):
+            if now - self._told.get(name, float("-inf")) > _GOOD_FOR:
+                self._forget(name)
 
-    def _forget(self) -> None:
-        for name in self._names:
-            self._set(name, None)
-        self._set_ids(None)
+    def _forget_all(self) -> None:
+        for name in (*self._names, *self._sets):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        if name in self._sets:
+            self._state.set_values(name, None)
+        elif self._state.counters[name] is not None:
+            self._state.set(name, None)
 
     def _set(self, name: str, value: int | None) -> None:
+        self._told[name] = self._clock.now()
         if self._state.counters[name] != value:
             self._state.set(name, value)
 
     def _set_ids(self, values: Json) -> None:
         for name in self._sets:
+            self._told[name] = self._clock.now()
             self._state.set_values(name, None if values is None else [str(each) for each in values])
 
 
