@@ -287,6 +287,15 @@ async def test_answers_before_the_answer_are_passed_over(server: Misbehaving, ma
     assert (await backend.ask(Request("GET", "/y"))).value == {"ok": True}
 
 
+async def test_answers_without_end_before_the_answer_are_not_kept(server: Misbehaving, make: Make) -> None:
+    """aiohttp keeps them all, and while they come nothing else runs: 130 MB and six seconds for one call."""
+    server.otherwise = raw(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000, stays=True)
+    with pytest.raises(OutcomeUnknown, match="not HTTP"):
+        await make(server.where).ask(Request("POST", "/x"))
+    async with asyncio.timeout(5):
+        await server.all_gone.wait()
+
+
 @pytest.mark.parametrize(
     "words", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02\x16", b"HTTP/1.1 200\r\nA B\r\n\r\n"]
 )

@@ -55,6 +55,7 @@ PRIVATE_MEMBERS: Final = (
 _DIRECT: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _API: Final = "/api/v1"
 _LONGEST_PROOF: Final = 1024
+_MOST_AHEAD: Final = 32  # heads of answers that wait to be read on one connection
 SMALL: Final = 64 * 1024  # what a connection takes at once; more is written piece by piece, as it drains
 _TICK: Final = 0.001  # uvloop's timers count whole milliseconds, and may ring that much early
 
@@ -118,6 +119,16 @@ def connector_class() -> Any:  # noqa: C901 - two classes, which need aiohttp to
                 return
             self._tell(exc)
             super().set_exception(exc, *cause)
+
+        def feed_data(self, data: Any, size: int = 0) -> None:
+            """One answer at a time is asked for, and few interim ones come before it; aiohttp would keep all that come,
+            and a server that sends nothing else would be read by nothing else."""
+            if len(self) < _MOST_AHEAD:
+                super().feed_data(data, size)
+            elif self.exception() is None:
+                self.set_exception(aiohttp.http.HttpProcessingError(message="more answers than were asked for"))
+                if self.transport is not None:
+                    self.transport.abort()
 
         def connection_lost(self, exc: BaseException | None) -> None:
             if exc is not None:  # of a body that says neither its length nor its end, what came may be a part
