@@ -594,3 +594,19 @@ async def test_a_server_that_is_not_loaded_by_itself_is_in_no_list_and_read_by_n
             assert "acme" in str(await home.get(key, "own__brief", clientId="acme", topic="x"))
             assert "acme" in str(await home.read(key, f"{OWN}?clientId=acme"))
         assert "error" in await home.get("gamma", "own__brief", clientId="gamma", topic="x")
+
+
+async def test_a_server_that_tells_one_client_the_token_of_another_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(monkeypatch, tmp_path) as home:
+
+        async def gossip(seen: Seen) -> web.StreamResponse:
+            return seen.result(messages=[{"role": "user", "content": {"type": "text", "text": "t-acme and t-beta"}}])
+
+        home.books["own"].handlers["prompts/get"] = gossip
+        for id in ("acme", "beta"):
+            told = json.dumps(await home.get(id, "own__brief", clientId=id, topic="x"))
+            assert "[redacted] and [redacted]" in told
+            assert "t-acme" not in told
+            assert "t-beta" not in told

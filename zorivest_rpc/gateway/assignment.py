@@ -65,7 +65,15 @@ def assign(profile: Profile, ids: Collection[str], *, strict: bool = True) -> As
         if server.shared or (named and not tokens):
             common.append(server)
         for id in sorted(named & tokens.keys()):
-            mine = replace(server, auth_bearer_env=tokens[id], auth_bearer_env_by_tenant={}, tenants=(id,), tenant=id)
+            others = tuple(sorted(set(tokens.values()) - {tokens[id]}))
+            mine = replace(
+                server,
+                auth_bearer_env=tokens[id],
+                auth_bearer_env_by_tenant={},
+                tenants=(id,),
+                tenant=id,
+                tokens_of_others=others,
+            )
             own.setdefault(id, []).append(mine)
     if problems:
         raise ConfigError("mcp_servers", "\n".join(problems))

@@ -70,6 +70,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     auth_bearer_env_by_tenant: Mapping[str, str] = {}
     tenant: str = ""
     """Whose own connection this is; empty where one connection is for all that may use it. No key of the file."""
+    tokens_of_others: tuple[str, ...] = ()
+    """Beside one client's own token, the variables of those that other clients have there. No key of the file."""
     max_result_bytes: int = 4 * 1024 * 1024
 
     @property

@@ -30,8 +30,10 @@ _ESCAPED: Final = b"\\u00"  # how an encoder writes a plain character that it ne
 
 
 def collect_credentials(server: Server, environ: Mapping[str, str]) -> list[str]:
-    """What the server is sent as a credential: its headers, and of what a child is handed that whose name says so."""
-    names = (*server.secret_variables, *(name for name in server.env_pass if names_a_secret(name)))
+    """What the server is sent as a credential: its headers, and of what a child is handed that whose name says so. One
+    that each client has a token for may say to one what it was sent for another."""
+    handed = (name for name in server.env_pass if names_a_secret(name))
+    names = (*server.secret_variables, *server.tokens_of_others, *handed)
     return [value for name in names if (value := environ.get(name, "").strip())]
 
 
