@@ -191,7 +191,14 @@ def test_the_file_is_private_and_holds_no_address(pins: Pins) -> None:
     assert sorted(os.listdir(os.path.dirname(pins.path))) == ["mcp-pins.json", "mcp-pins.json.lock"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": "x"}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b"{}", b'{"version": "x"}', b'{"version": 1}', b'{"pins": 5}', b"\xff", b"[" * 100_000),
+        *(b'{"version": 2, "servers": {}}', b'{"servers": {"\xff": {}}}', b'{"servers": {"a": {"file": ""}}}'),
+        b'{"servers": {"a": {"file": "", "profile": "", "server": ""}}}',
+    ],
+)
 @pytest.mark.parametrize("mode", ["tofu", "strict", "off"])
 def test_a_damaged_file_is_not_taken_for_a_first_start(pins: Pins, content: bytes, mode: str) -> None:
     os.makedirs(os.path.dirname(pins.path))

@@ -70,12 +70,12 @@ class _Known(msgspec.Struct):
     file: str
     profile: str
     server: str
-    pins: dict[str, dict[str, _Pin]] = {}
+    pins: dict[str, dict[str, _Pin]]
 
 
 class _File(msgspec.Struct):
-    version: int = 1
-    servers: dict[str, _Known] = {}
+    servers: dict[str, _Known]  # never left out: what is no file of pins must not count as one that has none
+    version: Literal[1] = 1
 
 
 def definition_hash(definition: Mapping[str, Any], kind: Kind = "tool") -> str:
@@ -200,7 +200,7 @@ class Pins:
                 return msgspec.json.decode(file.read(), type=_File)
         except FileNotFoundError:
             return _File(servers={})
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Without it every definition would count as seen for the first time, a changed one too.
             advice = 'move it away and run "zorivest-rpc mcp pin" to look at every definition again'
             raise ConfigError(self.path, f"cannot be read; {advice}") from None
