@@ -160,6 +160,9 @@ def test_endpoints_are_known_by_the_form_of_their_path() -> None:
     assert list(found) == ["/t/{id}", "/t/{uuid}", "/t/{hash}"]
     assert found["/t/{id}"].seen == 2
     assert found["/t/{id}"].parameters == {"a": 2, "b": 2}
+    names = ["zeta", "page", "size", "b", "a", "order", "since", "until"]
+    desk.send(visit, request(f"http://x/list?{'&'.join(f'{name}=1' for name in (*names, 'a'))}"))
+    assert list(desk.buffers.endpoints.all()[-1].parameters.items()) == [(name, 1) for name in names]
     assert found["/t/{id}"].shape("response", 200) == {"n": "integer"}
     for number in range(300):
         desk.send(visit, request(f"http://x/{'y' * number}-"))

@@ -323,6 +323,8 @@ async def test_a_flood_by_sync_is_told_when_to_come_back(served: Served) -> None
     async with served.http.post(f"/devtools/sync?k={KEY}", json=body, headers={"Origin": ALLOWED}) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
         assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After"
+    async with served.http.post(f"/devtools/beacon?k={KEY}", json=body, headers={"Origin": ALLOWED}) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
     assert len(served.watch.buffers.logs) == 0
 
 

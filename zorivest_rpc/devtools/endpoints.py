@@ -65,9 +65,10 @@ class Endpoint:
         if item.status:
             self.latencies.append(max(0.0, item.duration_ms))
         if query:
-            for name in {name for name, _ in parse_qsl(query, keep_blank_values=True, max_num_fields=None)}:
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
+            for name in dict.fromkeys(name[:_LONGEST_PART] for name, _ in pairs):  # once each, in the address's order
                 if name in self.parameters or len(self.parameters) < _MOST_PARAMETERS:
-                    self.parameters[name[:_LONGEST_PART]] = self.parameters.get(name[:_LONGEST_PART], 0) + 1
+                    self.parameters[name] = self.parameters.get(name, 0) + 1
         self._learn("request", 0, item.request_body, item.request_truncated)
         self._learn("response", item.status, item.response_body, item.response_truncated)
 

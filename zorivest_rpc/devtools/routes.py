@@ -357,6 +357,8 @@ class Routes:
         for frame in post.frames:
             if not _is_hello(bytes(frame)):
                 visit.receive(bytes(frame))
+            if visit.slow:
+                raise Refused(1013, "too many events")
 
 
 def _is_full(of_tenant: Iterable[bool]) -> bool:

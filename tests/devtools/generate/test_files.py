@@ -19,7 +19,7 @@ def har(recording: Recording, **arguments: Any) -> list[dict[str, Any]]:
 
 
 def test_an_archive_has_the_requests_oldest_first_with_times_that_add_up() -> None:
-    second = ask(20, "/api/b?b=2&a=1&a=3&c=", "POST", 201, wait_ms=8.0, request_body="{}", request_truncated=True)
+    second = ask(20, "/api/b?b=2&a=1&a=3&c=#part", "POST", 201, wait_ms=8.0, request_body="{}", request_truncated=True)
     first, last = har(record(second, ask(10)))
     assert [first["request"]["method"], last["request"]["method"]] == ["GET", "POST"]
     assert last["timings"] == {"send": 0, "wait": 8.0, "receive": 4.5}
@@ -27,6 +27,7 @@ def test_an_archive_has_the_requests_oldest_first_with_times_that_add_up() -> No
     assert sum(last["timings"].values()) == last["time"]
     query = [(each["name"], each["value"]) for each in last["request"]["queryString"]]
     assert query == [("b", "2"), ("a", "1"), ("a", "3"), ("c", "")]
+    assert last["request"]["url"].endswith("/api/b?b=2&a=1&a=3&c=")
     assert last["request"]["postData"]["comment"]
     assert last["request"]["bodySize"] == -1
     assert first["startedDateTime"].endswith("+00:00")

@@ -60,7 +60,7 @@ def _entry(item: Request) -> dict[str, Json]:
 def _request(item: Request) -> dict[str, Json]:
     request: dict[str, Json] = {
         "method": item.method,
-        "url": item.url,
+        "url": item.url.partition("#")[0],  # HAR 1.2, request: fragments are not included
         "httpVersion": "unknown",
         "cookies": [],
         "headers": _headers(item.request_headers),
