@@ -98,6 +98,7 @@ KEPT = (
     'Cannot read properties of undefined (reading "key")',
     '{"name":"Ann","total":12.5,"items":[1,2]}',
     "https://localhost/passport/17?page=2",
+    "at run (https://localhost/app?token=[redacted]:10:5)",
     "authority://x",
     "https://localhost:8080/a@b:c@d",
     "mail to ann:hunter@x.test",

@@ -67,6 +67,9 @@ _PAIR: Final = re.compile(
     rf"{_BOUND}({_NAME}\s?=)(?:{_DOUBLE}|{_SINGLE}"
     rf"|(?:[^&\s\"<>;,?#]++|[;,?#](?!\s?{_NAME}=))++)",  # a;b=… is two pairs, a;b is one value
 )
+_PLACE: Final = re.compile(
+    r"\[redacted\]:\d{1,9}:\d{1,9}\)?"
+)  # of an error; the page has redacted the address before it
 # password: "hunter2" and token: abc, as consoles print objects; never the place in auth.js:10:5
 _COLON: Final = re.compile(
     rf"{_BOUND}({_NAME}:\s{{0,20}}+)"
@@ -175,7 +178,7 @@ def _redact_named(text: str, low: str) -> str:
 
 
 def _pair(match: re.Match[str]) -> str:
-    if not is_secret_name(match[1]):
+    if not is_secret_name(match[1]) or _PLACE.fullmatch(match[0][len(match[1]) :]):
         return match[0]
     level, single = match["double"], match["single"]
     quote = f'{level}"' if level is not None else f"{single}'" if single is not None else ""

@@ -47,7 +47,7 @@ async def test_elements_are_found_by_selector_with_what_was_asked_for(server: Fr
     assert first["box"]["width"] > 0
     assert first["styles"] == {"display": "list-item"}
     assert second["visible"] is False
-    params = {"selector": "ul", "include_children": True, "max_depth": 2, "limit": 20, "properties": []}
+    params = {"selector": "ul", "include_children": True, "max_depth": 2, "limit": 1, "properties": []}
     [found] = (await server.ask("d2", "dom", params))["data"]["matches"]
     assert [child["text"] for child in found["children"]] == ["first", "second", "third bold"]
     assert [child["tag"] for child in found["children"][2]["children"]] == ["b"]

@@ -820,8 +820,7 @@ const matchOf = (node, params, depth, budget) => {
 		match.styles = Object.fromEntries(wanted.map((name) => [name, style.getPropertyValue(name)]));
 	}
 	if (params.include_children && depth < params.max_depth) {
-		const children = [...node.children].slice(0, params.limit);
-		match.children = children.flatMap((child) => (budget.left > 0 ? [matchOf(child, params, depth + 1, budget)] : []));
+		match.children = [...node.children].flatMap((child) => (budget.left > 0 ? [matchOf(child, params, depth + 1, budget)] : []));
 	}
 	return match;
 };
