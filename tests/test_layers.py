@@ -21,7 +21,7 @@ from tests.places import ROOT
 
 PACKAGE = ROOT / "zorivest_rpc"
 ROOMS = (
-    ("errors", "proof", "core_dumps", "private_files"),
+    ("errors", "proof", "core_dumps", "private_files", "retry_after"),
     # the protocol machine
     ("mcp.protocol", "mcp.eager"),
     ("mcp.client",),
@@ -77,7 +77,7 @@ ROOMS = (
 )
 RANK = {name: rank for rank, names in enumerate(ROOMS) for name in names}
 WINGS = ("mcp", "serving", "embedded")
-BETWEEN_WINGS = ("errors", "proof", "core_dumps", "config", "config_file", "__version__")
+BETWEEN_WINGS = ("errors", "proof", "core_dumps", "config", "config_file", "retry_after", "__version__")
 # They take values and return values: no clock, no waiting, no storage. `load` reads files; `pdf_pages` runs a child.
 PURE = (
     *("mcp.protocol", "mcp.client", "mcp.catalog", "serving.catalog", "serving.modes"),

@@ -70,12 +70,18 @@ async def refused(seen: Seen) -> web.StreamResponse:
     return seen.error(-32000, "not today")
 
 
+DATES = tuple(f"Mon, 02 Jan 2023 10:00:{second} GMT" for second in ("00", "01", "59"))
+
 # what fails once, and whether a list, a call that may be repeated, and another call are sent again
 TABLE: dict[str, tuple[Answer | None, tuple[bool, bool, bool]]] = {
     "refused": (None, (True, True, True)),
     "session lost": (status(404), (True, True, True)),
     "429 with Retry-After": (status(429, Retry_After="1"), (True, True, True)),
     "503 with Retry-After": (status(503, Retry_After="1"), (True, True, True)),
+    "429 with a date": (status(429, Date=DATES[0], Retry_After=DATES[1]), (True, True, True)),
+    "503 with a date": (status(503, Date=DATES[0], Retry_After=DATES[1]), (True, True, True)),
+    "503 with a late date": (status(503, Date=DATES[0], Retry_After=DATES[2]), (False, False, False)),
+    "503 with no time at all": (status(503, Retry_After="soon"), (True, True, False)),
     "429 with a late Retry-After": (status(429, Retry_After="4000"), (False, False, False)),
     "503": (status(503), (True, True, False)),
     "502": (status(502), (True, True, False)),
@@ -154,7 +160,7 @@ async def test_a_call_is_sent_again_as_the_table_says(tmp_path: Path, row: str, 
             assert failed.value.code != "retry_exhausted"
         arrived = {"refused": 1}.get(row, 2 if is_sent_again else 1)
         assert len(fake.of("tools/call")) == arrived
-        if "Retry-After" in row and is_sent_again:
+        if row.endswith(("with Retry-After", "with a date")) and is_sent_again:
             assert paused == [1.0]
 
 

@@ -33,6 +33,7 @@ from zorivest_rpc.mcp.client.opening import Seen, TurnedAway
 from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.framing import EventReader
 from zorivest_rpc.mcp.protocol.revisions import Era
+from zorivest_rpc.retry_after import read_retry_after
 from zorivest_rpc.serving.backend.failures import why
 from zorivest_rpc.serving.backend.wire import SMALL, DirectAnswer, Unsent, send_directly, write_request
 
@@ -229,7 +230,9 @@ class HttpUpstream(Upstream):
             return AuthRejected(self.name, status, self._bearer)
         if 300 <= status < 400:
             return RedirectRefused(self.name, origin_of(self._endpoint, headers.get("Location", "")))
-        return StatusFailed(self.name, self.target, status, read_retry_after(headers))
+        return StatusFailed(
+            self.name, self.target, status, read_retry_after(headers.get("Retry-After"), headers.get("Date"))
+        )
 
     # --- requests
 
@@ -489,9 +492,3 @@ def origin_of(endpoint: str, location: str) -> str:
         host, port = found.hostname, found.port
     shown = f"[{host}]" if host and ":" in host else host
     return f"{found.scheme or urlsplit(endpoint).scheme}://{shown}{f':{port}' if port else ''}"
-
-
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds alone: a date would compare two clocks."""
-    text = headers.get("Retry-After", "").strip()
-    return float(text[:9]) if text.isdecimal() else None

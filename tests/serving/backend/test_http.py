@@ -159,6 +159,10 @@ async def test_a_rate_limit_passes_on_how_long_to_wait(replies: aioresponses, ma
     replies.get(f"{URL}/x", status=429, payload={"detail": "x"}, headers={"Retry-After": "17"})
     with pytest.raises(BackendError, match="Wait 17 s"):
         await make(URL).ask(Request("GET", "/x"))
+    dates = {"Date": "Mon, 02 Jan 2023 10:00:00 GMT", "Retry-After": "Mon, 02 Jan 2023 10:01:30 GMT"}
+    replies.get(f"{URL}/x", status=429, payload={"detail": "x"}, headers=dates)
+    with pytest.raises(BackendError, match="Wait 90 s"):
+        await make(URL).ask(Request("GET", "/x"))
     replies.get(f"{URL}/x", status=429, payload={"detail": "x"}, headers={"Retry-After": "9" * 5000})
     with pytest.raises(BackendError, match="Wait before"):
         await make(URL).ask(Request("GET", "/x"))

@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -22,6 +21,8 @@ from urllib.parse import quote, quote_plus, urlsplit
 import aiohttp
 import msgspec
 from yarl import URL
+
+from zorivest_rpc.retry_after import read_retry_after
 
 from .failures import Failure, Kind
 from .limits import Limiter
@@ -276,12 +277,7 @@ def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
         try:
             return min(max(0.0, float(value)), LONGEST_WAIT)
         except ValueError:
-            pass
-        try:
-            then = parsedate_to_datetime(value)
-            return max(0.0, ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds())
-        except (ValueError, TypeError):
-            return None
+            return read_retry_after(value, now=now.timestamp)
     for name in ("x-ratelimit-reset", "ratelimit-reset"):
         try:
             moment = float(low[name])

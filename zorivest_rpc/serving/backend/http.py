@@ -23,6 +23,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.errors import BackendError, BackendUnreachable, ConfigError, OutcomeUnknown, ZorivestError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
+from zorivest_rpc.retry_after import read_retry_after
 from zorivest_rpc.serving.backend.auth import BackendLogins, Grant, Sessions
 from zorivest_rpc.serving.backend.breaker import Breaker
 from zorivest_rpc.serving.backend.coalesce import Coalesced
@@ -315,7 +316,7 @@ class HttpBackend:
         if theirs and len(theirs) <= _LONGEST_ID and _fits_a_line(theirs):
             request_id = redact(theirs)
         if not 200 <= status < 300:
-            retry_after = given.get("Retry-After")
+            retry_after = read_retry_after(given.get("Retry-After"), given.get("Date"))
             told = path.partition("?")[0]
             raise refusal(method, told, status, kind, body, request_id, retry_after, write, self._secrets_in(sent))
         if raw or not body:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from math import ceil
 
 import orjson
 
 from zorivest_rpc.errors import BackendError, GuardLocked, ToolError
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
+from zorivest_rpc.retry_after import LONGEST_WAIT
 
 __all__ = ["is_ours", "redact", "refusal", "session_is_gone", "unknown_route"]
 
@@ -59,7 +61,7 @@ def refusal(
     content_type: str,
     body: bytes,
     request_id: str,
-    retry_after: str | None,
+    retry_after: float | None,
     write: bool = False,
     secrets: Collection[str] = (),
 ) -> ToolError:
@@ -80,8 +82,8 @@ def refusal(
             again = "Check whether it was done before you call again; zorivest_diagnose shows the state of the backend."
         known = ("backend_failed" if status >= 500 else "refused", what, again)
     code, what, advice = known
-    if status == 429 and (seconds := _seconds(retry_after)) is not None:
-        advice = f"Wait {seconds} s before the next call."
+    if status == 429 and retry_after is not None and retry_after < LONGEST_WAIT:
+        advice = f"Wait {ceil(retry_after)} s before the next call."
     if (answer is None and status in (404, 405)) or reported in _NO_ROUTE:
         code, what = "unknown_route", f"Nothing is served at {method} {path}"
         advice = "Check that the API URL names a Zorivest backend."
@@ -176,8 +178,3 @@ def _words(answer: Json) -> tuple[str | None, Json]:
     code = answer.get("error")
     detail = answer.get("detail", answer.get("message"))
     return (code if isinstance(code, str) else None), (code if detail is None else detail)
-
-
-def _seconds(retry_after: str | None) -> int | None:
-    """Seconds only; a date in this header is rare and needs a clock that agrees with the server's."""
-    return int(retry_after) if retry_after and re.fullmatch("[0-9]{1,9}", retry_after) else None
