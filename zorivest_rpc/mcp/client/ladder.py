@@ -12,10 +12,11 @@ from typing import Final
 import msgspec
 
 from zorivest_rpc.mcp.protocol.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION
-from zorivest_rpc.mcp.protocol.revisions import BY_NAME, SUPPORTED_MODERN
+from zorivest_rpc.mcp.protocol.revisions import SUPPORTED_MODERN
 
-__all__ = ["LADDER", "MODERN_ERRORS", "Rung", "Sighting", "Verdict", "choose_version", "conclude"]
+__all__ = ["LADDER", "MODERN_ERRORS", "SPOKEN_LEGACY", "Rung", "Sighting", "Verdict", "choose_version", "conclude"]
 
+SPOKEN_LEGACY: Final = ("2025-03-26", "2025-06-18", "2025-11-25")  # 2024-11-05 has another HTTP transport
 MODERN_ERRORS: Final = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
 _LEGACY_STATUS: Final = frozenset((400, 404, 405, 406, 415))
 
@@ -91,4 +92,4 @@ def conclude(seen: Sighting) -> Verdict:
 def choose_version(supported: object) -> str | None:
     """The newest of `data.supported` that we speak, of either era."""
     offered = {item for item in supported if isinstance(item, str)} if isinstance(supported, list) else set()
-    return next((name for name in reversed(BY_NAME) if name in offered), None)
+    return next((name for name in reversed((*SPOKEN_LEGACY, *SUPPORTED_MODERN)) if name in offered), None)

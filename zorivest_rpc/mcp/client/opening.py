@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError, ZorivestError
 from zorivest_rpc.mcp.client.caller import Answer, Caller, Note, Refused, Request
-from zorivest_rpc.mcp.client.ladder import MODERN_ERRORS, Sighting, Verdict, choose_version, conclude
+from zorivest_rpc.mcp.client.ladder import MODERN_ERRORS, SPOKEN_LEGACY, Sighting, Verdict, choose_version, conclude
 from zorivest_rpc.mcp.client.rounds import check_complete
 from zorivest_rpc.mcp.protocol.capabilities import Offered, read_offered
 from zorivest_rpc.mcp.protocol.extent import shorten
@@ -22,9 +22,8 @@ from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST, UNSUPPORTED_VERSI
 from zorivest_rpc.mcp.protocol.replies import SERVER_INFO, Discovered, Initialized, read_reply
 from zorivest_rpc.mcp.protocol.revisions import BY_NAME, LATEST_LEGACY, MODERN, SUPPORTED_MODERN, Era, Revision
 
-__all__ = ["SPOKEN_LEGACY", "Opening", "Seen", "TurnedAway", "Welcome", "open_server"]
+__all__ = ["Opening", "Seen", "TurnedAway", "Welcome", "open_server"]
 
-SPOKEN_LEGACY: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
 _OLD: Final = "2024-11-05"
 _MOST_NAMED: Final = 8  # versions in a message
 _UNKNOWN: Final = Offered(tools=True)  # a server that would not say: its tools are asked for, and no more
