@@ -27,6 +27,13 @@ def test_a_wait_passes_with_the_time() -> None:
     assert restarts.wait(1011.0) == 0.0
 
 
+def test_a_timer_that_is_back_a_moment_early_has_waited_long_enough() -> None:
+    restarts = Restarts()
+    restarts.note_end(1000.0)
+    assert restarts.wait(1000.4995) == 0.0
+    assert restarts.wait(1000.49) == pytest.approx(0.01)
+
+
 def test_five_minutes_without_an_end_begin_anew() -> None:
     restarts = Restarts()
     for now in (1000.0, 1001.0, 1002.0):

@@ -11,6 +11,7 @@ _FIRST: Final = 0.5
 _LONGEST: Final = 30.0
 _MOST: Final = 5
 _WITHIN: Final = 300.0
+_TICK: Final = 0.002  # timers count in milliseconds: who waited may be back a moment before the time
 
 
 class Restarts:
@@ -33,8 +34,10 @@ class Restarts:
         if not count:
             return 0.0
         if count > _MOST:  # not before one of these ends is five minutes old
-            return max(0.0, self._ends[0] + _WITHIN - now)
-        return max(0.0, self._ends[-1] + min(_LONGEST, _FIRST * 2.0 ** (self._streak - 1)) - now)
+            left = self._ends[0] + _WITHIN - now
+        else:
+            left = self._ends[-1] + min(_LONGEST, _FIRST * 2.0 ** (self._streak - 1)) - now
+        return left if left > _TICK else 0.0
 
     def _count(self, now: float) -> int:
         while self._ends and self._ends[0] <= now - _WITHIN:
