@@ -130,10 +130,11 @@ async def test_progress_and_log_messages_reach_the_caller() -> None:
     assert [bytes(told.data) for told in logs] == [b'"words"']
 
 
-async def test_a_line_above_the_limit_fails_the_only_request_and_the_child_goes_on() -> None:
-    async with running("legacy") as client:
-        with pytest.raises(ProtocolBroken, match=f"more than {FRAME_LIMIT} bytes"):
-            await client.call(do("large", size=FRAME_LIMIT))
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_line_above_the_limit_fails_the_only_call_and_the_child_goes_on(mode: str) -> None:
+    async with running(mode) as client:
+        with pytest.raises(TooLarge, match=f"more than {FRAME_LIMIT} bytes"):
+            await client.call(do("large", size=FRAME_LIMIT, max_bytes=2 * FRAME_LIMIT))
         with pytest.raises(TooLarge):
             await client.call(do("large", size=2000, max_bytes=2000))
         assert text_of(await client.call(do(text="on"))) == "on"

@@ -21,7 +21,6 @@ from zorivest_rpc.gateway.errors import (
     ConnectFailed,
     ProtocolBroken,
     RedirectRefused,
-    TooLarge,
     ToolingError,
 )
 from zorivest_rpc.gateway.following import Follower
@@ -307,11 +306,6 @@ class HttpUpstream(Upstream):
                 raise self._too_large(talk, limit)
             pieces.append(piece)
         return b"".join(pieces)
-
-    def _too_large(self, talk: Talk, limit: int) -> ToolingError:
-        if talk.call is not None:
-            return TooLarge(self.name, talk.call.shown or talk.call.name, min(limit, talk.call.max_bytes))
-        return ProtocolBroken(self.name, f"it sent more than {limit} bytes at once")
 
     # --- event streams
 

@@ -27,6 +27,7 @@ __all__ = ["GRACE", "StdioUpstream"]
 
 GRACE: Final = 3.0  # seconds between two steps of ending a child
 _OUT: Final = 1
+_LISTEN: Final = "subscriptions/listen"
 _LAST_WORDS: Final = 1.0  # seconds for what is still in the pipe of a child that has ended
 
 
@@ -261,12 +262,15 @@ class StdioUpstream(Upstream):
             talk.future.set_exception(error)
 
     def _take_oversize(self) -> None:
-        """Whose answer it was stood in what was dropped; with one open request that is no question."""
+        """Whose answer it was stood in what was dropped; with one open request that is no question. The one that
+        stays open to hear of changes is not answered with anything large."""
         self.caller.strays += 1
-        if len(self.caller.pending) == 1:
-            request = next(iter(self.caller.pending.values()))
+        open_requests = [each for each in self.caller.pending.values() if each.method != _LISTEN]
+        if len(open_requests) == 1:
+            (request,) = open_requests
             self.caller.forget(request)
-            self._fail(request, ProtocolBroken(self.name, f"it wrote a line of more than {FRAME_LIMIT} bytes"))
+            talk = request.listener
+            self._fail(request, self._too_large(talk if isinstance(talk, Talk) else Talk(), FRAME_LIMIT))
 
     async def _write(self, frame: bytes) -> None:
         child = self._child
@@ -338,7 +342,7 @@ class StdioUpstream(Upstream):
     async def _listen(self, opened: Callable[[], None]) -> bool:
         self._on_acknowledged = opened
         try:
-            answer = await self._exchange(self.caller.request("subscriptions/listen", self._filter()), Talk())
+            answer = await self._exchange(self.caller.request(_LISTEN, self._filter()), Talk())
         except StdioExited:
             return False  # the next child is asked anew
         return answer.error is None

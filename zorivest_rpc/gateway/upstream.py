@@ -314,6 +314,11 @@ class Upstream:
     def _refused(self, message: str, code: int) -> UpstreamError:
         return UpstreamError(self.name, self._withheld.hide(message), code)
 
+    def _too_large(self, talk: Talk, limit: int) -> ToolingError:
+        if talk.call is not None:
+            return TooLarge(self.name, talk.call.shown or talk.call.name, min(limit, talk.call.max_bytes))
+        return ProtocolBroken(self.name, f"it sent more than {limit} bytes at once")
+
     def _broken(self, wrong: ProtocolError) -> ProtocolBroken:
         return ProtocolBroken(self.name, self._withheld.hide(wrong.message))
 
