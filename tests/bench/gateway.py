@@ -1,8 +1,9 @@
 """`python -m tests.bench.gateway`: calls forwarded to other MCP servers, beside two proxies and beside no proxy at all.
 
 Every call runs the whole pipeline, the guard's question to a backend included, which the peers do not have. What is
-asked stands on the load generator's core, what is measured alone on the other one. The peers' environments are made by
-`python -m tests.bench.setup_peers`; a bar whose peer is not there is not measured.
+asked stands on the load generator's core, what is measured alone on the other one. The TypeScript server that is asked
+directly is the very process to which calls are forwarded, in its place: what differs is what stands between. The peers'
+environments are made by `python -m tests.bench.setup_peers`; a bar whose peer is not there is not measured.
 
 Exit code 0: measured, whatever the verdicts; 1: a server failed or answered wrongly; 2: misused.
 """
@@ -207,6 +208,12 @@ class _GatewayRun(_Run):
                 load = partial(http_load, url, "echo", connections, seconds, modern=row.modern, pid=pid, warmup=0.1)
                 self._load(row, test, load)
 
+    def ask_directly(self, row: Row, url: str) -> None:
+        with self._reporting(row, TS):
+            _wait_http(url, row.modern)
+            http_load(url, "echo", 16, row.warmup, modern=row.modern, warmup=0)
+            self._load(row, TS, partial(http_load, url, "echo", 16, self.plan.seconds, modern=row.modern, warmup=0.1))
+
     def isolation(self, well: Row, broken: Row) -> None:
         """Both run at once, and take turns."""
         tools = [f"{name}__echo" for name in SEVEN]
@@ -336,8 +343,12 @@ def measure(rounds: int, seconds: float, spawns: int, tests: str) -> list[dict[s
                 if "b" in tests:
                     run.on_stdio(PIPE, rows.pipe[turn:] + rows.pipe[:turn])
                 if "t" in tests and ts_row is not None and rows.ts is not None:
-                    run.on_stdio(TS, [rows.ts])
-                    run.over_http(TS, [ts_row], 16)
+                    forwarded, asked = (
+                        partial(run.on_stdio, TS, [rows.ts]),
+                        partial(run.ask_directly, ts_row, f"{ts}/mcp"),
+                    )
+                    for step in (forwarded, asked) if turn % 2 else (asked, forwarded):
+                        step()
                 if "c" in tests:
                     run.over_http(HTTP, rows.http[turn:] + rows.http[:turn], 64)
                 if "e" in tests:
