@@ -64,6 +64,41 @@ def test_ours_stay_as_they_are_and_theirs_follow_in_the_order_of_the_file() -> N
     assert (built.table["far__a"].server, built.table["far__a"].upstream) == (far, "a")
 
 
+MIRRORED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "x-mcp-header": "not a token", "default": {"x-mcp-header": "a value"}},
+        "x-mcp-header": {"type": "string", "description": "an argument of this name"},
+        "deep": {"anyOf": [{"$ref": "#/$defs/a"}], "items": {"x-mcp-header": "X"}},
+    },
+    "$defs": {"a": {"type": "string", "x-mcp-header": "Client-Id"}},
+    "additionalProperties": {"type": "string", "x-mcp-header": 7},
+}
+
+
+def test_annotations_for_headers_are_between_a_server_and_us() -> None:
+    built = catalogue(offered(server(), item("a", inputSchema=MIRRORED)))
+    schema = built.table["far__a"].spec.input_schema
+    assert schema["properties"] | {"confirmation_token": {}} == {
+        "text": {"type": "string", "default": {"x-mcp-header": "a value"}},
+        "x-mcp-header": MIRRORED["properties"]["x-mcp-header"],
+        "deep": {"anyOf": [{"$ref": "#/$defs/a"}], "items": {}},
+        "confirmation_token": {},
+    }
+    assert (schema["$defs"], schema["additionalProperties"]) == ({"a": {"type": "string"}}, {"type": "string"})
+    assert built.table["far__a"].schema is MIRRORED
+
+
+def test_a_wrong_annotation_costs_no_client_its_list() -> None:
+    """The server may be of an era or on a pipe where it means nothing; what it offers is built anew at each change."""
+    offer = offered(server(), item("a", inputSchema=MIRRORED))
+    audience = Audience(catalogue(offer).definitions, Policy())
+    audience.adopt(catalogue(offer, servers=(server(),)).definitions)
+    session = Session()
+    session.client = Implementation("cline", "1")
+    assert "far__a" in [tool.name for tool in audience.view(session).listed]
+
+
 @given(st.permutations(["one", "two", "three"]), st.data())
 def test_the_catalogue_does_not_depend_on_who_answered_first(order: list[str], data: st.DataObject) -> None:
     servers = tuple(server(name, prefix=False) for name in ("one", "two", "three"))

@@ -17,6 +17,7 @@ from zorivest_rpc.gateway.policy import Decision, Subject, classify, decide
 from zorivest_rpc.gateway.scan import Findings, Reading, read_texts, settle
 from zorivest_rpc.gateway.schemas import Unservable, check_schema, rename_arguments
 from zorivest_rpc.mcp.client.lists import Item, Listing
+from zorivest_rpc.mcp.protocol.headers import drop_annotations, may_annotate
 
 __all__ = ["HELD", "Examined", "Judge", "drop_words", "examine_tools", "judge_tools", "note_texts", "read_ahead"]
 
@@ -106,11 +107,17 @@ def _examine_item(server: Server, item: Item) -> Examined:
     dropped = Examined(server.name, item.name, "dropped", definition=definition)
     if not server.allows("tool", item.name):
         return dropped._replace(reason="not_allowed", detail="not in tool_allowlist")
-    schema = definition.get("inputSchema")
-    shown = note_schemas(item) or rename_arguments(dict(schema or {}), server.argument_renames)
+    shown = note_schemas(item) or rename_arguments(_own_schema(item), server.argument_renames)
     if isinstance(shown, Unservable):
         return dropped._replace(reason=shown.reason, detail=f"{shown.reason}: {shown.problem}")
     return dropped._replace(state="published", schema=shown, reading=note_texts(item))
+
+
+def _own_schema(item: Item) -> dict[str, Any]:
+    """The input schema for clients of ours. Headers are for the way to the server: what our clients would repeat in
+    them is for us to repeat, and an annotation that is wrong would cost them the tool."""
+    schema = dict(item.definition["inputSchema"])
+    return drop_annotations(schema) if may_annotate(item.raw) else schema
 
 
 async def read_ahead(*listings: Listing) -> None:

@@ -172,6 +172,14 @@ def test_a_wrong_header_annotation_drops_the_tool_where_headers_are_sent() -> No
     assert [(item.name, dict(item.mirrored)) for item in elsewhere.items] == [("wrong", {}), ("right", {})]
 
 
+def test_an_annotation_that_is_written_with_escapes_counts() -> None:
+    raw = rb'{"name":"a","inputSchema":{"type":"object","properties":{"n":{"x\u002dmcp-header":"N","type":"number"}}}}'
+    reading = read_list(Caller(Identity("a", "1")), Kind.TOOLS, mirrors=True)
+    with pytest.raises(StopIteration) as done:
+        reading.send(Answer(next(reading), msgspec.Raw(b'{"tools":[%b]}' % raw)))
+    assert [drop.reason for drop in done.value.value.drops] == ["x_mcp_header"]
+
+
 @pytest.mark.parametrize("schema", [{"properties": {"a": {"x-mcp-header": "A", "type": "string", "properties": 7}}}])
 def test_a_schema_that_cannot_be_walked_is_dropped_and_not_raised(schema: Any) -> None:
     listing, _ = read(whole({"name": "odd", "inputSchema": schema}, tool("good")))

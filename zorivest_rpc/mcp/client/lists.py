@@ -14,7 +14,7 @@ from zorivest_rpc.mcp.client.caller import Answer, Caller, Refused, Request
 from zorivest_rpc.mcp.client.opening import read_ttl
 from zorivest_rpc.mcp.client.rounds import check_complete
 from zorivest_rpc.mcp.protocol.extent import MOST_NAME, shorten
-from zorivest_rpc.mcp.protocol.headers import HeaderParams, header_params
+from zorivest_rpc.mcp.protocol.headers import HeaderParams, header_params, may_annotate
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_REQUEST, Json, dumps
 from zorivest_rpc.mcp.protocol.replies import Page, read_reply
 
@@ -147,7 +147,7 @@ def _read_item(raw: bytes, kind: Kind, mirrors: bool, number: int) -> Item | Dro
     schema = definition.get("inputSchema")
     if not isinstance(schema, dict):
         return Drop(name, "shape", "inputSchema is not an object")
-    if not mirrors or b"x-mcp-header" not in raw:
+    if not mirrors or not may_annotate(raw):
         return Item(name, raw, definition)
     return _mirror(name, raw, definition, schema)
 

@@ -15,9 +15,11 @@ __all__ = [
     "check_params",
     "check_standard",
     "decode_value",
+    "drop_annotations",
     "encode_value",
     "header_params",
     "is_named",
+    "may_annotate",
     "mirror_params",
     "named_value",
 ]
@@ -38,6 +40,7 @@ _PLAIN: Final = re.compile(r"[!-~]([ -~]*[!-~])?\Z")  # visible ASCII, with spac
 _SENTINEL, _END = "=?base64?", "?="
 _SAFE: Final = 2**53 - 1
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
+_ANNOTATION: Final = "x-mcp-header"
 _MAPS: Final = ("$defs", "definitions", "patternProperties", "dependentSchemas")  # of schemas by name
 _BELOW: Final = (
     *("items", "prefixItems", "contains", "oneOf", "anyOf", "allOf", "not", "if", "then", "else"),
@@ -166,8 +169,8 @@ def header_params(schema: Mapping[str, Json]) -> HeaderParams:
     def visit(node: Json, path: tuple[str, ...], reachable: bool) -> None:
         if not isinstance(node, dict):
             return
-        if "x-mcp-header" in node:
-            header, where = node["x-mcp-header"], ".".join(path) or "the root"
+        if _ANNOTATION in node:
+            header, where = node[_ANNOTATION], ".".join(path) or "the root"
             if not isinstance(header, str) or not _TOKEN.match(header):
                 raise ValueError(f"x-mcp-header of {where} is not a header token")
             if not reachable or not path:
@@ -178,7 +181,8 @@ def header_params(schema: Mapping[str, Json]) -> HeaderParams:
                 raise ValueError(f"x-mcp-header {header!r} is used twice")
             seen.add(header.lower())
             found[header] = path
-        for name, child in (node.get("properties") or {}).items():
+        properties = node.get("properties")
+        for name, child in properties.items() if isinstance(properties, dict) else ():
             visit(child, (*path, name), reachable and "$ref" not in node)
         for keyword in _BELOW:
             below = node.get(keyword)
@@ -189,3 +193,26 @@ def header_params(schema: Mapping[str, Json]) -> HeaderParams:
 
     visit(schema, (), True)
     return found
+
+
+def may_annotate(definition: bytes) -> bool:
+    """Whether it is worth a look: JSON may write the keyword with escapes."""
+    return b"x-mcp-header" in definition or b"\\u" in definition
+
+
+def drop_annotations(node: Json) -> Json:
+    """The same schema without `x-mcp-header`, which is between a server and its own clients. Values that look like a
+    schema (`default`, `enum`) and an argument of this name stay."""
+    if not isinstance(node, dict):
+        return node
+    plain = {key: value for key, value in node.items() if key != _ANNOTATION}
+    for keyword in ("properties", *_BELOW):
+        below = plain.get(keyword)
+        if keyword in ("properties", *_MAPS):
+            if isinstance(below, dict):
+                plain[keyword] = {name: drop_annotations(child) for name, child in below.items()}
+        elif isinstance(below, list):
+            plain[keyword] = [drop_annotations(child) for child in below]
+        elif isinstance(below, dict):
+            plain[keyword] = drop_annotations(below)
+    return plain
