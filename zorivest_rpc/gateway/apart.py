@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from zorivest_rpc.errors import ProtocolError, ToolError
+from zorivest_rpc.errors import ToolError
 from zorivest_rpc.gateway.assembly import assemble, names_no_tool
 from zorivest_rpc.gateway.assignment import UNASSIGNED, Assigned
 from zorivest_rpc.gateway.catalogue import Catalogue
@@ -25,9 +25,9 @@ from zorivest_rpc.gateway.library import Library
 from zorivest_rpc.gateway.member import Member
 from zorivest_rpc.gateway.router import Gateway, Shelves
 from zorivest_rpc.gateway.toolsets import describe_count
-from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.call import Call, Outcome, unknown_tool
 from zorivest_rpc.mcp.offer import PROMPTS, RESOURCES
-from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json
+from zorivest_rpc.mcp.protocol.jsonrpc import Json
 from zorivest_rpc.serving.catalog.spec import Definitions, ToolsetSpec, ToolSpec
 
 __all__ = ["GatewaysApart", "Open"]
@@ -284,5 +284,5 @@ class GatewaysApart:
         server = self._winners.get(call.name)
         found = None if server is None else self.member_of(call.scope.name, server)
         if found is None:
-            raise ProtocolError(INVALID_PARAMS, f"unknown tool {call.name!r}; tools/list names them")
+            raise unknown_tool(call.name)
         return await found[0].forward(call)

@@ -10,7 +10,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.gateway.assembly import names_no_tool
 from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
 from zorivest_rpc.gateway.config import Profile, Server
@@ -36,10 +35,10 @@ from zorivest_rpc.gateway.relay import Relay
 from zorivest_rpc.gateway.schemas import undo_renames
 from zorivest_rpc.gateway.telemetry import CallRecord, Redactor, Telemetry
 from zorivest_rpc.gateway.upstream import Call as Forwarded
-from zorivest_rpc.mcp.call import Call, Outcome
+from zorivest_rpc.mcp.call import Call, Outcome, unknown_tool
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.mcp.offer import RESOURCES
-from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
+from zorivest_rpc.mcp.protocol.jsonrpc import Json, dumps
 from zorivest_rpc.serving.catalog.approval import block
 from zorivest_rpc.serving.catalog.spec import Definitions
 
@@ -277,7 +276,7 @@ class Gateway:
     def _admit(self, call: Call, found: Published | None, record: CallRecord) -> Member:
         if found is None:
             record.failed(kind="INPUT", code=_UNKNOWN, duration_ms=0.0, attempts=0)
-            raise ProtocolError(INVALID_PARAMS, f"unknown tool {call.name!r}; tools/list names them")
+            raise unknown_tool(call.name)
         if found.is_gone:
             raise Withdrawn(found.server.name, call.name)
         if found.decision.verdict == "deny":  # what a list denies is refused before it comes here; a change may be new

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from zorivest_rpc.errors import ProtocolError, ToolError
 from zorivest_rpc.mcp.protocol.capabilities import required_by
 from zorivest_rpc.mcp.protocol.content import Block, text
+from zorivest_rpc.mcp.protocol.extent import shorten
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Json, dumps
 from zorivest_rpc.mcp.protocol.session import Session
 from zorivest_rpc.mcp.protocol.types import LEVELS, Meta
@@ -43,6 +44,7 @@ __all__ = [
     "roots",
     "sample",
     "say",
+    "unknown_tool",
     "visit",
 ]
 
@@ -373,6 +375,12 @@ class Call:
 _NOTHING: Final[Mapping[str, Json]] = {}
 Handler: TypeAlias = Callable[[Call], Awaitable[Outcome]]
 Middleware: TypeAlias = Callable[[Call, Handler], Awaitable[Outcome]]
+
+
+def unknown_tool(name: str, hint: str = "tools/list names them") -> ProtocolError:
+    """The refusal of a name that is in no catalogue; no other party's control characters come into a log."""
+    shown = shorten(name, 128)
+    return ProtocolError(INVALID_PARAMS, f"Unknown tool: {shown if shown.isprintable() else ascii(shown)}; {hint}")
 
 
 def chain(handler: Handler, *layers: Middleware) -> Handler:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError, ToolError
-from zorivest_rpc.mcp.call import EVERYONE, BecomeTask, Call, Handler, InputRequired, Outcome, Scope, fail
+from zorivest_rpc.mcp.call import EVERYONE, BecomeTask, Call, Handler, InputRequired, Outcome, Scope, fail, unknown_tool
 from zorivest_rpc.mcp.catalog.tool import FORBIDDEN, REQUIRED, Tool
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
@@ -66,7 +66,7 @@ class Tools:
         if tool is None:
             near = view.nearest(params.name)
             hint = "tools/list names them" if near is None else f"did you mean {near}?"
-            raise ProtocolError(INVALID_PARAMS, f"unknown tool {params.name!r}; {hint}")
+            raise unknown_tool(params.name, hint)
         arguments: dict[str, Json] = params.arguments or {}
         scope = EVERYONE
         try:
