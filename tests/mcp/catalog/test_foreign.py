@@ -49,7 +49,7 @@ def test_an_example_is_not_as_long_as_a_schema_wants(least: int) -> None:
     for _ in range(8):
         wanted = {"type": "array", "minItems": least, "items": wanted}
     told = refusal({**given(a=wanted), "required": ["a"]}, {})
-    assert told.startswith("Invalid arguments for far__do: a is missing; it must be a list with at least")
+    assert told.startswith('Invalid arguments for "far__do": a is missing; it must be a list with at least')
     assert len(told) < 300
 
 

@@ -105,7 +105,7 @@ async def test_an_argument_that_does_not_fit_is_never_sent(
     client = await open_to(connect, tmp_path, url, 'approve_tool = ["ops__echo"]')
     refused = await client.call("ops__echo", n="many")
     assert refused["isError"]
-    assert text_of(refused).startswith("Invalid arguments for ops__echo:")
+    assert text_of(refused).startswith('Invalid arguments for "ops__echo":')
     assert upstream.of("tools/call") == []
 
 

@@ -139,7 +139,7 @@ class Tool:
         try:
             return arguments if check(arguments) else self._reconsider(arguments, check, taken)
         except ValueError:  # the validator goes 255 levels down and no further
-            words = f"Invalid arguments for {self.name}: nested too deeply."
+            words = f'Invalid arguments for "{self.name}": nested too deeply.'
             raise InvalidArguments(words, next="Call again with a flatter value.") from None
 
     def _reconsider(
@@ -182,7 +182,7 @@ class Tool:
             advice = f"A call of the right form, with your own values: {fitting}"
         told = "; ".join(found)
         stop = "" if told.endswith("?") else "."
-        raise InvalidArguments(f"Invalid arguments for {self.name}: {told}{stop} {advice}", next=advice)
+        raise InvalidArguments(f'Invalid arguments for "{self.name}": {told}{stop} {advice}', next=advice)
 
 
 def _compile(schema: Json) -> Callable[[Json], bool]:

@@ -224,13 +224,13 @@ def _segment(spec: ToolSpec, name: str, value: Json) -> str:
     words = "" if value is None else as_text(value)
     if words in ("", ".", ".."):
         raise InvalidArguments(
-            f'Invalid arguments for {spec.name}: {name}: "{words}" is not an identifier. Give the exact one.',
+            f'Invalid arguments for "{spec.name}": {name}: "{words}" is not an identifier. Give the exact one.',
             next="Give the exact one.",
         )
     try:
         return quote(words, safe="")
     except UnicodeEncodeError:
-        broken = f"Invalid arguments for {spec.name}: {name}: it is not valid Unicode."
+        broken = f'Invalid arguments for "{spec.name}": {name}: it is not valid Unicode.'
         raise InvalidArguments(broken, next="Give the exact identifier.") from None
 
 
