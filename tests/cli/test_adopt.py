@@ -35,6 +35,24 @@ def test_a_name_in_our_characters(name: str, plain: str) -> None:
         ({"command": "x", "disabled": True}, {"command": "x", "enabled": False}),
         ({"command": "x", "args": [5, True, "a"]}, {"command": "x", "args": ["5", "true", "a"]}),
         ({"command": "x", "includeTools": ["a", "b"]}, {"command": "x", "tool_allowlist": ["a", "b"]}),
+        (
+            {"command": "x", "enabled_tools": ["a", "b"], "disabled_tools": ["b"]},
+            {"command": "x", "tool_allowlist": ["a"]},
+        ),
+        (
+            {"command": "x", "includeTools": ["a(x)", "b"], "excludeTools": ["b"]},
+            {"command": "x", "tool_allowlist": ["a"]},
+        ),
+        ({"command": "x", "includeTools": 5, "excludeTools": 5, "env_vars": 5}, {"command": "x"}),
+        (
+            {"command": "x", "startup_timeout_sec": 20.5, "tool_timeout_sec": 9000},
+            {"command": "x", "timeout_secs": 21, "call_timeout_secs": 3600},
+        ),
+        ({"command": "x", "startup_timeout_sec": 0, "tool_timeout_sec": "9"}, {"command": "x"}),
+        (
+            {"command": "x", "env_vars": ["A", {"name": "B"}, {"name": "C", "source": "remote"}]},
+            {"command": "x", "env_pass": ["A", "B"]},
+        ),
         ({"command": "x", "enabled_tools": []}, {"command": "x", "tool_allowlist": []}),
         ({"command": "x", "enabled": False}, {"command": "x", "enabled": False}),
         ({"httpUrl": "https://a.example/m"}, {"endpoint": "https://a.example/m"}),
@@ -77,6 +95,18 @@ LEAKS: tuple[dict[str, Any], ...] = (
     {"command": "x", "args": [f"ghp_{SECRET.replace('-', '')}"]},
     {"command": "x", "args": [f"sk-{SECRET}"]},
     {"command": ["x", "--password", SECRET]},
+    {"command": "npx", "args": ["mcp-remote", "https://a.example/mcp", "--header", f"X-API-Key:{SECRET}"]},
+    {"command": "npx", "args": ["mcp-remote", "https://a.example/mcp", "--header", f"Cookie: sid={SECRET}"]},
+    {"command": "npx", "args": ["run", "exa", "--config", json.dumps({"exaApiKey": SECRET})]},
+    {"command": "npx", "args": ["run", "exa", "--config", json.dumps({"a": {"password": SECRET}})]},
+    {"command": "sh", "args": ["-c", f"export NODE_ENV=x; API_KEY={SECRET} npx foo"]},
+    {"command": "sh", "args": ["-c", f"npx foo --auth-token '{SECRET}'"]},
+    {"command": "docker", "args": ["run", "-e", f"DB_PASS={SECRET}", "image"]},
+    {"command": "x", "args": [f"host=db password={SECRET} user=me"]},
+    {"command": "x", "args": ["--jwt", SECRET]},
+    {"command": "x.exe", "args": [f"/apikey:{SECRET}"]},
+    {"command": "x", "args": [f"4f9c2b{SECRET.replace('-', '')}a1"]},
+    {"url": f"https://a.example/api?code={SECRET}"},
     {"url": f"https://me:{SECRET}@a.example/"},
     {"url": f"https://a.example/?api_key={SECRET}"},
     {"url": f"https://a.example/?exaApiKey={SECRET}"},
@@ -116,6 +146,8 @@ def test_a_secret_is_never_taken_over(raw: dict[str, Any]) -> None:
         ({"command": "x", "args": ["{env:PLACE}"]}, "refers to variables"),
         ({"command": "x", "args": ["$PLACE"]}, "refers to variables"),
         ({"url": "https://a.example/v1/6fa459ea-ee8a-3ca4-894e-db77e160355e/mcp"}, "holds a secret"),
+        ({"url": "https://a.example/mcp/a1B-c2D_e3F-g4H_i5J-k6L"}, "holds a secret"),
+        ({"command": "x", "args": ["-k", "a1B-c2D_e3F-g4H_i5J-k6L"]}, "holds a secret"),
         ({"command": "x", "args": ["${input:ask me}"]}, "refers to variables"),
         ({"url": "https://${HOST}/mcp"}, "refers to variables"),
         ({"url": "https://{env:HOST}/mcp"}, "refers to variables"),
@@ -136,6 +168,12 @@ def test_an_entry_that_is_left_out_says_why(raw: Any, reason: str) -> None:
         ["--author"],
         ["US$5"],
         ["https://a.example/my-project-123456-prod/v2"],
+        ["mcp-remote", "https://auth.example:8443/mcp"],
+        ["run", "-v", "/home/me/keys:/keys", "quay.io/keycloak/keycloak:24.0"],
+        ["run", f"ghcr.io/a/b@sha256:{'4f9c2b7a' * 8}"],
+        ["--from", f"git+https://github.example/a/b@{'4f9c2b7a' * 5}", "b"],
+        ["/nix/store/4f9c2b7a1d8e4f9c2b7a1d8e-node-20/bin/x", "-y", "@scope/server-postgres@2025.8.21"],
+        ["--model", "claude-3-5-sonnet-2024-10-22-v2"],
     ],
 )
 def test_a_harmless_argument_is_no_secret(args: list[str]) -> None:
@@ -159,4 +197,10 @@ def test_what_has_to_be_set_and_what_was_left_out_is_told() -> None:
     assert placed.notes == (
         "its directory refers to variables of the client, and was left out",
         "the client leaves out its tools rm, mv; name them in deny_tool, or the others in tool_allowlist",
+    )
+    signed_in = adopt_entry("srv", {"url": "https://a.example", "oauth": {"clientId": "x"}, "headersHelper": "/bin/x"})
+    assert signed_in.entry == {"name": "srv", "endpoint": "https://a.example"}
+    assert signed_in.notes == (
+        "a program of the client gives its headers, which is not run here",
+        "the client signs in to it with OAuth, which is not taken over",
     )

@@ -184,3 +184,27 @@ def test_claude_codes_servers_of_this_project_are_found(run: Run, home: Path, co
     project = {os.getcwd(): {"mcpServers": {"here": {"command": "x"}}}, "/elsewhere": {"mcpServers": {"no": {}}}}
     (home / ".claude.json").write_text(json.dumps({"mcpServers": {}, "projects": project}))
     assert "added  here" in run("mcp", "adopt", "claude-code").out
+
+
+@pytest.mark.parametrize(
+    ("client", "beside"),
+    [
+        (
+            "claude-code",
+            {"projects": {"HERE": {"disabledMcpServers": ["b"]}, "/elsewhere": {"disabledMcpServers": ["a"]}}},
+        ),
+        ("gemini-cli", {"mcp": {"excluded": ["b"]}}),
+        ("gemini-cli", {"mcp": {"allowed": ["a"]}}),
+        ("gemini-cli", {"mcp": {"allowed": ["a", "b"], "excluded": ["b"]}}),
+    ],
+)
+def test_a_server_that_is_switched_off_beside_its_entry_stays_off(
+    run: Run, home: Path, config: Path, client: str, beside: dict[str, Any]
+) -> None:
+    path = home / FILES[client][0]
+    path.parent.mkdir(exist_ok=True)
+    document = json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}, **beside})
+    path.write_text(document.replace("HERE", os.getcwd()))
+    assert run("mcp", "adopt", client).code == 0
+    servers = tomllib.loads(config.read_text())["profiles"]["default"]["mcp_servers"]
+    assert servers == [{"name": "a", "command": "x"}, {"name": "b", "command": "y", "enabled": False}]

@@ -5,30 +5,27 @@ cannot be said so is left out with the reason."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 from zorivest_rpc.clients.entries import launch_of
+from zorivest_rpc.clients.inline_secrets import command_holds_secret, url_holds_secret
 
-__all__ = ["Adopted", "adopt_entry", "adoptable_name"]
+__all__ = ["Adopted", "adopt_entry", "adoptable_name", "list_switched_off"]
 
 _REFERENCE: Final = re.compile(
     r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|(?<!\S)\$([A-Za-z_][A-Za-z0-9_]*)(?!\S)"
 )
 _BEARER: Final = re.compile(r"bearer\s+(.*)", re.IGNORECASE | re.DOTALL)
-_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|signature|\bsig\b|\bpat\b", re.IGNORECASE)
-_SECRET_VALUE: Final = re.compile(
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}|\bgh[opsru]_\w{8,}|github_pat_|\bxox[abprs]-|\bAKIA[0-9A-Z]{8,}|\bglpat-"
-    r"|\beyJ[\w-]{8,}\.|\bzrv_sk_|\bAIza[\w-]{10,}|(?i:bearer\s)\S|://[^/\s:@]*:[^/\s@]+@"
-)
-# What stands in the path of an address and is not for reading: a run of letters and digits, or a UUID.
-_RANDOM: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![A-Za-z0-9])",
-    re.IGNORECASE,
-)
 _NOT_OURS_TO_SET: Final = re.compile(r"(?i)host|mcp-.*|connection|content-.*|accept|cookie")
+_NOT_TAKEN_OVER: Final = {
+    "headersHelper": "a program of the client gives its headers, which is not run here",
+    "oauth": "the client signs in to it with OAuth, which is not taken over",
+    "auth": "the client signs in to it with OAuth, which is not taken over",
+}
+_WEEK: Final = 604_800
 _PLAIN_NAME: Final = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -62,26 +59,52 @@ def adopt_entry(name: str, raw: Any) -> Adopted:
     return made if made.entry is None else _keep_limits(made, made.entry, raw)
 
 
+def list_switched_off(names: Iterable[str], document: Mapping[str, Any], project: Any = None) -> frozenset[str]:
+    """The servers that are switched off beside their entries: in Gemini CLI's `mcp`, in a project of Claude Code."""
+    rules = document.get("mcp")
+    excluded, allowed = _named(rules, "excluded"), _named(rules, "allowed")
+    off = {*(excluded or ()), *(_named(project, "disabledMcpServers") or ())}
+    return frozenset(name for name in names if name in off or (allowed is not None and name not in allowed))
+
+
+def _named(table: Any, key: str) -> list[Any] | None:
+    value = table.get(key) if isinstance(table, Mapping) else None
+    return value if isinstance(value, list) else None
+
+
 def _keep_limits(made: Adopted, entry: dict[str, Any], raw: Mapping[str, Any]) -> Adopted:
     """What the user lets this server do in the client, it may do here, and no more."""
     if raw.get("disabled") is True or raw.get("enabled") is False:
         entry["enabled"] = False
+    left_out = [*_tools(raw.get("excludeTools")), *_tools(raw.get("disabled_tools"))]
     for key in ("includeTools", "enabled_tools"):
         if isinstance(named := raw.get(key), list):
-            entry["tool_allowlist"] = [str(each) for each in named]
-    left_out = [str(each) for key in ("excludeTools", "disabled_tools") for each in raw.get(key) or () if each]
-    if not left_out:
-        return made
-    names = ", ".join(left_out)
-    note = f"the client leaves out its tools {names}; name them in deny_tool, or the others in tool_allowlist"
-    return made._replace(notes=(*made.notes, note))
+            entry["tool_allowlist"] = [tool for tool in _tools(named) if tool not in left_out]
+    for key, ours, most in (
+        ("startup_timeout_sec", "timeout_secs", 300),
+        ("tool_timeout_sec", "call_timeout_secs", 3600),
+    ):
+        if isinstance(seconds := raw.get(key), (int, float)) and 0 < seconds < _WEEK:
+            entry[ours] = min(most, math.ceil(seconds))
+    notes = [note for key, note in _NOT_TAKEN_OVER.items() if raw.get(key)]
+    if left_out and "tool_allowlist" not in entry:
+        names = ", ".join(left_out)
+        advice = "name them in deny_tool, or the others in tool_allowlist"
+        notes.append(f"the client leaves out its tools {names}; {advice}")
+    return made._replace(notes=(*made.notes, *notes))
+
+
+def _tools(named: Any) -> list[str]:
+    """Gemini CLI lets a tool be named with its arguments."""
+    tools = [str(each).partition("(")[0].strip() for each in named] if isinstance(named, list) else []
+    return [tool for tool in tools if tool]
 
 
 def _local(name: str, command: tuple[str, ...], raw: Mapping[str, Any]) -> Adopted:
     for word in command:
         if _REFERENCE.search(word) or "${" in word:
             return Adopted(name, None, "its command refers to variables of the client, which are not filled in here")
-    if _holds_secret(command):
+    if command_holds_secret(command):
         return Adopted(name, None, "an argument of its command holds a secret; give it by a variable instead")
     entry: dict[str, Any] = {"name": name, "command": command[0]}
     if command[1:]:
@@ -94,8 +117,7 @@ def _local(name: str, command: tuple[str, ...], raw: Mapping[str, Any]) -> Adopt
             entry["cwd"] = raw["cwd"]
     given = raw.get("env", raw.get("environment"))
     values = {str(key): value for key, value in given.items()} if isinstance(given, Mapping) else {}
-    passed = raw.get("env_vars")
-    named = [str(each) for each in passed] if isinstance(passed, list) else []
+    named = _variables_passed(raw.get("env_vars"))
     names = [each for each in dict.fromkeys((*values, *named)) if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each)]
     if names:
         entry["env_pass"] = names
@@ -106,10 +128,22 @@ def _local(name: str, command: tuple[str, ...], raw: Mapping[str, Any]) -> Adopt
     return Adopted(name, entry, variables=variables, notes=tuple(notes))
 
 
+def _variables_passed(passed: Any) -> list[str]:
+    """Codex names a variable, or says in a table where it comes from; only those of this machine can be handed on."""
+    names: list[str] = []
+    for each in passed if isinstance(passed, list) else ():
+        if isinstance(each, Mapping):
+            if each.get("source", "local") == "local":
+                names.append(str(each.get("name")))
+        else:
+            names.append(str(each))
+    return names
+
+
 def _remote(name: str, url: str, raw: Mapping[str, Any]) -> Adopted:
     if "${" in url or _REFERENCE.search(url):
         return Adopted(name, None, "its URL refers to variables of the client, which are not filled in here")
-    if _url_holds_secret(url):
+    if url_holds_secret(url):
         return Adopted(name, None, "its URL holds a secret, for which there is no variable")
     entry: dict[str, Any] = {"name": name, "endpoint": url}
     variables: list[tuple[str, str]] = []
@@ -155,25 +189,3 @@ def _variable(value: str, otherwise: str) -> str:
     if reference is not None:
         return reference[1] or reference[2] or reference[3]
     return re.sub(r"[^A-Z0-9]+", "_", otherwise.upper()).strip("_")
-
-
-def _holds_secret(command: tuple[str, ...]) -> bool:
-    for word, following in zip(command, (*command[1:], ""), strict=True):
-        if _SECRET_VALUE.search(word) or ("://" in word and _url_holds_secret(word)):
-            return True
-        flag, equals, _ = word.partition("=")
-        is_named = bool(_SECRET_NAME.search(flag)) and (flag.startswith("-") or bool(equals))
-        if is_named and (equals or (following and not following.startswith("-"))):
-            return True
-    return False
-
-
-def _url_holds_secret(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return True  # what cannot be read cannot be known to be harmless
-    rest = f"{parts.path} {parts.query} {parts.fragment}"
-    if "@" in parts.netloc or _SECRET_VALUE.search(url) or _RANDOM.search(rest) or _SECRET_NAME.search(parts.fragment):
-        return True
-    return any(_SECRET_NAME.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True))

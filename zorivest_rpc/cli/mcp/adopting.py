@@ -12,7 +12,7 @@ from zorivest_rpc.cli.mcp.editing import Target, add_entries, entries_of, target
 from zorivest_rpc.cli.mcp.listing import columns
 from zorivest_rpc.cli.words import Words
 from zorivest_rpc.clients import edit, files, jsonc
-from zorivest_rpc.clients.adopt import Adopted, adopt_entry
+from zorivest_rpc.clients.adopt import Adopted, adopt_entry, list_switched_off
 from zorivest_rpc.clients.apply import Done as Change
 from zorivest_rpc.clients.entries import Client, find_client, is_ours, launch_of
 from zorivest_rpc.clients.places import locate
@@ -77,13 +77,22 @@ def _entries(client: Client, path: str) -> dict[str, Any]:
     """Every server of the client's file; of Claude Code also those of the project in the working directory."""
     data = files.read(path).data
     found = dict(edit.entries_in(client, data))
-    if client.id == "claude-code" and data is not None:
-        document = jsonc.parse(data.decode()).value if data.strip() else None  # it was read so a line above
-        projects = document.get("projects") if isinstance(document, dict) else None
+    if client.toml or data is None or not data.strip():
+        return found
+    document = jsonc.parse(data.decode()).value  # it was read so a line above
+    if not isinstance(document, Mapping):
+        return found
+    project: Any = None
+    if client.id == "claude-code":
+        projects = document.get("projects")
         project = projects.get(os.getcwd()) if isinstance(projects, Mapping) else None
         servers = project.get("mcpServers") if isinstance(project, Mapping) else None
         found |= dict(servers) if isinstance(servers, Mapping) else {}
-    return found
+    off = list_switched_off(found, document, project)
+    return {
+        name: {**entry, "disabled": True} if name in off and isinstance(entry, Mapping) else entry
+        for name, entry in found.items()
+    }
 
 
 def _judge(entries: Mapping[str, Any], target: Target, settings: Settings) -> list[Row]:
