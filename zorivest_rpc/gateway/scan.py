@@ -16,17 +16,22 @@ LONG_TEXT: Final = 2_000
 _ENCODED_RUN: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{201,}={0,2}")
 _COMMENT: Final = "<!--"
 # Tags that a model reads as a voice above the user's; not `<user>` or `<path>`, which stand for a value in many texts.
+# A few words are a value in `<rules>` and mark-up in `</rules>`, which closes what it opened.
 _TAG: Final = re.compile(
-    r"<\s?/?\s?(?:important|critical|system(?:[-_ ]?\w+)?|instructions?|assistant|hidden|override|admin)\s?/?\s?>"
-    r"|<\|[\w-]+\|>|\[/?INST\]|<</?SYS>>",
+    r"<\s?/?\s?(?:(?:(?:very|user|extra|new|secret|developer)[-_ ]?)?(?:important|critical|urgent|instructions?)"
+    r"|system(?:[-_ ]?\w+)?|assistant|hidden|override|admin)(?:\s\w+\s?=[^<>]*)?\s?/?\s?>"
+    r"|<\s?/\s?(?:secret|rules|commands?|orders?)\s?>|<\|[\w-]+\|>|\[/?INST\]|<</?SYS>>",
     re.IGNORECASE,
 )
+_SENTENCE_END: Final = re.compile(r"[.!?;]\s")  # an empty line is none: an order may end with it and a colon
 _BLANKS: Final = re.compile(r"\s{2,}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INSTRUCTIONS: Final = frozenset(
     (
         *("call", "calling", "invoke", "invoking", "use", "using", "run", "running", "execute", "executing", "trigger"),
         *("send", "pass", "forward", "prefer", "avoid", "skip", "ignore", "replace", "disable", "bypass", "stop"),
+        *("read", "query", "fetch", "ask", "consult", "submit", "delete", "switch", "follow", "set", "requires"),
+        *("replaces", "required", "deprecated"),
         *("must", "always", "never", "instead"),
     )
 )
@@ -136,6 +141,10 @@ def _reasons_to_hold(text: str, prose: bool) -> tuple[tuple[str, ...], tuple[str
             reasons.append("invisible or bidirectional control characters")
     # Full-width brackets and letters mean to a model what the plain ones do.
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if "&" in plain:  # so does `&lt;`
+        from html import unescape
+
+        plain = unescape(plain)
     if _COMMENT in plain:
         reasons.append("an HTML comment")
     if ("<" in plain or "[" in plain) and _TAG.search(_BLANKS.sub(" ", plain)):
@@ -152,7 +161,7 @@ def _has_hidden(text: str, signs: set[str]) -> bool:
 def _steered(text: str) -> tuple[str, ...]:
     """The words that have an instruction verb next to them in their sentence, in the order of the text."""
     found: dict[str, None] = {}
-    for sentence in re.split(r"[.!?;]\s|\n\s*\n", text):
+    for sentence in _SENTENCE_END.split(text):
         words: list[str] = _WORD.findall(sentence)
         done = 0
         for place, word in enumerate(words):
