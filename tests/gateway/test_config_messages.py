@@ -161,6 +161,8 @@ def test_a_server_name_that_cannot_be_used(name: str) -> None:
 
 def test_a_server_without_a_name_or_a_way_to_it() -> None:
     assert server_problems("enabled = true\n") == ["name: required key is missing", "set endpoint or command"]
+    for command in ("", " "):
+        assert server_problems(f'name = "a"\ncommand = "{command}"\n') == ["set endpoint or command"]
 
 
 def test_a_server_has_one_way_to_it() -> None:

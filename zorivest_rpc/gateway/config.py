@@ -277,9 +277,10 @@ def _check_server(table: Mapping[str, Any], path: str) -> list[Problem]:
     if isinstance(name, str) and not _is_server_name(name):
         allowed = 'a-z, 0-9, "-", "_", at most 24 characters, no "__"'
         problems.append(Problem(f"{path}.name", f'"{name}" is not a usable server name ({allowed})'))
-    if endpoint is not None and "command" in table:
+    command = table.get("command")
+    if endpoint is not None and command is not None:
         problems.append(Problem(path, "set either endpoint or command, not both"))
-    elif endpoint is None and "command" not in table:
+    elif endpoint is None and (command is None or (isinstance(command, str) and not command.strip())):
         problems.append(Problem(path, "set endpoint or command"))
     elif endpoint is not None:
         without = [key for key in ("args", "cwd", "env_pass") if key in table]
