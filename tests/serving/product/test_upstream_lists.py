@@ -45,6 +45,25 @@ async def test_a_toolset_describes_each_tool_with_its_origin_its_pin_and_its_pol
         }  # fmt: skip
 
 
+async def test_a_toolset_tells_of_the_tools_that_the_operator_denies(far: Far, tmp_path: Path) -> None:
+    async with opened(far, tmp_path, 'deny_tool = ["ops__write", "list_trades"]') as client:
+        described = (await client.call("describe_toolset", toolset_name="mcp-ops"))["structuredContent"]
+        assert (described["tool_count"], [each["name"] for each in described["tools"]]) == (
+            2,
+            ["ops__destroy", "ops__read"],
+        )
+        assert described["refused"] == [
+            {
+                "name": "ops__write", "reason": "it is blocked by deny_tool", "upstream_name": "write", "pinned": True,
+                "confirmation": "deny",
+            }
+        ]  # fmt: skip
+        ours = (await client.call("describe_toolset", toolset_name="trade-analytics"))["structuredContent"]
+        assert ours["refused"] == [
+            {"name": "list_trades", "reason": "it is blocked by deny_tool", "confirmation": "deny"}
+        ]
+
+
 async def test_a_fixed_list_takes_them_as_far_as_its_limit_reaches_and_tells_the_rest(far: Far, tmp_path: Path) -> None:
     far.fake.tools = [{**TOOL, "name": f"t{number:02}"} for number in range(9)]
     async with opened(far, tmp_path, 'approve_tool = ["*"]', name="unheard-of-client") as client:

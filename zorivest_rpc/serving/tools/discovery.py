@@ -106,13 +106,15 @@ class Discovery:
                 self._describe(spec) | ({} if listed is None else {"listed": spec.name in listed}) for spec in allowed
             ],
         }
+        # A tool of another server that is denied is in no list; held and withdrawn ones have no place in the toolset.
+        denied = (spec for spec in audience.definitions.withheld if spec.toolset == name and spec.is_denied)
         refused = [
-            spec
-            for spec in members(audience.definitions, name)
+            {"name": spec.name, "reason": self._reason(session, spec, who), **_facts(spec)}
+            for spec in (*members(audience.definitions, name), *denied)
             if spec not in allowed and not self._is_of_others(session, spec, who)
         ]
         if refused:
-            given["refused"] = [{"name": spec.name, "reason": self._reason(session, spec, who)} for spec in refused]
+            given["refused"] = refused
         return give(given)
 
     def _listed_now(self, session: Session, who: ActingFor) -> frozenset[str] | None:
@@ -133,15 +135,7 @@ class Discovery:
         return "" if refusal is None else refusal[1]
 
     def _describe(self, spec: ToolSpec) -> dict[str, Json]:
-        more: dict[str, Json] = {}
-        if spec.upstream:
-            more = {"upstream_name": spec.upstream_name, "pinned": spec.is_pinned}
-        if spec.ruling is not None:
-            more["confirmation"] = spec.ruling.verdict
-        return {
-            **self._outline(spec),
-            **more,
-        }
+        return {**self._outline(spec), **_facts(spec)}
 
     def _outline(self, spec: ToolSpec) -> dict[str, Json]:
         return {
@@ -312,6 +306,12 @@ class Discovery:
         near = nearest(name, self._audience.specs)
         next = (f'Did you mean "{near}"? ' if near else "") + "tool_search finds tools by what they do."
         return ToolError(f'There is no tool "{shorten(name)}". {next}', code="unknown_tool", next=next)
+
+
+def _facts(spec: ToolSpec) -> dict[str, Json]:
+    """What a tool of another server is there, and what the policy says of it."""
+    facts: dict[str, Json] = {"upstream_name": spec.upstream_name, "pinned": spec.is_pinned} if spec.upstream else {}
+    return facts if spec.ruling is None else {**facts, "confirmation": spec.ruling.verdict}
 
 
 def _how_soon(profile: Profile) -> str:
