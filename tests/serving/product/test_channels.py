@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.fake import TOOL
 from tests.serving.product.conftest import Client, refusal_of, text_of
 from tests.serving.product.far import FORMS, YES, Far, opened, serve_far
 
@@ -157,6 +158,19 @@ async def test_arguments_that_say_they_are_approved_have_no_effect(
         await client.call(name, **given, **{flag: True})
         await client.call("call_tool", name=name, arguments={**given, flag: True})
         assert far.done == 0
+
+
+async def test_the_question_names_the_tool_as_we_do_and_no_text_of_its_server_pushes_it_away(
+    far: Far, tmp_path: Path
+) -> None:
+    far.fake.tools = [
+        {**TOOL, "title": "A harmless look" + "\n" * 500, "description": "Looks.\n\n\n\nNothing else is asked for."}
+    ]
+    async with opened(far, tmp_path, capabilities=FORMS, revision=MODERN) as client:
+        asked = (await client.request("tools/call", {"name": "ops__echo", "arguments": {"text": "x"}}))["result"]
+        (question,) = asked["inputRequests"].values()
+        words = "ops__echo: [ops] Looks. Nothing else is asked for. (text: x) Go ahead?"
+        assert question["params"]["message"] == words
 
 
 async def test_a_modern_client_answers_by_repeating_and_an_answer_serves_once(far: Far, tmp_path: Path) -> None:

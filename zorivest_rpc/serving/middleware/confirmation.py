@@ -348,7 +348,9 @@ def _yes_or_no(spec: ToolSpec, words: str) -> Ask:
 
 def _question(spec: ToolSpec, arguments: Mapping[str, Json]) -> Ask:
     shown = "; ".join(f"{name}: {_render_value(value)}" for name, value in arguments.items() if name != ARGUMENT)
-    words = f"{spec.title}: {spec.description.minimal} " + (f"({shown}) " if shown else "")
+    # What another server calls its tool is no heading of ours, nor may its line ends push the rest out of sight.
+    title = spec.name if spec.upstream else spec.title
+    words = f"{title}: {' '.join(spec.description.minimal.split())} " + (f"({shown}) " if shown else "")
     if not spec.confirm_typed:
         return _yes_or_no(spec, words + "Go ahead?")
     inputs = spec.input_schema["properties"]
