@@ -148,6 +148,22 @@ async def test_a_child_that_ends_is_started_again_later_and_later_and_five_times
         assert one.state == ("ready", True)
 
 
+async def test_one_end_of_a_child_is_one_failure_however_many_calls_it_cut_off(tmp_path: Path) -> None:
+    async with life(tmp_path, child()) as one:
+        await one.member.call(calling("x"), repeatable=False)
+        wait = json.dumps({"name": "echo", "arguments": {"do": "wait"}}).encode()
+        cut_off = [
+            asyncio.create_task(one.member.call(Forwarded("tools/call", wait, "echo"), repeatable=False))
+            for _ in range(8)
+        ]
+        await end_child(one)
+        ends = await asyncio.gather(*cut_off, return_exceptions=True)
+        assert {getattr(end, "code", end) for end in ends} == {"stdio_exited"}
+        assert one.member.circuit == "closed"
+        await one.clock.move(0.5)
+        assert (await one.member.call(calling("x"), repeatable=False))[1] == 1
+
+
 # --- what is gone
 
 

@@ -29,6 +29,7 @@ from zorivest_rpc.gateway.errors import (
     LoopFound,
     NoAnswer,
     RetryExhausted,
+    StdioExited,
     ToolingError,
 )
 from zorivest_rpc.gateway.examine import read_ahead
@@ -110,6 +111,7 @@ class Member:
         self._wake = asyncio.Event()
         self._breaker = Breaker(clock, failures=5, pause=timing.circuit, longest=timing.longest_circuit, share=Share())
         self._opened = 0.0  # when the circuit did
+        self._counted: StdioExited | None = None  # the end of a child that the circuit knows of
         self._is_trying = False
         self._ttl: float | None = None
         self._is_due = True  # a list
@@ -331,7 +333,7 @@ class Member:
         elif is_transport_failure(error):
             self.link.retire()
             if had_list:  # of one that was never there nothing can be called: it is looked for every minute
-                self._record_failure()
+                self._record_failure(error)
         if not _stops_calls(error) and not self._breaker.is_open:
             status = "degraded" if had_list and self.offered.is_listed else "unavailable"
             self._publish(msgspec.structs.replace(self.offered, status=status, error=error.text))
@@ -434,14 +436,19 @@ class Member:
         if _stops_calls(error):
             await self._stop_calls(error)
         elif is_transport_failure(error):
-            self._record_failure()
+            self._record_failure(error)
         else:
             self._breaker.record_answer()  # it refused this, and is there
 
-    def _record_failure(self) -> None:
-        """What was under way when the circuit opened says nothing new."""
+    def _record_failure(self, error: ToolingError) -> None:
+        """What was under way when the circuit opened says nothing new, and the end of a child is one failure, however
+        many calls it cut off: it is about to be started again."""
         if self._breaker.is_open:
             return
+        if isinstance(error, StdioExited):
+            if self.link.exit is self._counted:
+                return
+            self._counted = self.link.exit
         self._breaker.record_failure()
         if self._breaker.is_open:
             self._opened = self._clock()
