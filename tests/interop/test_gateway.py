@@ -220,8 +220,9 @@ class World:
 
 
 def runs(process: psutil.Process, command: list[str]) -> bool:
+    """The interpreter of a script's first line stands before its name."""
     try:
-        return bool(process.cmdline() == command)
+        return bool(process.cmdline()[-len(command) :] == command)
     except psutil.Error:  # it has ended, which others of them do at the same time
         return False
 
@@ -362,7 +363,7 @@ async def test_killed_servers_come_back_and_the_others_notice_nothing(world: Wor
 
 async def test_three_gateways_stand_behind_each_other(tmp_path: Path) -> None:
     """Each names the next one `next`; the last has the showcase behind it."""
-    behind = [PROGRAM, "stdio", "--showcase", "--data-dir", str(tmp_path / "showcase")]
+    last = behind = [PROGRAM, "stdio", "--showcase", "--data-dir", str(tmp_path / "showcase")]
     for depth in range(3):
         file = tmp_path / f"config-{depth}.toml"
         entry = f'\n[[profiles.default.mcp_servers]]\nname = "next"\ncommand = {json.dumps(behind[0])}\n'
@@ -394,6 +395,13 @@ async def test_three_gateways_stand_behind_each_other(tmp_path: Path) -> None:
             assert said(await client.call(name + "ask_name")) == "hello Ada"
             (asked,) = await client.do("asked")
             assert asked["message"].startswith("[next] [next] [next] ")
+            (showcase,) = [each for each in psutil.Process().children(recursive=True) if runs(each, last)]
+            showcase.kill()
+
+            async def is_back() -> bool:
+                return said(await client.call(name + "echo", text="again")) == "again"
+
+            await until(is_back)
     finally:
         stop_backend(tmp_path / "journal")
 
