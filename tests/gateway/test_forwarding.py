@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.gateway.fake import TOOL, Fake, Seen, calling, event, note
 from tests.gateway.gate import CLIENTS, UPSTREAMS, faked, gate, in_front, upstream, words_of
 from tests.gateway.lives import Life, life
-from zorivest_rpc.gateway.config import Server
+from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.errors import ToolingError
 
 # --- the table of failures
@@ -193,6 +193,22 @@ async def test_attempts_share_one_deadline(tmp_path: Path) -> None:
         assert "failed 2 times in a row" in failed.value.problem
         assert call.deadline is not None
         assert call.deadline <= asyncio.get_running_loop().time() + 30.0
+
+
+async def test_a_pause_that_outlives_the_deadline_ends_the_attempts_that_were_made(tmp_path: Path) -> None:
+    async with failing(tmp_path, "503", "tools/call") as (one, fake, _):
+        left = [status(503)]
+
+        async def worse(seen: Seen) -> web.StreamResponse:
+            return await (left.pop() if left else status(503, Retry_After="40"))(seen)
+
+        fake.handlers["tools/call"] = worse
+        one.member.profile = Profile(tool_retry_attempts=3, tool_retry_delay_ms=0)
+        with pytest.raises(ToolingError) as failed:
+            await one.member.call(calling("x", seconds=30.0), repeatable=True)
+        assert failed.value.code == "retry_exhausted"
+        assert "failed 2 times in a row" in failed.value.problem
+        assert len(fake.of("tools/call")) == 2
 
 
 async def test_an_error_that_the_tool_itself_reports_is_a_result(tmp_path: Path) -> None:

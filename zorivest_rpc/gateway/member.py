@@ -111,7 +111,6 @@ class Member:
         self._wake = asyncio.Event()
         self._breaker = Breaker(clock, failures=5, pause=timing.circuit, longest=timing.longest_circuit, share=Share())
         self._opened = 0.0  # when the circuit did
-        self._counted: StdioExited | None = None  # the end of a child that the circuit knows of
         self._is_trying = False
         self._ttl: float | None = None
         self._is_due = True  # a list
@@ -333,7 +332,7 @@ class Member:
         elif is_transport_failure(error):
             self.link.retire()
             if had_list:  # of one that was never there nothing can be called: it is looked for every minute
-                self._record_failure(error)
+                self._record_failure()
         if not _stops_calls(error) and not self._breaker.is_open:
             status = "degraded" if had_list and self.offered.is_listed else "unavailable"
             self._publish(msgspec.structs.replace(self.offered, status=status, error=error.text))
@@ -403,21 +402,26 @@ class Member:
             if self.link.current is None and 0 < restart < deadline - loop.time():
                 await self._pause(restart)  # a child that is about to come back has not failed this call
             attempt += 1
+            period = self._breaker.period
             try:
                 upstream = self.link.current or await self._connect_by(deadline, call.seconds)
                 result = await upstream.call(call)
             except ToolingError as error:
-                await self._note_failure(error)
-                again = waits_for(error, purpose, deadline - loop.time())
-                if again is None or attempt >= self.profile.tool_retry_attempts or self._breaker.is_open:
+                await self._note_failure(error, period)
+                left = deadline - loop.time()
+                pause = self._pause_before_next(attempt, waits_for(error, purpose, left))
+                if pause is None or pause >= left:
                     raise (RetryExhausted(self.server.name, attempt, error) if attempt > 1 else error) from None
-                pause = max(again, pause_before(attempt + 1, self.profile, self._random), self.link.restart_left)
-                if loop.time() + pause >= deadline:
-                    raise
                 await self._pause(pause)
             else:
                 self._note_answer()
                 return result, attempt
+
+    def _pause_before_next(self, attempt: int, asked: float | None) -> float | None:
+        """`asked` are the seconds that the failure leaves the server alone for; None where there is no next attempt."""
+        if asked is None or attempt >= self.profile.tool_retry_attempts or self._breaker.is_open:
+            return None
+        return max(asked, pause_before(attempt + 1, self.profile, self._random), self.link.restart_left)
 
     async def _connect_by(self, deadline: float, seconds: float) -> Upstream:
         """Nothing has been sent when this fails."""
@@ -431,25 +435,22 @@ class Member:
         self._breaker.record_answer()
         self.last_ok = self._clock()
 
-    async def _note_failure(self, error: ToolingError) -> None:
+    async def _note_failure(self, error: ToolingError, period: int | None = None) -> None:
+        """`period` is that of the circuit when the request was sent."""
         self._telemetry.redactor.error(error)
         if _stops_calls(error):
             await self._stop_calls(error)
         elif is_transport_failure(error):
-            self._record_failure(error)
+            # The end of a child is one failure, however many calls it cut off: it is about to be started again.
+            self._record_failure(period if isinstance(error, StdioExited) else None)
         else:
             self._breaker.record_answer()  # it refused this, and is there
 
-    def _record_failure(self, error: ToolingError) -> None:
-        """What was under way when the circuit opened says nothing new, and the end of a child is one failure, however
-        many calls it cut off: it is about to be started again."""
+    def _record_failure(self, period: int | None = None) -> None:
+        """What was under way when the circuit opened says nothing new."""
         if self._breaker.is_open:
             return
-        if isinstance(error, StdioExited):
-            if self.link.exit is self._counted:
-                return
-            self._counted = self.link.exit
-        self._breaker.record_failure()
+        self._breaker.record_failure(period)
         if self._breaker.is_open:
             self._opened = self._clock()
             self._telemetry.emit("mcp.circuit.opened", server=self.server.name)
