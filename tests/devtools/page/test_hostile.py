@@ -92,6 +92,117 @@ async def test_a_page_that_breaks_the_built_ins_breaks_itself_alone(server: Fram
     assert [message for message in errors if message not in ("Object", "")] == []
 
 
+BROKEN = {
+    "iterators": ("Array.prototype", "Symbol.iterator"),
+    "apply": ("Function.prototype", "'apply'"),
+    "Reflect": ("Reflect", "'construct'"),
+    "WeakMap": ("WeakMap.prototype", "'get'"),
+    "String": ("String.prototype", "'replace'"),
+    "RegExp": ("RegExp.prototype", "'test'"),
+    "Object": ("Object", "'entries'"),
+    "Response": ("Response.prototype", "'clone'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_page_that_breaks_a_built_in_is_answered_as_without_the_collector(
+    server: FrameServer, page: Page, name: str
+) -> None:
+    owner, member = BROKEN[name]
+    await open_page(server, page)
+    did = await page.evaluate(
+        f"""async (url) => {{
+        const kept = {owner}[{member}], did = [];
+        const request = new XMLHttpRequest();
+        {owner}[{member}] = () => {{ throw new Error("broken") }};
+        let reply, socket;
+        try {{
+            console.log("said"); did[0] = "console";
+            reply = fetch("/echo"); did[1] = "fetch";
+            request.open("GET", "/echo"); request.setRequestHeader("a", "b"); request.send(); did[2] = "xhr";
+            history.pushState(null, "", "#there"); did[3] = "history";
+            socket = new WebSocket(url); did[4] = "socket";
+        }} catch (error) {{ did[5] = String(error) }} finally {{ {owner}[{member}] = kept }}
+        return [...did, (await reply).status];
+    }}""",
+        server.origin.replace("http", "ws") + "/talk",
+    )
+    assert did == ["console", "fetch", "xhr", "history", "socket", 200]
+    await page.evaluate("console.log('mended')")
+    await server.item("log", message="mended")
+
+
+@pytest.mark.parametrize("own", ["class extends Promise {}", "function () { throw new Error('no') }", "undefined"])
+async def test_requests_are_told_whatever_a_library_made_of_promises(server: FrameServer, page: Page, own: str) -> None:
+    await open_page(server, page)
+    status = await page.evaluate(
+        f"""async () => {{
+        const kept = Promise;
+        window.Promise = {own};
+        const reply = fetch("/echo?n=1");
+        window.Promise = kept;
+        return (await reply).status;
+    }}"""
+    )
+    assert status == 200
+    told = await server.item("request", status=200)
+    assert told["url"].endswith("/echo?n=1")
+    assert told["response_body"] == "{}"
+
+
+async def test_a_document_that_is_written_anew_is_still_observed(server: FrameServer, page: Page) -> None:
+    await open_page(server, page)
+    await page.evaluate(
+        "(html) => { document.open(); document.write(html); document.close(); }",
+        f"<title>new</title>{server.tag()}<button>Go</button>",
+    )
+    await page.get_by_role("button").click()
+    told = await server.item("action", type="click")
+    assert told["selectors"]["role"] == {"role": "button", "name": "Go"}
+    await page.evaluate("setTimeout(() => { throw new Error('late') })")
+    await server.item("log", message="Uncaught Error: late")
+    await page.evaluate("console.log('last')")
+    await page.goto("about:blank")
+    await server.item("log", message="last")
+    assert len({frame["page"] for frame in server.frames if frame["frame"] == "hello"}) == 1
+
+
+async def test_elements_of_shadow_trees_have_the_way_through_their_hosts_alone(server: FrameServer, page: Page) -> None:
+    define = """<script>customElements.define("own-buy", class extends HTMLElement {
+        connectedCallback() {
+            const inside = "<button id=b data-testid=t>Buy</button><input aria-label=Count>";
+            this.attachShadow({ mode: "open" }).innerHTML = inside;
+        }
+    })</script>"""
+    await open_page(server, page, f"<own-buy></own-buy><own-buy></own-buy>{define}")
+    second = page.locator("own-buy").nth(1)
+    await second.get_by_role("button").click()
+    await second.get_by_label("Count").fill("5")
+    for type, tag in (("click", "BUTTON"), ("input", "INPUT")):
+        told = await server.item("action", type=type)
+        assert list(told["selectors"]) == ["css"]  # its like is in the other host
+        found = page.locator(told["selectors"]["css"])
+        assert await found.evaluate(
+            "(node) => [node.tagName, node.getRootNode().host.previousElementSibling.tagName]"
+        ) == [
+            tag,
+            "OWN-BUY",
+        ]
+
+
+async def test_navigation_without_a_state_of_history_is_told(server: FrameServer, page: Page) -> None:
+    await open_page(server, page)
+    await page.evaluate(
+        """async () => {
+        navigation.addEventListener("navigate", (event) => event.intercept({ handler: async () => {} }));
+        await navigation.navigate("/orders/7").finished;
+    }"""
+    )
+    told = await server.item("action", type="navigate")
+    assert (told["url"], told["to_url"]) == (server.origin + "/shop", server.origin + "/orders/7")
+    await server.until(lambda: [f for f in server.frames if f["frame"] == "state" and f["url"].endswith("/orders/7")])
+
+
 async def test_an_endless_socket_is_counted_and_not_copied(server: FrameServer, page: Page) -> None:
     await open_page(server, page)
     await page.evaluate(

@@ -104,6 +104,14 @@ async def test_where_the_engine_cannot_load_twelve_rules_are_built_in(server: Fr
             assert await page.locator(node["target"][0]).count() == 1
 
 
+async def test_where_scripts_have_to_be_trusted_the_built_in_rules_answer(server: FrameServer, page: Page) -> None:
+    server.headers["content-security-policy"] = "require-trusted-types-for 'script'"
+    await open_page(server, page, "<img src='x.png'>")
+    answer = await server.ask("a", "a11y", {}, 30000)
+    assert (answer["ok"], answer["data"]["engine"], answer["data"]["partial"]) == (True, "builtin", True)
+    assert "image-alt" in [rule["id"] for rule in answer["data"]["violations"]]
+
+
 async def test_a_cancelled_question_is_not_answered(server: FrameServer, page: Page) -> None:
     await open_page(server, page, BODY)
     socket = server.live[0]
