@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -11,9 +12,10 @@ from zorivest_rpc.errors import InvalidArguments
 from zorivest_rpc.mcp.call import Outcome, give
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
-__all__ = ["UNTRUSTED", "give_untrusted", "iso", "read_arguments"]
+__all__ = ["UNTRUSTED", "give_untrusted", "iso", "named", "read_arguments", "write_uri"]
 
 UNTRUSTED: Final = "com.zorivest/untrusted"  # page content is data, not instruction
+_URI: Final = "/:?#[]@!$&'()*+,;=%-._~"
 Arguments = TypeVar("Arguments")
 
 
@@ -40,6 +42,11 @@ def iso(ms: float) -> str:
         return datetime.fromtimestamp(ms / 1000.0, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return "9999-12-31T23:59:59.999Z"
+
+
+def write_uri(url: str) -> str:
+    """An address by RFC 3986: what it must not contain is written as its bytes; what is written so already stays."""
+    return quote(url, safe=_URI)
 
 
 def named(page: Any) -> dict[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.devtools.generate.recordings import act, ask, fail, measured, record
@@ -30,14 +31,28 @@ def test_an_archive_has_the_requests_oldest_first_with_times_that_add_up() -> No
     assert last["request"]["url"].endswith("/api/b?b=2&a=1&a=3&c=")
     assert last["request"]["postData"]["comment"]
     assert last["request"]["bodySize"] == -1
-    assert first["startedDateTime"].endswith("+00:00")
+    assert first["startedDateTime"].endswith("Z")
 
 
-@pytest.mark.parametrize(("took", "wait"), [(0.0, None), (5.0, 9.0), (-3.0, -1.0)])
+@pytest.mark.parametrize(("took", "wait"), [(0.0, None), (5.0, 9.0), (-3.0, -1.0), (0.7, 0.1), (1e9, 0.3)])
 def test_no_time_of_an_archive_is_negative(took: float, wait: float | None) -> None:
     [entry] = har(record(ask(0, took=took, wait_ms=wait)))
     assert all(value >= 0 for value in entry["timings"].values())
     assert sum(entry["timings"].values()) == entry["time"]
+
+
+@pytest.mark.parametrize("ms", [8.64e15, 253402300799999.0, 0.0])
+def test_a_request_of_any_time_that_a_page_can_tell_is_archived(ms: float) -> None:
+    item = msgspec.structs.replace(ask(0), ts=ms)
+    assert len(har(record(item))) == 1
+
+
+def test_an_address_is_a_uri_and_what_is_none_is_left_out_and_noted() -> None:
+    told = [msgspec.structs.replace(ask(0), url=url) for url in ("", "/api/a", "no address", "http://h/a b?q={x|y}%20")]
+    made = make_artefact("har", record(*told), {})
+    [entry] = json.loads(made.content)["log"]["entries"]
+    assert entry["request"]["url"] == "http://h/a%20b?q=%7Bx%7Cy%7D%20"
+    assert made.notes == ("3 requests have no absolute address, and are left out.",)
 
 
 def test_the_type_of_what_was_sent_is_the_requests_own() -> None:

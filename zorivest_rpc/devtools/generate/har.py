@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,23 +11,28 @@ import orjson
 
 from zorivest_rpc.devtools.entries import Artefact, Recording
 from zorivest_rpc.devtools.frames import Request
+from zorivest_rpc.devtools.kit import iso, write_uri
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["make_har"]
 
 MEDIA_TYPE: Final = "application/json"
+_ABSOLUTE: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _CUT: Final = "Only the start of the body was kept."
 
 
 def make_har(recording: Recording, arguments: Mapping[str, Json]) -> Artefact:
-    wanted = [entry.item for entry in recording.network if _is_wanted(entry.item, arguments)]
+    fitting = [entry.item for entry in recording.network if _is_wanted(entry.item, arguments)]
+    wanted = [item for item in fitting if _ABSOLUTE.match(item.url)]
     log = {
         "version": "1.2",
         "creator": {"name": "zorivest-rpc", "version": recording.version},
         "pages": [],
         "entries": [_entry(item) for item in sorted(wanted, key=lambda item: item.ts)],
     }
-    notes = [] if wanted else ["No recorded request fits: the archive is empty."]
+    notes = [] if fitting else ["No recorded request fits: the archive is empty."]
+    if len(wanted) < len(fitting):
+        notes.append(f"{len(fitting) - len(wanted)} requests have no absolute address, and are left out.")
     text = orjson.dumps({"log": log}, option=orjson.OPT_INDENT_2).decode()
     return Artefact(text, MEDIA_TYPE, tuple(notes))
 
@@ -44,13 +49,14 @@ def _is_wanted(item: Request, arguments: Mapping[str, Json]) -> bool:
 def _entry(item: Request) -> dict[str, Json]:
     time = max(0.0, item.duration_ms)
     wait = min(max(0.0, item.wait_ms if item.wait_ms is not None else time), time)
+    receive = time - wait
     entry: dict[str, Json] = {
-        "startedDateTime": datetime.fromtimestamp(item.ts / 1000, UTC).isoformat(timespec="milliseconds"),
-        "time": time,
+        "startedDateTime": iso(item.ts),
+        "time": wait + receive,  # the very sum: floats may differ from `time` in the last bit
         "request": _request(item),
         "response": _response(item),
         "cache": {},
-        "timings": {"send": 0, "wait": wait, "receive": time - wait},
+        "timings": {"send": 0, "wait": wait, "receive": receive},
     }
     if item.error:
         entry["comment"] = item.error
@@ -60,7 +66,7 @@ def _entry(item: Request) -> dict[str, Json]:
 def _request(item: Request) -> dict[str, Json]:
     request: dict[str, Json] = {
         "method": item.method,
-        "url": item.url.partition("#")[0],  # HAR 1.2, request: fragments are not included
+        "url": write_uri(item.url.partition("#")[0]),  # HAR 1.2, request: fragments are not included
         "httpVersion": "unknown",
         "cookies": [],
         "headers": _headers(item.request_headers),

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import quote
 
 import orjson
 
 from zorivest_rpc.devtools.entries import Artefact, Audit, Recording
+from zorivest_rpc.devtools.kit import write_uri
+from zorivest_rpc.devtools.measures import bare_url
 from zorivest_rpc.mcp.protocol.jsonrpc import Json
 
 __all__ = ["make_sarif"]
@@ -19,7 +20,6 @@ MEDIA_TYPE: Final = "application/sarif+json"
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"critical": "error", "serious": "error", "moderate": "warning", "minor": "note"}
 _GROUPS: Final = {"violations": "fail", "incomplete": "review", "passes": "pass"}
-_URI: Final = "/:?#[]@!$&'()*+,;=%-._~"
 
 
 def make_sarif(recording: Recording, arguments: Mapping[str, Json]) -> Artefact:
@@ -32,7 +32,7 @@ def make_sarif(recording: Recording, arguments: Mapping[str, Json]) -> Artefact:
     for _, rule in found:
         rules.setdefault(rule["id"], _rule(rule))
     index = {id: at for at, id in enumerate(rules)}
-    uri = _uri(str(audit.result.get("url") or ""))
+    uri = write_uri(bare_url(str(audit.result.get("url") or "")))
     results = [result for kind, rule in found for result in _results(kind, rule, index[rule["id"]], uri)]
     run = {
         "tool": {"driver": _driver(audit, list(rules.values()))},
@@ -74,7 +74,7 @@ def _rule(rule: Mapping[str, Json]) -> dict[str, Json]:
         "properties": {"tags": list(dict.fromkeys(map(str, rule.get("tags") or ())))},
     }
     if str(rule.get("helpUrl") or "").startswith(("https://", "http://")):
-        described["helpUri"] = _uri(rule["helpUrl"], keep_query=True)
+        described["helpUri"] = write_uri(rule["helpUrl"])
     return described
 
 
@@ -97,12 +97,6 @@ def _results(kind: str, rule: Mapping[str, Json], index: int, uri: str) -> Itera
             ],
             "partialFingerprints": {"ruleAndSelector/v1": digest},
         }
-
-
-def _uri(url: str, keep_query: bool = False) -> str:
-    """A URI by RFC 3986: what it must not contain is written as its bytes."""
-    bare = url if keep_query else url.partition("#")[0].partition("?")[0]
-    return quote(bare, safe=_URI)
 
 
 def _time(ms: float) -> str:
