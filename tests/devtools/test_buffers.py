@@ -115,12 +115,28 @@ def test_a_document_that_is_gone_leaves_no_open_connection() -> None:
     assert [each.reason for each in desk.buffers.sockets.closed()] == ["the page went away"]
 
 
-def test_another_document_in_the_tab_closes_the_connections_of_the_one_before() -> None:
+@pytest.mark.parametrize("order", ["leaves, then the other says hello", "the other says hello, then it leaves"])
+def test_another_document_in_the_tab_closes_the_connections_of_the_one_before(order: str) -> None:
     desk = Desk()
     visit, _ = desk.visit("1" * 16)
     desk.send(visit, socket("open"))
+    if order.startswith("leaves"):
+        visit.end()
     desk.visit("2" * 16)
+    visit.end()
     assert desk.counters.of("ws_open") == 0
+
+
+def test_a_frame_and_a_window_that_share_a_tabs_name_leave_the_connections_of_a_page_open() -> None:
+    desk = Desk()
+    page, _ = desk.visit("1" * 16)
+    desk.send(page, socket("open"))
+    frame, _ = desk.visit("2" * 16)
+    desk.send(frame, socket("open", "c2"))
+    assert desk.counters.of("ws_open") == 2
+    frame.end()
+    desk.visit("3" * 16)  # the frame shows another document
+    assert [each.page for each in desk.buffers.sockets.open()] == ["1" * 16]
 
 
 def test_the_baseline_is_the_mean_of_four_and_then_moves_by_a_fifth() -> None:

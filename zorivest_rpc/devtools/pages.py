@@ -157,9 +157,7 @@ class Pages:
             if len(candidates) == 1:
                 return candidates[0]
         words = f"Several pages are connected; name one as page. Connected: {_list(connected)}."
-        raise ToolError(
-            words, code="several_pages", next="Call again with page, or choose one with configure(capture)."
-        )
+        raise ToolError(words, code="several_pages", next="configure(load) tells which is which; call again with page.")
 
     def name_of_target(self, id: str | None = None) -> PageName | None:
         """As `target`, or of a page that is known and gone; None where there is none."""
@@ -178,8 +176,11 @@ class Pages:
 
 def _not_connected(id: str, connected: list[Page]) -> ToolError:
     words = f'Page "{id}" is not connected. Connected: {_list(connected)}.'
-    return ToolError(words, code="page_not_connected", next="Name a page that is connected, or none.")
+    return ToolError(
+        words, code="page_not_connected", next="Name one of them (configure(load) tells which is which), or none."
+    )
 
 
 def _list(connected: list[Page]) -> str:
-    return ", ".join(f"{page.id} ({page.url})" for page in connected) or "none"
+    """By id alone: addresses are words of pages, and an error is read as ours; configure(load) tells them."""
+    return ", ".join(page.id for page in connected) or "none"

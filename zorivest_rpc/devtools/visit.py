@@ -118,9 +118,9 @@ class Visit:
             raise Refused(1013, "too many pages are connected")
         if page is not self.page:
             for other in watch.pages.of_tab(hello.tab):
-                if other is not page:  # the tab shows another document now
-                    watch.buffers.sockets.leave(other.id, watch.now())
-                    watch.navigated(other)
+                # one that is connected is still there: a frame has the tab of its page, and a window that of its opener
+                if other.link is None:
+                    _leave_for_good(watch, other)
         self.page = page
         self._link.send(Welcome(watch.settings, watch.limits, page.newest_batch))
 
@@ -135,9 +135,13 @@ class Visit:
         if page is None or page.link is not self._link:
             return
         watch.pages.leave(page, self._link)
-        self._later(GONE_AFTER, lambda: _leave_for_good(watch, page))
+        if any(other.link is not None and other.number > page.number for other in watch.pages.of_tab(page.tab)):
+            _leave_for_good(watch, page)  # the tab shows another document now
+        else:
+            self._later(GONE_AFTER, lambda: _leave_for_good(watch, page))
 
 
 def _leave_for_good(watch: Watch, page: Page) -> None:
     if page.link is None:
         watch.buffers.sockets.leave(page.id, watch.now())
+        watch.navigated(page)
