@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
@@ -174,11 +175,13 @@ def check_pattern(pattern: str) -> str:
     # found anywhere anyway
     bare = pattern.removeprefix(".*").removesuffix(".*") if not pattern.endswith("\\.*") else pattern
     try:
-        re.compile(bare)
-        from re import _parser  # type: ignore[attr-defined]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what a later Python reads in another way
+            re.compile(bare)
+            from re import _parser  # type: ignore[attr-defined]
 
-        parsed = _parser.parse(bare)
-    except (re.error, RecursionError, OverflowError) as exc:
+            parsed = _parser.parse(bare)
+    except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as exc:
         raise _refuse(pattern, str(exc)) from None
     anchored = len(parsed) > 0 and str(parsed[0][0]) == "AT"
     if _effort(parsed, pattern, repeated=False) > (2 * _EFFORT if anchored else _EFFORT):
