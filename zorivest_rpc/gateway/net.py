@@ -30,10 +30,16 @@ _PRIVATE: Final = tuple(
     ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10")
 )
-# Inside ranges that `allow_private_network` opens, and yet never a server of anybody's: they hand out credentials.
-_METADATA: Final = frozenset(map(ip_address, ("169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
+# Public, or in ranges that `allow_private_network` opens, and yet no server of anybody's: they hand out credentials.
+_METADATA: Final = frozenset(
+    ip_address(text)
+    for text in (
+        *("169.254.169.254", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
+        *("fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe"),
+    )
+)
 # Forms of IPv6 that carry an IPv4 address, which is the one that is reached.
-_NAT64: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_NAT64: Final = tuple(IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
 _COMPATIBLE: Final = IPv6Network("::/96")
 _THIS_NETWORK: Final = ip_network("0.0.0.0/8")
 
