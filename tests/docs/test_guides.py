@@ -122,6 +122,10 @@ def test_other_servers_are_set_up_from_top_to_bottom(reader: Machine) -> None:
     assert "        echo          demo__echo          confirm\n" in said
     assert '"schema": "zorivest.mcp.discover.v1"' in said
     assert "nothing to pin\n" in said
+    merged = said[said.index("nothing to pin\n") :]
+    assert (
+        merged.index("\nlist_trades ") < merged.index("\ndemo__echo ") < merged.index(" tools as Claude Code sees them")
+    )
     assert '"memory" would be added in ' in said
     assert '"demo" removed in ' in said
     assert "profile default: no enabled MCP servers\n" in said
@@ -167,6 +171,13 @@ def test_lists_that_follow_the_data_are_shown_from_top_to_bottom(reader: Machine
     assert "tools as Cline sees them" in said
     assert "get_sqn is " in said, "what it says of the figure depends on what the other pages left"
     assert "It is left out of the list until devtools.observed is raised by a first successful call." in said
+
+
+def test_from_nothing_to_a_merged_list_are_five_commands() -> None:
+    first = next(block.inside for block in blocks(GATEWAY) if block.language == "sh")
+    assert [" ".join(line.split()[1:3]) for line in first.splitlines()] == [
+        "mcp add", "mcp list", "mcp discover", "mcp pin", "tools list",
+    ]  # fmt: skip
 
 
 def test_the_guide_shows_the_profile_that_the_tests_load() -> None:
