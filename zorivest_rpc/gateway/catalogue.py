@@ -23,7 +23,7 @@ from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.serving.catalog.approval import TOKEN, takes_tokens
 from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolSpec
 
-__all__ = ["FORWARD", "TOKEN", "Catalogue", "Offered", "Published", "build"]
+__all__ = ["FORWARD", "TOKEN", "Catalogue", "Offered", "Published", "build", "state_of"]
 
 FORWARD: Final = "forward"  # the handler of every tool of another server
 _MINIMAL: Final = 100  # characters of a description where a client wants it short
@@ -160,8 +160,8 @@ def _join(
 
     def look(server: Server) -> tuple[int, str, str | None]:
         each = known.get(server.name) or Offered(server, "connecting")
-        count = sum(1 for tool in table.values() if tool.server.name == server.name and _is_offered(tool))
-        return count, each.status, each.error
+        own = [tool for tool in table.values() if tool.server.name == server.name]
+        return sum(map(_is_offered, own)), state_of(each.status, own), each.error
 
     return assemble(
         base,
@@ -170,6 +170,12 @@ def _join(
         [tool.spec for tool in table.values() if not _is_offered(tool)],
         look,
     )
+
+
+def state_of(status: str, tools: Iterable[Published]) -> str:
+    """The state of a server with these tools; that all are held, by their pins or by the scan, is one of its own."""
+    present = [tool for tool in tools if not tool.is_gone]
+    return "quarantined" if status == "ready" and present and all(tool.held for tool in present) else status
 
 
 def _is_offered(tool: Published) -> bool:

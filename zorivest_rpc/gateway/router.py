@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from zorivest_rpc.gateway.assembly import names_no_tool
-from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Offered, Published, build
+from zorivest_rpc.gateway.catalogue import TOKEN, Catalogue, Published, build, state_of
 from zorivest_rpc.gateway.config import Profile, Server
 from zorivest_rpc.gateway.eras import Eras
 from zorivest_rpc.gateway.errands import Errand
@@ -174,7 +174,11 @@ class Gateway:
     def report(self) -> list[dict[str, Json]]:
         """One entry for each server, in the order of the file; no URL and no token in it."""
         redact = self._telemetry.redactor.value
-        return [redact(member.report(_count(self.catalogue, name))) for name, member in self.members.items()]
+        return [redact(self._report(name, member)) for name, member in self.members.items()]
+
+    def _report(self, name: str, member: Member) -> dict[str, Json]:
+        state = state_of(member.offered.status, _of(self.catalogue, name).values())
+        return {**member.report(_count(self.catalogue, name)), "state": state}
 
     async def close(self) -> None:
         self.questions.close()
@@ -187,7 +191,7 @@ class Gateway:
     def _rebuild(self) -> None:
         """The only place that replaces the catalogue."""
         before = self.catalogue
-        offers = [_with_status(member) for member in self.members.values()]
+        offers = [member.offered for member in self.members.values()]
         self.catalogue = build(self._base, self._profile, offers, self._gone)
         self._remember_gone(before, self.catalogue)
         self._tell_difference(before, self.catalogue)
@@ -209,7 +213,8 @@ class Gateway:
         lost = {name: tool for name, tool in before.table.items() if name not in after.table}
         if lost:
             self._gone = dict(list((self._gone | lost).items())[-_MOST_GONE:])
-            self.catalogue = build(self._base, self._profile, map(_with_status, self.members.values()), self._gone)
+            offers = [member.offered for member in self.members.values()]
+            self.catalogue = build(self._base, self._profile, offers, self._gone)
 
     def _tell_difference(self, before: Catalogue, after: Catalogue) -> None:
         for server in self.members:
@@ -337,15 +342,6 @@ class Gateway:
             self._checks[found.hash] = compile_output(schema)
         check, most = self._checks[found.hash]
         return size <= most and check(structured)
-
-
-def _with_status(member: Member) -> Offered:
-    """Every tool held is a state of its own."""
-    offered = member.offered
-    verdicts = offered.verdicts.values()
-    if offered.status == "ready" and offered.listing.items and all(verdict.held for verdict in verdicts):
-        return msgspec.structs.replace(offered, status="quarantined")
-    return offered
 
 
 def _count(catalogue: Catalogue, server: str) -> tuple[int, int]:
