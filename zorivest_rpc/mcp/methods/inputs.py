@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET
 
 from zorivest_rpc.errors import ProtocolError, ToolError
-from zorivest_rpc.mcp.call import Ask, Call, InputRequired, check_answers
+from zorivest_rpc.mcp.call import Ask, Call, InputRequired, Scope, check_answers
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
 from zorivest_rpc.mcp.protocol.jsonrpc import INVALID_PARAMS, Json, dumps
 from zorivest_rpc.mcp.protocol.results import Result
 from zorivest_rpc.mcp.protocol.seal import BadSeal
 
-__all__ = ["MoreInput", "ask_wire", "drive", "resume", "run_again", "take_answers"]
+__all__ = ["MoreInput", "ask_wire", "drive", "in_scope", "resume", "run_again", "take_answers"]
 
 T = TypeVar("T")
 Put: TypeAlias = Callable[[Mapping[str, Ask]], Awaitable[Mapping[str, Json]]]  # questions to their answers
@@ -33,6 +33,13 @@ class MoreInput(Exception):
     def __init__(self, result: Result) -> None:
         super().__init__("input required")
         self.result = result
+
+
+def in_scope(result: Result, scope: Scope) -> Result:
+    """An answer that is no outcome yet: more input is needed, or it became a task."""
+    if scope.meta is None:
+        return result
+    return Result(result.members, {**(result.meta or {}), **scope.meta}, result.kind, result.cache)
 
 
 def take_answers(core: Core, exchange: Exchange, method: str, call: Call, params: Json) -> None:
@@ -143,7 +150,7 @@ async def resume(
     """Go on after the first question of a call, in the way of its era."""
     if exchange.session.revision.modern:
         bound_to = binding(exchange, method, call)
-        raise MoreInput(input_required(core, asked, call.answers, bound_to))
+        raise MoreInput(in_scope(input_required(core, asked, call.answers, bound_to), call.scope))
     return await run_again(core, call, run, asked, lambda asks: gather(exchange, asks))
 
 

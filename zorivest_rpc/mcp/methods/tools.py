@@ -14,7 +14,7 @@ from zorivest_rpc.mcp.call import EVERYONE, BecomeTask, Call, Handler, InputRequ
 from zorivest_rpc.mcp.catalog.tool import FORBIDDEN, REQUIRED, Tool
 from zorivest_rpc.mcp.dispatcher import Exchange
 from zorivest_rpc.mcp.methods.core import Core
-from zorivest_rpc.mcp.methods.inputs import MoreInput, resume, run_again, take_answers
+from zorivest_rpc.mcp.methods.inputs import MoreInput, in_scope, resume, run_again, take_answers
 from zorivest_rpc.mcp.methods.paging import next_cursor, start_of
 from zorivest_rpc.mcp.methods.tasks import encode_core_task, encode_extension_task
 from zorivest_rpc.mcp.offer import TOOLS, Toolbox
@@ -84,7 +84,7 @@ class Tools:
         if tool.task != FORBIDDEN or params.task is not UNSET:
             started = self._as_task(exchange, params, tool, call, handler)
             if started is not None:
-                return _in_scope(started, scope)
+                return in_scope(started, scope)
         return self._run(exchange, tool, call, handler)
 
     async def _run(self, exchange: Exchange, tool: Tool, call: Call, handler: Handler) -> Result:
@@ -96,11 +96,11 @@ class Tools:
         except ToolError as error:
             outcome = fail(error)
         except MoreInput as more:
-            return _in_scope(more.result, call.scope)
+            return more.result
         except BecomeTask:
             if self._core.offer.tasks:
                 started = encode_extension_task(self._core, self._start(exchange, tool, call, handler))
-                return _in_scope(started, call.scope)
+                return in_scope(started, call.scope)
             call.in_task = True  # nothing to become here: the work goes on within the request
             return await self._run(exchange, tool, call, handler)
         except SystemExit as exc:
@@ -194,13 +194,6 @@ def encode(outcome: Outcome, revision: Revision, scope: Scope = EVERYONE) -> Res
     if meta is None:
         return Result(members, scope.meta, encoded_meta=scope.encoded_meta)
     return Result(members, {**meta, **scope.meta})
-
-
-def _in_scope(result: Result, scope: Scope) -> Result:
-    """An answer that is no outcome yet: more input is needed, or it became a task."""
-    if scope.meta is None:
-        return result
-    return Result(result.members, {**(result.meta or {}), **scope.meta}, result.kind, result.cache)
 
 
 def _unfit(tool: Tool, outcome: Outcome, problem: str) -> Outcome:
