@@ -103,9 +103,9 @@ class Following:
         reads = self._engine.reads
         return {name for tool in view.ruled for name in reads[tool]}
 
-    async def look(self, session: Session) -> None:
+    async def look(self, session: Session, who: ActingFor = THE_ONE) -> None:
         """Ask now and wait for it, for a command that shows a list once."""
-        self.touch(session)
+        self.touch(session, who)
         for counts in list(self._counts.values()):
             task = counts.refresh()
             if task is not None:

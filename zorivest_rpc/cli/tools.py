@@ -226,7 +226,7 @@ def _look(journal: Journal, session: Session) -> None:
     if following is not None:
 
         async def look() -> None:
-            await following.look(session)
+            await following.look(session, whom(journal, session))
             await journal.close()
 
         asyncio.run(look())
