@@ -245,9 +245,13 @@ class Journal:
             roots=roots_of,
             client=layer,
             seen=self._record_guard_state,
-            desktop=bool(settings.api_url),
+            desktop=self._has_desktop,
             wrap=self._wrap,
         )
+
+    def _has_desktop(self, call: Call) -> bool:
+        """Whether a desktop application may belong to the call's backend, which none does to an embedded one."""
+        return bool(self.settings.api_url) if self.tenancy is None else self.tenancy.has_address(call)
 
     def _wrap(self, name: str, handler: Handler) -> Handler:
         """What the outcomes of a tool mean for lists, around its whole chain; and what is told of each call."""
@@ -285,7 +289,7 @@ class Journal:
             tenancy=tenancy,
             upstreams=self._federation.report,
             environ=os.environ,
-            desktop=bool(settings.api_url),
+            desktop=self._has_desktop,
             gui_page=settings.gui_page,
         )
 
@@ -338,7 +342,7 @@ class Journal:
         self._changing.discard(session)
         if TOOLSET in session.toolsets:
             self.observing.load()
-        for kind in (TOOLS, *(kind for kind in (PROMPTS, RESOURCES) if kind in self.offer.watches)):
+        for kind in self.offer.changing[False]:  # and of no list that this server never said would change
             self.offer.announce_change(kind, session)
         for uri in sorted(session.subscriptions):
             if uri.startswith(TOOLSETS):  # they tell what this session has loaded

@@ -204,6 +204,11 @@ class ServedTenants:
             self.contexts.watch_idle()
         return backend
 
+    def has_address(self, call: Call) -> bool:
+        """Whether the backend of the call's tenant is one that runs by itself; of all at once none is meant."""
+        context = call.scope.own
+        return isinstance(context, TenantContext) and not context.tenant.embedded
+
     # --- what is shown
 
     def acting_for_list(self, session: Session, headers: RequestHeaders | None) -> ActingFor:

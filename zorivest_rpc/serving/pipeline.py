@@ -41,7 +41,7 @@ class Pipeline:
         own: Callable[[Pipeline], Mapping[str, Handler]],
         roots: Callable[[Call], ImportRoots],
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
-        desktop: bool = True,
+        desktop: Callable[[Call], bool] = lambda call: True,
         wrap: Callable[[str, Handler], Handler] = lambda name, handler: handler,
         client: Callable[[ToolSpec], Middleware] | None = None,
     ) -> None:

@@ -350,7 +350,7 @@ async def test_a_persons_stop_does_not_name_the_tool_that_would_lift_another(
     specs: Specs, desktop: bool, ways: str
 ) -> None:
     backend = answering({"allowed": False, "reason": "night", "locked_by": "person"})
-    guard = GuardLayer(lambda call: backend, desktop=desktop)
+    guard = GuardLayer(lambda call: backend, desktop=lambda call: desktop)
     with pytest.raises(GuardLocked) as blocked:
         await guard.check(make_call("list_trades"))
     assert blocked.value.text == (
@@ -444,7 +444,7 @@ async def test_watchers_hear_of_a_lock_that_was_found_by_looking(specs: Specs) -
 async def test_a_refusal_that_came_back_with_the_call_is_told_like_any_other(specs: Specs) -> None:
     witness, plain = Witness(), Ran()
     along = Ran(GuardLocked("night", locked_by="person"))
-    guard = GuardLayer(lambda call: FakeBackend(inline=True), witness, desktop=False)
+    guard = GuardLayer(lambda call: FakeBackend(inline=True), witness, desktop=lambda call: False)
     with pytest.raises(GuardLocked) as blocked:
         await guard.innermost(specs["list_trades"], along)(make_call("list_trades"), plain)
     assert blocked.value.text == (

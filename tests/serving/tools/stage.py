@@ -121,6 +121,9 @@ def make_call(name: str, /, **arguments: Any) -> Call:
 
 
 def kit(backend: Backend, **options: Any) -> Kit:
+    if "desktop" in options:
+        has_desktop = options.pop("desktop")
+        options["desktop"] = lambda call: has_desktop
     return Kit(lambda call: backend, SPECS, **options)
 
 

@@ -107,8 +107,30 @@ async def test_the_address_of_a_server_of_one_journal_is_not_used_and_said_so(
         made.backends.locked.add("acme")
         told = about(await (await made.client()).call("list_trades", clientId="acme"))[0]
         assert told.startswith("⛔ MCP guard blocked this call: book-of-acme.locked.")
-        assert "GUI" not in told, "nothing is known of a desktop application beside that backend"
+    async with stage(monkeypatch, tmp_path, IDS) as made:
+        made.backends.locked.add("acme")
+        assert about(await (await made.client()).call("list_trades", clientId="acme"))[0] == told
     assert "--api-url (ZORIVEST_API_URL) is not used" in caplog.text
+
+
+async def test_a_text_names_the_desktop_application_where_a_client_has_a_backend_with_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An embedded backend has none; what is said of it would be wrong of an installation, and the other way round."""
+    async with stage(monkeypatch, tmp_path, IDS) as made:
+        made.backends.locked.add("acme")
+        client = await made.client()
+        assert "GUI → Settings → MCP Guard" in about(await client.call("list_trades", clientId="acme"))[0]
+        stopped = await client.call("zorivest_emergency_stop", clientId="sechpos", reason="test")
+        assert "in the desktop app" in about(stopped)[0]
+
+
+async def test_a_loaded_toolset_is_told_of_the_one_list_that_was_said_to_change(place: Stage) -> None:
+    client = await place.client()
+    assert not (await client.call("enable_toolset", clientId="acme", toolset_name="tax")).get("isError")
+    await client.request("ping", {})
+    await client.request("ping", {})
+    assert [each["method"] for each in client.notes] == ["notifications/tools/list_changed"]
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])

@@ -37,11 +37,11 @@ class GuardLayer:
         backend_for: BackendFor,
         seen: Callable[[Call, bool], None] = lambda call, locked: None,
         *,
-        desktop: bool = True,
+        desktop: Callable[[Call], bool] = lambda call: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`seen` is told whether the guard was found locked; nothing here depends on it. `desktop` says whether the
-        backend is one that can be unlocked in a desktop application."""
+        backend of a call is one that can be unlocked in a desktop application."""
         self._backend_for = backend_for
         self._seen = seen
         self._desktop = desktop
@@ -139,7 +139,7 @@ class GuardLayer:
     def _lock_refusal(self, call: Call, reason: Json, locked_by: Json) -> GuardLocked:
         self._seen(call, True)
         by = locked_by if isinstance(locked_by, str) else None
-        return GuardLocked(str(reason or "locked"), desktop=self._desktop, locked_by=by)
+        return GuardLocked(str(reason or "locked"), desktop=self._desktop(call), locked_by=by)
 
 
 def _refusal(error: BackendError | BackendUnreachable | OutcomeUnknown) -> ToolError:

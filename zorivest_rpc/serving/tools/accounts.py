@@ -40,7 +40,8 @@ class AccountReview:
         )
         if isinstance(brokers, ToolError) and isinstance(banks, ToolError):
             raise brokers
-        accounts = [*self._brokers(brokers, days), *self._banks(banks, days)]
+        desktop = self._kit.desktop(call)
+        accounts = [*self._brokers(brokers, days, desktop), *self._banks(banks, days, desktop)]
         only = _ONLY.get(scope)
         shown = [
             account
@@ -61,13 +62,13 @@ class AccountReview:
         ]
         return self._kit.give(call, given, message=" ".join(notes) or None)
 
-    def _brokers(self, found: list[dict[str, Json]] | ToolError, days: float) -> list[dict[str, Json]]:
+    def _brokers(self, found: list[dict[str, Json]] | ToolError, days: float, desktop: bool) -> list[dict[str, Json]]:
         rows = []
         for entry in [] if isinstance(found, ToolError) else found:
             id = str(entry.get("broker_id", ""))
             stale = self._is_stale(entry.get("last_sync"), days)
             if entry.get("configured") is False:
-                where = "in the desktop app" if self._kit.desktop else f"with zorivest-rpc connect broker {id}"
+                where = "in the desktop app" if desktop else f"with zorivest-rpc connect broker {id}"
                 action = f'Broker "{id}" is not configured; connect it {where} before a sync.'
             elif stale:
                 action = f'Call sync_broker with broker_id "{id}".'
@@ -76,14 +77,14 @@ class AccountReview:
             rows.append(_row("broker", id, entry, "last_sync", stale, action))
         return rows
 
-    def _banks(self, found: list[dict[str, Json]] | ToolError, days: float) -> list[dict[str, Json]]:
+    def _banks(self, found: list[dict[str, Json]] | ToolError, days: float, desktop: bool) -> list[dict[str, Json]]:
         rows = []
         for entry in [] if isinstance(found, ToolError) else found:
             id = str(entry.get("account_id", ""))
             stale = self._is_stale(entry.get("last_updated"), days)
             action = "None; the balance is recent enough."
             if stale:
-                by_hand = "Update the balance by hand in the desktop app, or call" if self._kit.desktop else "Call"
+                by_hand = "Update the balance by hand in the desktop app, or call" if desktop else "Call"
                 action = f'{by_hand} import_bank_statement with account_id "{id}".'
             rows.append(_row("bank", id, entry, "last_updated", stale, action))
         return rows

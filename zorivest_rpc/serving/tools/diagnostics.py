@@ -89,7 +89,7 @@ class Diagnostics:
     async def diagnose(self, call: Call) -> Outcome:
         verbose = self._kit.arguments(call)["verbose"]
         backend = self._kit.backend_for(call)
-        beside = asyncio.ensure_future(self._beside(backend.base_url))
+        beside = asyncio.ensure_future(self._beside(call, backend.base_url))
         replies = await asyncio.gather(*(self._probe(backend, path, auth) for path, auth in _PROBES.items()))
         health, version, guard, providers = (None if isinstance(found, ToolError) else found[0] for found in replies)
         report: dict[str, Json] = {
@@ -115,14 +115,16 @@ class Diagnostics:
         ]
         if problems:
             report["problems"] = problems
-            report["next"] = _advice(replies[0], embedded=not self._kit.desktop)
+            report["next"] = _advice(replies[0], embedded=not self._kit.desktop(call))
         note = await beside
         if note is not None:
             report["note"] = note
         return self._kit.give(call, without_credentials(report))
 
-    async def _beside(self, url: str) -> str | None:
-        return None if self._neighbour is None else await self._neighbour(url)
+    async def _beside(self, call: Call, url: str) -> str | None:
+        if self._neighbour is None or self._kit.desktop(call):  # who named a backend has chosen
+            return None
+        return await self._neighbour(url)
 
     async def _probe(self, backend: Backend, path: str, auth: Auth) -> tuple[Json] | ToolError:
         """The value in a tuple, as it may be anything, or why there is none."""

@@ -103,7 +103,7 @@ class Emergency:
         reason = self._kit.arguments(call)["reason"].strip()[:_LONGEST_REASON] or "agent_self_lock"
         written = await self._kit.write(call, "POST", _LOCK, {"reason": reason}, repeatable=True, urgent=True)
         if _is_locked(written, _LOCK) is not True:
-            next = "Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop else ".")
+            next = "Stop the backend" + (f", or lock it {_IN_THE_APP}." if self._kit.desktop(call) else ".")
             raise ToolError(
                 f"The backend took the request and still reports an unlocked guard; the tools are NOT stopped. {next}",
                 code="still_unlocked",
@@ -114,7 +114,7 @@ class Emergency:
         persons = status.get("locked_by") == "person"
         message = (
             f"🔒 MCP guard locked (reason: {reason}). Every guarded tool is refused until it is unlocked: "
-            f"{self._ways_for_a_person() if persons else self._ways()}."
+            f"{self._ways_for_a_person(call) if persons else self._ways(call)}."
         )
         if persons:
             message += " A person had locked it before, and only a person can release it."
@@ -136,7 +136,7 @@ class Emergency:
             written = await self._kit.write(call, "POST", _UNLOCK, body, urgent=True)
         except BackendError as error:
             if error.reported == "locked_by_person":
-                raise self._refuse() from None
+                raise self._refuse(call) from None
             if error.reported == "lock_changed":
                 raise ToolError(
                     "The guard was locked or unlocked again while the user was asked; nothing was done.",
@@ -145,7 +145,7 @@ class Emergency:
                 ) from None
             raise
         if _is_locked(written, _UNLOCK) is not False:
-            way = f"Unlock it {_IN_THE_APP}" if self._kit.desktop else "Try again"
+            way = f"Unlock it {_IN_THE_APP}" if self._kit.desktop(call) else "Try again"
             next = f"{way}; zorivest_diagnose shows its state."
             raise ToolError(
                 f"The guard is still locked after the request to unlock it; guarded tools stay refused. {next}",
@@ -170,7 +170,7 @@ class Emergency:
         question = _question(status, persons)
         if not call.can_ask(question):
             if persons:
-                raise self._refuse()
+                raise self._refuse(call)
             return False
         if not persons and not self._asks:
             return False
@@ -184,19 +184,19 @@ class Emergency:
             next="Ask the user what to do instead.",
         )
 
-    def _refuse(self) -> ToolError:
+    def _refuse(self, call: Call) -> ToolError:
         return ToolError(
-            f"A person locked the guard, and only a person can unlock it: {self._ways_for_a_person()}. "
+            f"A person locked the guard, and only a person can unlock it: {self._ways_for_a_person(call)}. "
             "Guarded tools stay refused.",
             code="locked_by_person",
             next="Tell the user that a person stopped the tools, and wait for them.",
         )
 
-    def _ways(self) -> str:
-        return (f"{_IN_THE_APP}, or " if self._kit.desktop else "") + "with zorivest_emergency_unlock"
+    def _ways(self, call: Call) -> str:
+        return (f"{_IN_THE_APP}, or " if self._kit.desktop(call) else "") + "with zorivest_emergency_unlock"
 
-    def _ways_for_a_person(self) -> str:
-        return (f"{_IN_THE_APP}, or " if self._kit.desktop else "") + _IN_A_TERMINAL
+    def _ways_for_a_person(self, call: Call) -> str:
+        return (f"{_IN_THE_APP}, or " if self._kit.desktop(call) else "") + _IN_A_TERMINAL
 
 
 def _describe(id: str, result: Outcome | str) -> dict[str, Json]:

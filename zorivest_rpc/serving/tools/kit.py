@@ -31,7 +31,7 @@ class WriteResult(NamedTuple):
 
 class Kit:
     """`specs` are the tools by name; without `shape` every client is shown all of a payload. `desktop` says whether the
-    backend is one that a desktop application belongs to, so that a text may point the user to it."""
+    backend of a call is one that a desktop application belongs to, so that a text may point the user to it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Kit:
         *,
         shape: Shape | None = None,
         tenant: Callable[[Call], str] | None = None,
-        desktop: bool = True,
+        desktop: Callable[[Call], bool] = lambda call: True,
     ) -> None:
         self.backend_for = backend_for
         self.desktop = desktop

@@ -67,19 +67,18 @@ def own_handlers(
     log_directory: Callable[[Call], str],
     environ: Mapping[str, str],
     upstreams: Callable[[Call], list[dict[str, Json]] | None] = lambda call: None,
-    desktop: bool = True,
+    desktop: Callable[[Call], bool] = lambda call: True,
     gui_page: str | None = None,
     own_page: str = "",
     tenancy: Tenancy | None = None,
 ) -> dict[str, Handler]:
     """`run` gives the chain of any tool by name, for the one that calls others, and `each` the one of a tool for each
     client where a call is for all. `asks` is False where the operator
-    wants no user asked. `desktop` says whether the backend has
-    a desktop application beside it, and `gui_page` where that can be downloaded."""
+    wants no user asked. `desktop` says whether the backend of a
+    call has a desktop application beside it, and `gui_page` where that can be downloaded."""
     kit = Kit(backend_for, audience.specs, shape=shape, tenant=lambda call: call.scope.name, desktop=desktop)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     on = machine(sys.platform, environ, here, exists=os.path.exists, which=shutil.which)
-    beside = None if desktop else _beside  # who named a backend has chosen
     every: Callable[[Call], Sequence[Scope]] = (lambda call: ()) if tenancy is None else tenancy.every
     for_one = None if tenancy is None else _for_one(tenancy, each)
     runtime = f"Python {platform.python_version()}"
@@ -106,7 +105,7 @@ def own_handlers(
             runtime=runtime,
             gated=lambda session: [spec.name for spec in audience.gated_tools(session)],
             unlisted=lambda session: [spec.name for spec in audience.unlisted_for_room(session)],
-            neighbour=beside,
+            neighbour=_beside,
             upstreams=upstreams,
             about=(lambda call, verbose: {}) if tenancy is None else tenancy.about,
         ).handlers(),

@@ -45,7 +45,8 @@ class Schedules:
         template = self._kit.spec(call).message
         message = None if template is None else fill(template, policy)
         if message is not None and policy.get("approved") is False:
-            way = "in the desktop app or with the approve command" if self._kit.desktop else "with zorivest-rpc approve"
+            beside = "in the desktop app or with the approve command"
+            way = beside if self._kit.desktop(call) else "with zorivest-rpc approve"
             message += f" It runs only after a person approves it, {way}."
         return self._kit.give(call, policy, message=message, receipt=written.receipt)
 

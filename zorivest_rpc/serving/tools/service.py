@@ -35,13 +35,15 @@ class Service:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kit = kit
-        self._start = _START if kit.desktop else _START_EMBEDDED
         self._log_directory = log_directory
         self._clock = clock
         self._sleep = sleep
 
     def handlers(self) -> dict[str, Handler]:
         return {"service_status": self.status, "service_restart": self.restart, "service_logs": self.logs}
+
+    def _way_to_start(self, call: Call) -> str:
+        return _START if self._kit.desktop(call) else _START_EMBEDDED
 
     # --- status
 
@@ -52,7 +54,8 @@ class Service:
         )
         if not _answers(health) and not _answers(process):
             assert isinstance(health, ToolError)
-            return flag_error({"backend": "unreachable", "error": health.text, "hint": self._start}, health)
+            hint = self._way_to_start(call)
+            return flag_error({"backend": "unreachable", "error": health.text, "hint": hint}, health)
         return self._kit.give(call, _vitals(health, process))
 
     # --- restart
@@ -61,11 +64,12 @@ class Service:
         """The old process may answer for a while yet, so only a proof of a new one ends the wait."""
         backend = self._kit.backend_for(call)
         before = await _ask(backend, "/health", open_to_all=True)
+        start = self._way_to_start(call)
         if isinstance(before, BackendUnreachable):
             raise BackendUnreachable(
-                f"The backend does not answer, so it cannot be asked to restart; nothing was done. {self._start}",
+                f"The backend does not answer, so it cannot be asked to restart; nothing was done. {start}",
                 code=before.code,
-                next=self._start,
+                next=start,
             )
         lost: OutcomeUnknown | None = None
         receipt: dict[str, Json] | None = None
@@ -84,9 +88,9 @@ class Service:
         if lost is not None:
             raise lost
         raise ToolError(
-            f"The backend was asked to restart and no new process answered within {_LONGEST:g} seconds. {self._start}",
+            f"The backend was asked to restart and no new process answered within {_LONGEST:g} seconds. {start}",
             code="restart_timed_out",
-            next=f"Check with zorivest_service_status. {self._start}",
+            next=f"Check with zorivest_service_status. {start}",
         )
 
     async def _finish_restart(
