@@ -13,7 +13,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check quick pythons conformance interop agents canary fuzz crash mutants soak isolation bench bench-peers golden docs clean
+.PHONY: help setup run test tenancy check quick pythons conformance interop agents canary fuzz crash mutants soak isolation bench bench-peers golden docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ check: $(READY) ## format, lint, types, and that the generated references are cu
 
 test: check ## check and every test, conformance and interop included
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+tenancy: $(READY) ## the tests of the server once more, in front of one with tenancy on
+	@$(BIN)/python -m pytest --tenancy -n $(WORKERS) --dist loadfile
 
 quick: $(READY) ## a share of every test file, in less than three minutes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --quick

@@ -19,6 +19,14 @@ settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="a share of every test file, in less than three minutes")
+    parser.addoption("--tenancy", action="store_true", help="in front of a server with tenancy on; see tests/tenancy")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--tenancy"):
+        from tests.tenancy.plugin import Tenancy
+
+        config.pluginmanager.register(Tenancy(), "tenancy")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -153,6 +153,7 @@ async def test_a_brief_result_is_brief_and_has_all_that_a_next_call_needs(
 # --- errors are measured
 
 
+@pytest.mark.one_journal("numbers are kept for each client, and sizes count the words that name it")
 async def test_results_that_are_errors_are_measured(connect: Connect) -> None:
     client = await connect()
     refused = await client.call("get_report_for_trade", trade_id="none")
@@ -166,32 +167,44 @@ async def test_results_that_are_errors_are_measured(connect: Connect) -> None:
 # --- an answer that does not fit
 
 
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-async def test_an_answer_that_does_not_fit_is_shown_with_what_is_wrong(
-    connect: Connect, revision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = await connect("claude-code", "--confirm", "never", revision=revision)
-    odd = {"toolset": "of another kind", "exec_id": 7, "lots": "none", "summary": {"total": 3}}
+ODD = {"toolset": "of another kind", "exec_id": 7, "lots": "none", "summary": {"total": 3}}
+TRADE = {"instrument": "X", "action": "BOT", "quantity": 1, "price": 1, "account_id": "X"}
+
+
+@pytest.fixture
+def odd_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = HttpBackend.ask
 
     async def ask(self: HttpBackend, request: Request) -> Any:
         if request.path in ("/tax/lots", "/trades"):
-            return Reply(200, odd, json.dumps(odd).encode(), "application/json", "r-1")
+            return Reply(200, ODD, json.dumps(ODD).encode(), "application/json", "r-1")
         return await plain(self, request)
 
     monkeypatch.setattr(HttpBackend, "ask", ask)
+
+
+@pytest.mark.usefixtures("odd_answers")
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+async def test_an_answer_that_does_not_fit_is_shown_with_what_is_wrong(connect: Connect, revision: str) -> None:
+    client = await connect("claude-code", "--confirm", "never", revision=revision)
     read = await client.call("get_tax_lots", account_id="X")
     assert refusal_of(read)["code"] == "bad_result"
     assert "structuredContent" not in read
     assert "lots" in read["content"][0]["text"]
-    assert json.loads(read["content"][1]["text"]) == odd
+    assert json.loads(read["content"][1]["text"]) == ODD
     assert "was done" not in text_of(read)
-    trade = {"instrument": "X", "action": "BOT", "quantity": 1, "price": 1, "account_id": "X"}
-    written = await client.call("create_trade", exec_id="ODD", **trade)
+    written = await client.call("create_trade", exec_id="ODD", **TRADE)
     assert refusal_of(written)["code"] == "bad_result"
     assert "The call itself was done" in text_of(written)
     assert written["_meta"]["com.zorivest/receipt"]
-    assert json.loads(written["content"][1]["text"]) == odd
+    assert json.loads(written["content"][1]["text"]) == ODD
+
+
+@pytest.mark.one_journal("numbers are kept for each client, and sizes count the words that name it")
+@pytest.mark.usefixtures("odd_answers")
+async def test_an_answer_that_does_not_fit_is_measured_as_it_is_shown(connect: Connect) -> None:
+    client = await connect("claude-code", "--confirm", "never")
+    written = await client.call("create_trade", exec_id="ODD", **TRADE)
     numbers = client.journal.pipeline().metrics.summary(True)["per_tool"]["create_trade"]
     assert (numbers["error_count"], numbers["avg_payload_bytes"]) == (
         1,

@@ -163,6 +163,7 @@ async def test_a_client_that_asks_its_own_user_is_not_asked_again(
     assert client.asked == []
 
 
+@pytest.mark.one_journal("the working directory may be read for the one journal alone")
 async def test_a_server_started_in_the_home_directory_does_not_read_there(
     connect: Connect, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, account: Any
 ) -> None:

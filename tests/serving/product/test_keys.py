@@ -16,6 +16,10 @@ from tests.serving.product.http import Served, make_key, revoke_key, serving
 from zorivest_rpc.serving.backend.auth import principal_of
 from zorivest_rpc.serving.backend.http import HttpBackend
 
+pytestmark = pytest.mark.one_journal(
+    "a caller shows a key of the backend; with clients it is an access key of the server"
+)
+
 
 @pytest.fixture(scope="module")
 def keys(data_dir: Path) -> Iterator[list[tuple[str, str]]]:

@@ -68,7 +68,7 @@ CONTRACT = (  # what counts, orders, presents, guards and documents tools
 LIMIT = "tests/serving/product/test_lists.py::test_by_default_at_most_forty_tools_are_listed"
 SECONDS = 600  # for one command on a busy machine; a quiet one needs less than 30 for all of them
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_journal("runs the tools of development on a copy")]
 
 
 class Clone:

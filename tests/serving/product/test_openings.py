@@ -39,8 +39,13 @@ async def test_the_instructions_begin_as_the_mode_says_and_name_the_categories(
     assert told.startswith(BEGINNINGS[name])
     for toolset in ("core", "behavioral", "tax"):
         assert toolset in told
-    assert "Backend: embedded." in told
     assert "call_tool" in told
+
+
+@pytest.mark.one_journal("the instructions name the one backend and its guard")
+@pytest.mark.parametrize("name", list(BEGINNINGS))
+async def test_the_instructions_name_the_backend(connect: Connect, name: str) -> None:
+    assert "Backend: embedded." in (await connect(name)).opened["instructions"]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,7 @@ async def test_the_instructions_of_every_family_fit_two_kilobytes(options: tuple
         assert 200 < len(told["instructions"].encode()) <= 2048, handshake["family"]
 
 
+@pytest.mark.one_journal("the instructions name the one backend and its guard")
 async def test_the_instructions_tell_whether_the_guard_is_locked_where_that_is_known(data_dir: Path) -> None:
     key_id, key = make_key(data_dir, "guard-state", "admin")
     header = {"Authorization": f"Bearer {key}"}

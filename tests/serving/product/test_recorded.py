@@ -198,6 +198,7 @@ async def test_in_a_random_run_every_call_has_exactly_one_end(far: Far, tmp_path
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
+@pytest.mark.one_journal("telemetry repeats a URI as it was asked for, with the client in it")
 async def test_what_is_read_from_another_server_is_requested_and_ends_like_a_call(
     tmp_path: Path, told: Told, revision: str
 ) -> None:

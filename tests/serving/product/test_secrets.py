@@ -62,6 +62,7 @@ def test_a_stdio_server_keeps_its_key_to_itself(data_dir: Path, tmp_path: Path, 
     assert key.encode() not in seen
 
 
+@pytest.mark.one_journal("a caller shows a key of the backend; with clients it is an access key of the server")
 def test_an_http_server_keeps_the_keys_of_its_callers_to_itself(data_dir: Path, tmp_path: Path, key: str) -> None:
     log = tmp_path / "server.log"
     options = ("--log-level", "debug", "--log-file", str(log), "--confirm", "auto")
@@ -90,6 +91,7 @@ def _answers(started: Serve, key: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("command", [("stdio",), ("serve",), ("tools", "call", "zorivest_diagnose")])
+@pytest.mark.one_journal("the one address is not used where each client has its own")
 def test_a_password_in_the_address_is_refused_at_the_start_and_not_repeated(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:

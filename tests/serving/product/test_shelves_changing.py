@@ -115,6 +115,7 @@ async def test_a_client_that_goes_takes_its_subscription_with_it(tmp_path: Path,
         await open_shop.asked(lambda: len(open_shop.followed) > begun + 1)
 
 
+@pytest.mark.one_journal("looks inside at the one gateway; each client may have its own")
 async def test_a_server_that_is_configured_anew_is_followed_still(tmp_path: Path) -> None:
     async with shop(tmp_path, "legacy") as (open_shop, client, _):
         await client.request("resources/subscribe", {"uri": "upstream:ops:notes:///a"})
@@ -180,6 +181,7 @@ async def test_a_server_without_templates_keeps_its_resources_and_tools(tmp_path
         open_shop.changing.messages.put_nowait(None)
 
 
+@pytest.mark.one_journal("looks inside at the one gateway; each client may have its own")
 async def test_headers_that_narrow_leave_out_what_belongs_to_the_server(tmp_path: Path) -> None:
     async with shop(tmp_path) as (_, client, _far):
         library = client.journal.gateway().library  # type: ignore[union-attr]

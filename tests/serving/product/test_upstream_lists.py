@@ -64,6 +64,7 @@ async def test_a_toolset_tells_of_the_tools_that_the_operator_denies(far: Far, t
         ]
 
 
+@pytest.mark.one_journal("list_clients takes one of the places that are counted")
 async def test_a_fixed_list_takes_them_as_far_as_its_limit_reaches_and_tells_the_rest(far: Far, tmp_path: Path) -> None:
     far.fake.tools = [{**TOOL, "name": f"t{number:02}"} for number in range(9)]
     async with opened(far, tmp_path, 'approve_tool = ["*"]', name="unheard-of-client") as client:

@@ -27,6 +27,7 @@ async def far() -> AsyncIterator[Far]:
         yield found
 
 
+@pytest.mark.one_journal("a caller shows a key of the backend; with clients it is an access key of the server")
 async def test_nothing_of_the_caller_goes_to_another_server(far: Far, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(
