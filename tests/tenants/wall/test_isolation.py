@@ -117,7 +117,7 @@ async def test_a_text_names_the_desktop_application_where_a_client_has_a_backend
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An embedded backend has none; what is said of it would be wrong of an installation, and the other way round."""
-    async with stage(monkeypatch, tmp_path, IDS) as made:
+    async with stage(monkeypatch, tmp_path, IDS, "--confirm", "never") as made:
         client = await made.client()
         stopped = await client.call("zorivest_emergency_stop", clientId="acme")
         assert "in the desktop app" in stopped["content"][0]["text"], stopped
