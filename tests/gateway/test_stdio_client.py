@@ -76,7 +76,10 @@ def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
         return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:  # the file too says so, of one that was reaped after it was opened
+    except (
+        ProcessLookupError,
+        FileNotFoundError,
+    ):  # the file says so, of one that was reaped before or after its opening
         return False
 
 
