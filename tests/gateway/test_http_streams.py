@@ -28,10 +28,12 @@ from tests.gateway.fake import (
 from zorivest_rpc.gateway.errors import (
     CallTimeout,
     ConnectFailed,
+    NoAnswer,
     ProtocolBroken,
     TooLarge,
 )
 from zorivest_rpc.gateway.http_client import HttpUpstream, StatusFailed
+from zorivest_rpc.gateway.net import CONNECTIONS
 from zorivest_rpc.gateway.upstream import FRAME_LIMIT, Happening
 from zorivest_rpc.mcp.client.caller import Changed
 
@@ -288,6 +290,32 @@ async def test_a_withdrawn_call_is_closed_or_told(era: str, is_streaming: bool) 
     assert [seen.params["requestId"] for seen in cancelled] == (
         [fake.of("tools/call")[0].id] if era == "legacy" else []
     )
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_call_that_never_got_its_turn_was_not_sent_and_is_not_withdrawn(era: str) -> None:
+    busy = asyncio.Semaphore(0)
+
+    async def hang(seen: Seen) -> web.StreamResponse:
+        busy.release()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    fake = Fake(era, tools_call=hang)
+    async with connected(fake) as client:
+        working = [asyncio.create_task(client.call(calling())) for _ in range(CONNECTIONS)]
+        for _ in working:
+            await busy.acquire()
+        with pytest.raises(NoAnswer):  # it says nothing of what may have taken effect
+            await client.call(calling("waits", seconds=0.05))
+        waiting = asyncio.create_task(client.call(calling("waits")))
+        await asyncio.sleep(0)
+        for task in (waiting, *working):
+            task.cancel()
+        await asyncio.gather(waiting, *working, return_exceptions=True)
+    sent = [seen.id for seen in fake.of("tools/call")]
+    assert len(sent) == CONNECTIONS
+    assert {seen.params["requestId"] for seen in fake.of("notifications/cancelled")} <= set(sent)
 
 
 async def test_a_call_ends_at_its_deadline_whatever_comes_meanwhile() -> None:

@@ -238,7 +238,7 @@ class HttpUpstream(Upstream):
     async def _exchange(self, request: Request, talk: Talk) -> Answer:
         try:
             await self._slots.acquire()
-            talk.slot = self._slots
+            talk.slot, talk.is_sent = self._slots, True
             for is_last in (False, True):
                 session = self._session
                 async with self._send("POST", request.frame, dict(request.headers)) as response:
@@ -257,7 +257,8 @@ class HttpUpstream(Upstream):
                 self._settle_headers(request)
             raise AssertionError("the last round returns or raises")
         except asyncio.CancelledError:
-            self._withdraw(request)
+            if talk.is_sent:
+                self._withdraw(request)
             raise
         finally:
             talk.leave_slot()

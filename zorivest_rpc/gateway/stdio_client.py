@@ -293,9 +293,11 @@ class StdioUpstream(Upstream):
         request.listener = talk
         try:
             await self._write(request.frame)
+            talk.is_sent = True
             return await future
         except asyncio.CancelledError:
-            self._withdraw(request)
+            if talk.is_sent:
+                self._withdraw(request)
             raise
         finally:
             self.caller.forget(request)

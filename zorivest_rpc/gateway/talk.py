@@ -85,12 +85,13 @@ Happening: TypeAlias = Changed | Touched | Logged | Ended
 class Talk:
     """What belongs to one open request: who is told of its progress, who is asked, and until when."""
 
-    __slots__ = ("_asking", "_left", "_server", "call", "future", "questions", "refusal", "scope", "slot")
+    __slots__ = ("_asking", "_left", "_server", "call", "future", "is_sent", "questions", "refusal", "scope", "slot")
 
     def __init__(self, call: Call | None = None, server: str = "") -> None:
         self.call = call
         self._server = server
         self.scope: asyncio.Timeout | None = None
+        self.is_sent = False  # the server may have it; before that it waits for its turn
         self.slot: asyncio.Semaphore | None = None  # the place of an HTTP request among those that may run at once
         self.refusal = b""  # the body that came with HTTP 400
         self.future: asyncio.Future[Answer] | None = None

@@ -18,6 +18,7 @@ from zorivest_rpc.gateway.errors import (
     CallTimeout,
     InputRequiredUnsupported,
     LoopFound,
+    NoAnswer,
     ProtocolBroken,
     TooLarge,
     ToolingError,
@@ -246,6 +247,8 @@ class Upstream:
                     await self._match_level(call.log_level)
                 return await self._call(call, talk)
         except TimeoutError:
+            if not talk.is_sent:
+                raise NoAnswer(self.name, round(call.seconds)) from None
             raise CallTimeout(self.name, call.shown or call.name, round(call.seconds)) from None
         except ProtocolError as wrong:
             raise self._broken(wrong) from None
