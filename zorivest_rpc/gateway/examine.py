@@ -116,8 +116,10 @@ def _examine_item(server: Server, item: Item) -> Examined:
 def _own_schema(item: Item) -> dict[str, Any]:
     """The input schema for clients of ours. Headers are for the way to the server: what our clients would repeat in
     them is for us to repeat, and an annotation that is wrong would cost them the tool."""
-    schema = dict(item.definition["inputSchema"])
-    return drop_annotations(schema) if may_annotate(item.raw) else schema
+    if "own" not in item.notes:
+        schema = item.definition["inputSchema"]
+        item.notes["own"] = drop_annotations(schema) if may_annotate(item.raw) else schema
+    return dict(item.notes["own"])
 
 
 async def read_ahead(*listings: Listing) -> None:
