@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.serving.middleware.fake import make_call
-from tests.serving.middleware.gate import GATED, TRADE, YES, Gate
-from zorivest_rpc.errors import ConfirmationRequired
+from tests.serving.middleware.gate import GATED, ISSUE, TRADE, YES, Gate
+from zorivest_rpc.errors import BackendError, ConfirmationRequired
 from zorivest_rpc.mcp.call import Call, InputRequired
 from zorivest_rpc.serving.catalog.load import load
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
@@ -249,6 +250,15 @@ async def test_any_other_client_is_told_what_to_fetch_a_token_with() -> None:
     token = await gate.token(IMPORT.name, arguments={**FILE, "file_path": "/elsewhere.csv"})
     with pytest.raises(ConfirmationRequired, match="for other arguments"):
         gate.require(make_import(confirmation_token=token), {**FILE, "file_sha256": "other"})
+    gate.require(make_import(confirmation_token=token))
+
+
+async def test_a_token_for_an_import_is_ours_because_the_backend_knows_only_its_own_five_actions() -> None:
+    gate = ImportGate()
+    gate.backend.answers[ISSUE] = BackendError(422, "No such action.")
+    token = await gate.token(IMPORT.name, arguments=FILE)
+    assert re.fullmatch(r"ctk_[\w-]{43}", token)
+    assert gate.backend.asked == []
     gate.require(make_import(confirmation_token=token))
 
 

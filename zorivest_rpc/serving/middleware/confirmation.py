@@ -240,7 +240,8 @@ class Confirmation:
     async def issue(self, call: Call, backend: Backend) -> dict[str, Json]:
         """A token for the action that this call of get_confirmation_token names.
 
-        The backend issues it, and we remember what it is bound to; a backend without that route leaves both to us."""
+        The backend issues it where the action is one of its own, and we remember what it is bound to; a backend without
+        that route leaves both to us."""
         action, summary = call.arguments["action"], call.arguments["params_summary"]
         spec = self._gated.get(action)
         if spec is None:
@@ -260,7 +261,8 @@ class Confirmation:
             arguments = _without_path(spec, arguments)
         bound = None if arguments is None else digest(spec, arguments)
         asked = self._clock()  # the minute begins when the backend's does, not when its answer arrives
-        if spec.ruling is not None and spec.ruling.mints:
+        # The backend knows its own destructive actions and neither imports nor what the operator or a server adds.
+        if spec.confirm_above is not None or (spec.ruling is not None and spec.ruling.mints):
             token = self._mint(call)
         else:
             token = await self._fetch(backend, action, summary, bound)
