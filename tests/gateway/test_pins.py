@@ -203,7 +203,7 @@ def test_the_file_is_private_and_holds_no_address(pins: Pins) -> None:
 def test_a_damaged_file_is_not_taken_for_a_first_start(pins: Pins, content: bytes, mode: str) -> None:
     os.makedirs(os.path.dirname(pins.path))
     Path(pins.path).write_bytes(content)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read; put it back; or set pin"):
         pins.judge(HERE, mode, "tool", of(a="1"))
     with pytest.raises(ConfigError):
         pins.accept(HERE, "tool", of(a="1"))

@@ -202,7 +202,10 @@ class Pins:
             return _File(servers={})
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Without it every definition would count as seen for the first time, a changed one too.
-            advice = 'move it away and run "zorivest-rpc mcp pin" to look at every definition again'
+            # With `tofu` a missing file would have them all pinned unseen.
+            advice = (
+                'put it back; or set pin = "strict", move it away, and look at them all with "zorivest-rpc mcp pin"'
+            )
             raise ConfigError(self.path, f"cannot be read; {advice}") from None
 
     @contextmanager
