@@ -265,6 +265,22 @@ def test_no_more_are_published_than_the_profile_allows() -> None:
     assert [each.upstream for each in built.examined if each.reason == "too_many"] == ["t3", "t4"]
 
 
+def test_what_is_held_or_denied_takes_no_place_of_what_is_published() -> None:
+    tools = [item(f"t{number}", description="<important>" if number in (0, 2) else "x") for number in range(6)]
+    built = catalogue(offered(server(), *tools), max_upstream_tools=2, deny_tool=("far__t1",))
+    assert theirs(built) == ["far__t3", "far__t4"]
+    fates = {each.upstream: each.reason or each.state for each in built.examined}
+    assert fates == {
+        "t0": "scan",
+        "t1": "published",
+        "t2": "scan",
+        "t3": "published",
+        "t4": "published",
+        "t5": "too_many",
+    }
+    assert set(built.table) == {f"far__t{number}" for number in range(5)}
+
+
 async def test_a_definition_is_read_once_however_often_a_catalogue_is_built() -> None:
     """A change of one server has the tools of all of them examined anew; 500 of them took half a second."""
     one = item("a", description="Finds. <important>")

@@ -105,14 +105,6 @@ def test_servers_stand_in_file_order_and_tools_by_published_name() -> None:
     assert [each.published for each in found.named] == ["z__a", "z__c", "zz", "a__x", "a__y"]
 
 
-def test_what_is_above_the_limit_is_held_back_and_told() -> None:
-    profile = servers(Server(name="a"), Server(name="b"), max_upstream_tools=3)
-    found = assign_names(profile, {"a": ["1", "2"], "b": ["1", "2"]}, ())
-    assert [each.published for each in found.named] == ["a__1", "a__2", "b__1"]
-    assert found.dropped == (Dropped("b", "2", "b__2", "too_many"),)
-    assert len(assign_names(profile, {"a": ["1", "2"], "b": ["1", "2"]}, (), kind="prompt").named) == 4
-
-
 def test_a_server_that_is_not_configured_names_nothing() -> None:
     assert assign_names(servers(Server(name="a")), {"b": ["x"]}, ()).named == ()
 

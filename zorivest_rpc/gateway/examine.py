@@ -6,7 +6,7 @@ Nothing disappears silently, and no tool is published that has not passed here."
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from zorivest_rpc.gateway.config import Profile, Server
@@ -23,7 +23,6 @@ __all__ = ["HELD", "Examined", "Judge", "drop_words", "examine_tools", "judge_to
 
 _NAMES: Final = {
     "name_too_long": "its name would be longer than 64 characters",
-    "too_many": "above max_upstream_tools",
 }
 HELD: Final = {
     "changed": "its definition changed since it was approved",
@@ -93,7 +92,19 @@ def examine_tools(
         tool = candidates[named.server][named.upstream]._replace(published=named.published, warning=named.warning)
         verdict = verdicts[named.server][named.upstream]
         accepted.append(_finish(profile, tool, verdict, foreign[named.server], confirm))
+    accepted = list(_drop_excess(accepted, profile.max_upstream_tools))
     return tuple(_in_file_order(profile, [*accepted, *sorted(rejected, key=lambda each: each.upstream)]))
+
+
+def _drop_excess(tools: Iterable[Examined], most: int) -> Iterator[Examined]:
+    """What is held or denied is in no list and takes no other tool's place."""
+    for tool in tools:
+        if tool.state == "published" and tool.decision is not None and tool.decision.verdict != "deny":
+            if most == 0:
+                yield tool._replace(state="dropped", reason="too_many", detail="above max_upstream_tools")
+                continue
+            most -= 1
+        yield tool
 
 
 def _in_file_order(profile: Profile, tools: list[Examined]) -> Iterable[Examined]:

@@ -51,7 +51,7 @@ class Dropped(NamedTuple):
     server: str
     upstream: str
     published: str
-    reason: str  # name_too_long, name_taken, too_many
+    reason: str  # name_too_long, name_taken
     winner: str | None = None
 
 
@@ -94,9 +94,7 @@ def assign_names(
         owners.update(
             {each.published: f"{server.name}/{each.upstream}" for each in named if each.server == server.name}
         )
-    most = profile.max_upstream_tools if kind == "tool" else len(named)
-    dropped += [Dropped(each.server, each.upstream, each.published, "too_many") for each in named[most:]]
-    return Names(tuple(named[:most]), tuple(sorted(dropped)))
+    return Names(tuple(named), tuple(sorted(dropped)))
 
 
 def _settle(
