@@ -77,6 +77,18 @@ def call(id: Any, params: Any) -> None:  # noqa: C901 - one case per thing to do
             sys.stderr.flush()
             write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()[: arguments["kept"]])
             os._exit(arguments.get("code", 3))
+        case "late":  # what it left behind has the last words
+            send(id=id, result=result)
+            parent = os.getpid()
+            if os.fork() == 0:
+                os.close(0)
+                os.close(1)
+                while os.getppid() == parent:
+                    os.sched_yield()
+                for _ in range(20_000):
+                    os.sched_yield()
+                os.write(2, b"last words\n")
+            os._exit(3)
         case "deaf":
             os.close(0)
             threading.Event().wait()

@@ -231,6 +231,18 @@ async def test_open_calls_fail_when_the_child_ends_in_the_middle_of_a_message(ke
         assert text_of(await client.call(do(text="again"))) == "again"
 
 
+async def test_a_call_that_finds_the_child_ended_waits_for_its_last_words() -> None:
+    async with running() as client:
+        await client.call(do("late"))
+        async with asyncio.timeout(SECONDS):
+            while client.pid is not None:  # noqa: ASYNC110 - its exit alone is no event to wait for
+                await asyncio.sleep(0)
+        with pytest.raises(StdioExited) as failed:
+            await client.call(do())
+        assert (failed.value.status, failed.value.sent) == (3, False)
+        assert client.stderr == "last words\n"
+
+
 UNUSABLE = """
 import json, os, time
 id = json.loads(input())["id"]

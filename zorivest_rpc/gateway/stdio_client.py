@@ -39,6 +39,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.framer = LineFramer(FRAME_LIMIT)
         self.stderr = Ring()
         self.exited = asyncio.Event()
+        self.ended = asyncio.Event()  # it has exited and its last words are read
         self.writable = asyncio.Event()
         self.writable.set()
         self.transport: asyncio.SubprocessTransport | None = None
@@ -217,6 +218,7 @@ class StdioUpstream(Upstream):
         if child.is_over or not (child.exited.is_set() or child.is_closing):
             return
         child.is_over = True
+        child.ended.set()
         if child.exited.is_set():
             end_group(child.group, KILL)
         if child.watchdog is not None:
@@ -277,11 +279,13 @@ class StdioUpstream(Upstream):
         if child is None:
             raise StdioExited(self.name, -1, sent=False)
         if child.is_over or child.exited.is_set() or child.pipe is None or child.pipe.is_closing():
-            await wait_for(child.exited, _LAST_WORDS)  # a pipe breaks a moment before the status is known
+            # A pipe breaks a moment before the status and the last words are known.
+            await wait_for(child.ended, 2 * _LAST_WORDS)
             raise StdioExited(self.name, child.status, sent=False)
         if not child.writable.is_set():
             await child.writable.wait()
             if child.exited.is_set():
+                await wait_for(child.ended, 2 * _LAST_WORDS)
                 raise StdioExited(self.name, child.status, sent=False)
         child.write(frame)
 
