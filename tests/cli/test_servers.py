@@ -123,6 +123,19 @@ def test_why_explains_a_tool_that_is_not_there(
     assert said in " ".join(told.out.split())
 
 
+@pytest.mark.parametrize("through", [(), ("call_tool",)])
+def test_a_script_is_told_what_lets_a_tool_of_another_server_run(
+    run: Run, words: Words, through: tuple[str, ...]
+) -> None:
+    given = {"name": "ops__write", "arguments": {"text": "x"}} if through else {"text": "x"}
+    called = words("tools", "call", *(through or ("ops__write",)), "--json-args", json.dumps(given))
+    for more in ((), ("--confirm", "never")):
+        refused = run(*called, *more)
+        assert refused.code == 1
+        assert "for a script, name ops__write in approve_tool" in refused.err
+    assert run(*called, "--approve-tool", "ops__write").out.strip() == "x"
+
+
 def test_why_tells_programs_the_reason_and_the_policy(run: Run, words: Words) -> None:
     absent = json.loads(run(*words("tools", "why", "ops__write", "--json", more='tool_allowlist = ["read"]')).out)
     assert absent["absent"] == {

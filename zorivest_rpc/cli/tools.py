@@ -48,7 +48,7 @@ USAGE = """usage: zorivest-rpc tools list [--as CLIENT] [--tenant ID] [--json]
        zorivest-rpc tools why NAME [--as CLIENT] [--tenant ID] [--json]
 
 key=@FILE takes the value from a file (key=@@text for a text that begins with @). A tool that asks for confirmation asks
-on the terminal; a script says --confirm never."""
+on the terminal; a script says --confirm never, or --approve-tool NAME where a profile or another server is why."""
 
 
 def run(argv: list[str]) -> int:
@@ -318,6 +318,11 @@ def _arguments(spec: ToolSpec, pairs: list[str], text: str | None) -> dict[str, 
     return arguments
 
 
+def _script_means(name: str, *, is_ruled: bool) -> str:
+    """`--confirm` decides where the operator's policy says nothing of a tool, and nowhere else."""
+    return f"for a script, name {name} in approve_tool" if is_ruled else "a script says --confirm never"
+
+
 def _from_file(spec: ToolSpec, name: str, path: str) -> str:
     """The text of a file; where the tool takes a file's bytes as base64, that."""
     try:
@@ -378,7 +383,9 @@ async def _call_once(
     if not result.get("isError"):
         return 0
     if result.get("_meta", {}).get("com.zorivest/error", {}).get("code") == "confirmation_missing":
-        print("zorivest-rpc: on a terminal you would be asked; a script says --confirm never", file=sys.stderr)
+        inner = journal.audience.specs.get(str(arguments.get("name"))) if spec.name == "call_tool" else None
+        means = _script_means((inner or spec).name, is_ruled=(inner or spec).ruling is not None)
+        print(f"zorivest-rpc: on a terminal you would be asked; {means}", file=sys.stderr)
     return 1
 
 
