@@ -263,6 +263,15 @@ async def test_an_answer_of_another_form_makes_it_unknown_and_breaks_nothing(pat
     await stage.counts.close()
 
 
+async def test_a_page_of_accounts_counts_them_all_and_offers_none() -> None:
+    stage = Stage(FOREIGN | {"/accounts": {"items": [{"account_id": "A-1"}, {"account_id": "A-2"}], "total": 9}})
+    stage.touch()
+    await stage.settle()
+    assert stage.known()["accounts"] == 9
+    assert stage.state.sets["backend.account_ids"] is None
+    await stage.counts.close()
+
+
 async def test_a_probe_that_fails_keeps_what_it_told_before() -> None:
     stage = Stage(dict(FOREIGN))
     stage.touch()

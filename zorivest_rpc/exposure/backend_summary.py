@@ -221,8 +221,10 @@ def _read_accounts(value: Json) -> Found:
     items = value.get("items") if isinstance(value, dict) else value
     if not isinstance(items, list):
         return {}
+    total = _count(value.get("total")) if isinstance(value, dict) else None
+    count = len(items) if total is None else max(total, len(items))
     ids = [str(item["account_id"]) for item in items if isinstance(item, dict) and "account_id" in item]
-    return {_ACCOUNTS: len(items), _ACCOUNT_IDS: ids if len(ids) == len(items) else None}
+    return {_ACCOUNTS: count, _ACCOUNT_IDS: ids if len(ids) == count else None}  # a page of them is no set
 
 
 def _read_policies(value: Json) -> Found:
