@@ -35,6 +35,33 @@ async def test_of_ten_thousand_console_calls_the_newest_are_told_and_how_many_we
     assert await page.evaluate("own[17]") == ["line", 17, {"order": 17, "legs": [1, 2]}]
 
 
+async def test_a_burst_of_console_calls_sets_one_timer_and_takes_few_stacks(server: FrameServer, page: Page) -> None:
+    """What costs is counted, whatever the machine: timers, stacks, and work on what will be dropped."""
+    count = """<script>
+        window.timers = window.stacks = window.encoded = 0;
+        const { setTimeout: later } = window, { stringify } = JSON;
+        window.setTimeout = (...args) => { timers += 1; return later(...args); };
+        JSON.stringify = (...args) => { encoded += 1; return stringify(...args); };
+        Object.defineProperty(Error, "prepareStackTrace", { value: (error) => { stacks += 1; return "at x"; } });
+        console.error = () => {};
+    </script>"""
+    server.pages["/counted"] = f"<title>counted</title>{count}COLLECTOR"
+    await page.goto(server.origin + "/counted")
+    await server.until(lambda: server.frames)
+    counted = await page.evaluate(
+        """() => {
+        timers = stacks = encoded = 0;
+        for (let n = 0; n < 10000; n++) console.error(n, { n });
+        return [timers, stacks, encoded];
+    }"""
+    )
+    # a timer for the batch and one that lets stacks be taken again; of each call the name of its one member
+    assert counted == [2, 20, 10_000]
+    await server.item("log", message='9999 {"n":9999}')
+    # the batch, and no more than is left of ten thousand: secrets are looked for in what is sent
+    assert await page.evaluate("encoded") < 10_000 + 1_000
+
+
 async def test_a_page_that_wraps_fetch_keeps_its_wrapper_and_is_told_once(server: FrameServer, page: Page) -> None:
     wrapper = """<script>
         const before = window.fetch; window.calls = 0;
