@@ -484,7 +484,14 @@ def _convert(option: Option, value: str, source: str) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if option.kind is list else value
 
 
+# The nearest option to --deny-tool would be --approve-tool.
+_OF_A_PROFILE_ALONE: Final = ("deny_tool", "confirm_destructive", "confirmation_channel", "pin", "max_upstream_tools")
+
+
 def _nearest(flag: str, command: str) -> str:
+    key = flag.removeprefix("--").replace("-", "_")
+    if key in _OF_A_PROFILE_ALONE:
+        return f"; {key} is a key of a profile in the configuration file"
     from difflib import get_close_matches
 
     close = get_close_matches(flag, [option.flag for option in OPTIONS if command in option.commands], 1)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.configured import problems_of, profile_of, write
 from tests.places import ROOT
-from zorivest_rpc.config import parse
+from zorivest_rpc.config import OPTIONS, parse
 from zorivest_rpc.config_file import own_path, read, trust
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.gateway.config import Profile, Server, join, load_profile, take_reloaded
@@ -146,8 +146,12 @@ def test_lists_are_joined(key: str) -> None:
 
 def test_deny_tool_has_the_profile_alone() -> None:
     assert profile_of('[profiles.default]\ndeny_tool = ["x", " x "]\n').deny_tool == ("x",)
-    with pytest.raises(ConfigError, match="unknown option"):
-        parse("mcp", ["--deny-tool", "x"], {})
+    for key in {key.name for key in PROFILE_KEYS} - {option.name for option in OPTIONS} - {"mcp_servers"}:
+        flag = f"--{key.replace('_', '-')}"
+        with pytest.raises(ConfigError) as refused:
+            parse("mcp", [flag, "x"], {})
+        words = f"{flag}: unknown option of mcp; {key} is a key of a profile in the configuration file"
+        assert str(refused.value) == words
 
 
 def test_join_keeps_the_first_position() -> None:
