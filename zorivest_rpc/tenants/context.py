@@ -37,6 +37,7 @@ _LOOK: Final = 60.0
 _CLOSING: Final = 5.0
 _LAST_HOLD_OFF: Final = 30.0
 _SHARE: Final = 0.8  # of a session token's life
+_LARGE_PACE: Final = 64.0 * 1024 * 1024  # bytes a second of a body that is large: a few hundredths of the loop's time
 _KEY_ADVICE: Final = "Ask the operator to check the credential of this client on the server."
 _CLOSED_ROLE: Final = "read-only"
 
@@ -285,7 +286,9 @@ class TenantContext:
         from zorivest_rpc.serving.backend.limits import BackendLimits
 
         tenant = self.tenant
-        limits = BackendLimits(total=tenant.http_timeout_ms / 1000, connections=tenant.max_concurrency)
+        limits = BackendLimits(
+            total=tenant.http_timeout_ms / 1000, connections=tenant.max_concurrency, pace=_LARGE_PACE
+        )
         headers = {} if tenant.client_header is None else {"client": tenant.client_header}
         place = self._place(tenant) if tenant.embedded and self._place is not None else None
         where: Where = place.where if place is not None else tenant.api_base_url or ""

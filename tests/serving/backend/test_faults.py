@@ -14,6 +14,8 @@ from tests.serving.backend.conftest import Clock, Make
 from tests.serving.backend.misbehaving import (
     Behaviour,
     Misbehaving,
+    Seen,
+    Write,
     answer,
     endless,
     hang_up,
@@ -265,6 +267,79 @@ async def test_a_body_of_exactly_the_limit_is_read(server: Misbehaving, make: Ma
     server.script = [answer(b'"' + b"x" * 998 + b'"')]
     reply = await make(server.url, limits=BackendLimits(body=1000)).ask(Request("GET", "/x"))
     assert len(reply.body) == 1000
+
+
+class Large:
+    """Answers of `size` bytes; each tells how much of it was taken, and stops half-way while `held`."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.taken: list[int] = []
+        self.held = asyncio.Event()
+
+    async def __call__(self, seen: Seen, write: Write) -> bool:
+        number, half = len(self.taken), self.size // 2
+        self.taken.append(0)
+        write.write(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % self.size)
+        piece = b"1" * 0x10000
+        while self.taken[number] < self.size:
+            if number == 0 and self.taken[number] >= half:
+                await self.held.wait()
+            write.write(piece)
+            await write.drain()
+            self.taken[number] += len(piece)
+        return True
+
+
+async def test_of_large_bodies_one_is_read_at_a_time_and_small_ones_pass_it(server: Misbehaving, make: Make) -> None:
+    large = Large(32 * 1024 * 1024)
+    server.routes["/large"] = large
+    backend = make(server.url, limits=BackendLimits(total=20.0, large=0x10000))
+    first = asyncio.create_task(backend.ask(Request("GET", "/large?1", raw=True)))
+    async with asyncio.timeout(20):
+        while not large.taken or large.taken[0] < large.size // 2:
+            assert (await backend.ask(Request("GET", "/small"))).value == {"ok": True}
+        second = asyncio.create_task(backend.ask(Request("GET", "/large?2", raw=True)))
+        before, same = -1, 0
+        while same < 200:  # until no more of it is taken
+            assert (await backend.ask(Request("GET", "/small"))).value == {"ok": True}
+            now = large.taken[1] if len(large.taken) > 1 else -1
+            before, same = now, same + 1 if now == before and now >= 0 else 0
+        assert large.taken[1] < large.size, "what waits for its turn is not read"
+        assert not first.done()
+        assert not second.done()
+        large.held.set()
+        for reply in (await first, await second):
+            assert len(reply.body) == large.size
+
+
+async def test_a_large_body_that_waits_for_its_turn_waits_no_longer_than_its_time(
+    server: Misbehaving, make: Make
+) -> None:
+    large = Large(8 * 1024 * 1024)
+    server.routes["/large"] = large
+    backend = make(server.url, limits=BackendLimits(total=20.0, large=0x10000))
+    first = asyncio.create_task(backend.ask(Request("GET", "/large", raw=True)))
+    async with asyncio.timeout(20):
+        while not large.taken or large.taken[0] < large.size // 2:
+            await backend.ask(Request("GET", "/small"))
+        with pytest.raises(BackendUnreachable, match=r"within 0\.2 s"):
+            await backend.ask(Request("GET", "/large", timeout=0.2, raw=True))
+        large.held.set()
+        assert len((await first).body) == large.size
+
+
+async def test_the_rest_of_a_large_body_comes_at_its_pace_and_whole(server: Misbehaving, make: Make) -> None:
+    body = b'"' + bytes(range(48, 58)) * 400_000 + b'"'
+    server.otherwise = answer(body)
+    slow = make(server.url, limits=BackendLimits(total=0.3, large=0x10000, pace=1.0))
+    with pytest.raises(BackendUnreachable, match=r"within 0\.3 s"):
+        await slow.ask(Request("GET", "/x"))
+    quick = make(server.url, limits=BackendLimits(total=20.0, large=0x10000, pace=1e9))
+    assert (await quick.ask(Request("GET", "/x"))).body == body
+    small = make(server.url, limits=BackendLimits(total=20.0, pace=1.0))  # nothing of it is large
+    server.otherwise = answer(body[:1] + body[-500_000:])
+    assert len((await small.ask(Request("GET", "/x"))).body) == 500_001
 
 
 async def test_no_more_connections_are_opened_than_allowed(server: Misbehaving, make: Make) -> None:

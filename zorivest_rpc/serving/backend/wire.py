@@ -284,6 +284,7 @@ class HttpWire:
         # a time-out of the socket is an OSError; an answer that is not HTTP ends as the parser's own error
         self._foreign = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self._large = asyncio.Semaphore(1)
         self._pool = connector_class()(
             limit=limits.connections, keepalive_timeout=limits.keep_alive, ttl_dns_cache=60, force_close=False
         )
@@ -323,7 +324,7 @@ class HttpWire:
                 request = write_request(method, url.raw_path_qs, origin.headers, headers, data)
                 if request is not None:
                     return await self._directly(origin, request, timeout, deadline)
-            return await self._plainly(method, url, headers, data, timeout)
+            return await self._plainly(method, url, headers, data, timeout, deadline)
         except self._unsent as exc:
             raise Unsent(why(exc)) from None
         except self._foreign as exc:
@@ -341,14 +342,20 @@ class HttpWire:
     # --- by aiohttp's request and response
 
     async def _plainly(
-        self, method: str, url: URL, headers: Mapping[str, str], data: bytes | None, timeout: aiohttp.ClientTimeout
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+        deadline: float,
     ) -> Answer:
         body_sent = BytesIO(data) if data and len(data) > SMALL else data  # as a file it is written piece by piece
         answer = await self._http.request(
             method, url, data=body_sent, headers=headers, allow_redirects=False, timeout=timeout
         )
         try:
-            body = await self._body(answer.status, answer.headers, answer.content)
+            body = await self._body(answer.status, answer.headers, answer.content, deadline)
         except BaseException:
             answer.close()
             raise
@@ -385,7 +392,7 @@ class HttpWire:
                 message, payload = await protocol.read()
                 if not 100 <= message.code < 200 or message.code == 101:
                     break
-            body = await self._body(message.code, message.headers, payload)
+            body = await self._body(message.code, message.headers, payload, deadline)
             connection.release()
         except BaseException:
             connection.close()
@@ -401,20 +408,42 @@ class HttpWire:
 
     # --- the body of either
 
-    async def _body(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
-        """Up to the limit: at once if it says its length and does not grow by unpacking, else piece by piece."""
-        limit, length = self._limits.body, headers.get("Content-Length", "")
-        if length.isdecimal() and int(length) > limit:
+    async def _body(
+        self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader, deadline: float
+    ) -> bytes:
+        """Up to the limit: at once if it is small, says its length and does not grow by unpacking, else in pieces."""
+        length = headers.get("Content-Length", "")
+        said = int(length) if length.isdecimal() else 0
+        if said > self._limits.body:
             raise AnswerTooLarge(status)
-        if length and "Content-Encoding" not in headers:
+        if length and said <= self._limits.large and "Content-Encoding" not in headers:
             return content.read_nowait() if content.is_eof() else await content.read()
-        size, pieces = 0, []
+        pieces: list[bytes] = []
+        if await self._read(status, content, pieces, 0, self._limits.large):
+            async with asyncio.timeout_at(deadline):
+                await self._large.acquire()
+            try:
+                await self._read(status, content, pieces, sum(map(len, pieces)), None)
+            finally:
+                self._large.release()
+        return b"".join(pieces)
+
+    async def _read(
+        self, status: int, content: aiohttp.StreamReader, pieces: list[bytes], size: int, until: int | None
+    ) -> bool:
+        """Add pieces; True if there may be more, because `until` was passed. The rest of a large body takes its time,
+        because the loop that reads it serves others too."""
+        limits, began, large = self._limits, self._loop.time(), size
         async for piece in content.iter_any():
             size += len(piece)
-            if size > limit:
+            if size > limits.body:
                 raise AnswerTooLarge(status)
             pieces.append(piece)
-        return b"".join(pieces)
+            if until is not None and size > until:
+                return True
+            if until is None and limits.pace:
+                await asyncio.sleep(began + (size - large) / limits.pace - self._loop.time())
+        return False
 
 
 def write_request(
