@@ -88,7 +88,7 @@ async def test_the_arguments_are_judged_without_it(client: Client) -> None:
 
 
 async def test_list_clients_needs_none_and_says_only_what_may_be_said(client: Client) -> None:
-    for arguments in ({}, {"clientId": "whatever"}):
+    for arguments in ({}, {"clientId": "whatever"}, {"clientId": 5}, {"search": "acme"}):
         result = await client.call("list_clients", **arguments)
         assert result["structuredContent"] == {
             "clients": [
@@ -109,7 +109,7 @@ async def test_every_listed_tool_asks_for_the_client_first(client: Client, place
     for tool in tools:
         schema = tool["inputSchema"]
         if tool["name"] == "list_clients":
-            assert "clientId" not in schema["properties"]
+            assert schema == {"type": "object", "properties": {}}
             continue
         first, *_ = schema["properties"]
         assert first == "clientId"
@@ -143,14 +143,15 @@ async def test_prompts_resources_and_completions_name_it_in_their_way(client: Cl
         return told["code"], told["data"]["code"]
 
     for id in ("acme", "sechpos"):
-        read = (await client.request("resources/read", {"uri": f"pipeline://step-types?clientId={id}"})).get("result")
+        failed = (await client.request("resources/read", {"uri": f"pipeline://step-types?clientId={id}"}))["error"]
+        assert failed["code"] == -32603
+        assert failed["message"].startswith(f'Client "{id}": The backend answered /scheduling/step-types without a')
         listed = (await client.request("resources/list", {}))["result"]["resources"]
         assert f"zorivest://guard?clientId={id}" in [entry["uri"] for entry in listed]
         policy = (await client.request("resources/read", {"uri": f"pipeline://policies/schema?clientId={id}"}))[
             "result"
         ]
         assert mark(id) in policy["contents"][0]["text"]
-        assert read is None or mark(id) in read["contents"][0]["text"]
         prompt = (await client.request("prompts/get", {"name": "weekly_review", "arguments": {"clientId": id}}))[
             "result"
         ]
