@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -174,6 +175,30 @@ def test_a_read_through_call_tool_keeps_its_text(served: Served) -> None:
     json.loads(direct)
     inner = {"name": "list_clients", "arguments": {}}
     json.loads(served.text("a", "call_tool", clientId="a", **inner))
+
+
+def test_a_full_disk_of_one_client_stops_what_it_writes_and_nothing_of_another(served: Served) -> None:
+    """No file of that backend may grow: what a full disk does, done by the kernel."""
+
+    def write(client: str, theme: str) -> Any:
+        return served.call("ab", "update_settings", clientId=client, settings={"ui.theme": theme})
+
+    for client in ("a", "b"):
+        assert not write(client, "dark").get("isError")
+    located = find(directory_of(served.data, "a"))
+    assert located is not None
+    resource.prlimit(located.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    try:
+        text = write("a", "light")["content"][0]["text"]
+        assert text.startswith('Client "a": ')
+        for theme in ("light", "dark") * 10:
+            assert not write("b", theme).get("isError")
+        read = served.call("ab", "get_settings", clientId="a")
+        assert not read.get("isError"), read
+        assert "dark" in json.dumps(read), "what was saved is still read"
+    finally:
+        resource.prlimit(located.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert not write("a", "light").get("isError")
 
 
 @pytest.mark.parametrize(

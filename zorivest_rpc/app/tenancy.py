@@ -21,8 +21,8 @@ from zorivest_rpc.serving.catalog.spec import ToolsetSpec, ToolSpec
 from zorivest_rpc.serving.catalog.toolsets import toolset_names
 from zorivest_rpc.serving.modes.present import EVERY_CLIENT, STOPS_ALL, Clients
 from zorivest_rpc.tenants.config import Tenant, Tenants
-from zorivest_rpc.tenants.context import Contexts, Place, TenantBackend, TenantContext
-from zorivest_rpc.tenants.refusals import out_of_bounds, over_rate, read_only, unconfigured
+from zorivest_rpc.tenants.context import ARGUMENT, Contexts, Place, TenantBackend, TenantContext
+from zorivest_rpc.tenants.refusals import busy, name_client, out_of_bounds, over_rate, read_only, unconfigured
 from zorivest_rpc.tenants.resolve import HEADER, HeaderUse, Resolver
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = ["ServedTenants"]
 
 USAGE: Final = "Pass one of these client IDs as the clientId parameter to other tools"
 _MOST_ENUMERATED: Final = 20
+_SHARES: Final = 4  # of the calls that the server does at once, a client whose backend hangs holds one share at most
 _MOST_KEPT: Final = 256  # callers and clients whose lists are remembered
 log: Final = logging.getLogger("zorivest_rpc.tenants")
 
@@ -62,6 +63,7 @@ class ServedTenants:
         in_header: bool = False,
     ) -> None:
         self.settings = settings
+        self._most_calls = max(1, settings.calls_per_server // _SHARES)
         self._header = header
         self._environ = environ
         self.audience = audience
@@ -175,6 +177,8 @@ class ServedTenants:
     def _refuse_work(self, session: Session, context: TenantContext, *, counts: bool) -> ToolError | None:
         if not context.is_open and not context.is_configured:
             return unconfigured(context.id, self.resolver.grants(session.principal).others(context.id))
+        if counts and context.calls >= self._most_calls and len(self.tenants.tenants) > 1:
+            return busy(context.id, self._most_calls)
         limit = context.tenant.calls_per_minute
         if counts and limit is not None and (seconds := context.take_call()):
             return over_rate(context.id, limit, seconds)
@@ -289,6 +293,12 @@ class ServedTenants:
     def inner_arguments(self, call: Call, given: dict[str, Json]) -> dict[str, Json]:
         return self.resolver.check_inner(call.scope, given)
 
+    def confirmed_arguments(self, call: Call, given: dict[str, Json]) -> dict[str, Json]:
+        """As inner ones; a stop of every client is confirmed by a token of any of them."""
+        if call.arguments["action"] == STOPS_ALL and given.get(ARGUMENT) == EVERY_CLIENT:
+            return {name: value for name, value in given.items() if name != ARGUMENT}
+        return self.inner_arguments(call, given)
+
     def about(self, call: Call, verbose: bool) -> dict[str, Json]:
         grants = self.resolver.grants(call.session.principal)
         told: dict[str, Json] = {}
@@ -301,6 +311,9 @@ class ServedTenants:
     def every(self, call: Call) -> Sequence[Scope]:
         ids = self.resolver.grants(call.session.principal).ids
         return [self.contexts.of(id).scope for id in ids] if call.scope.name == EVERY_CLIENT else ()
+
+    def name_owner(self, call: Call, error: ToolError) -> ToolError:
+        return name_client(error, call.scope.name)
 
     def use_metrics(self, metrics: Metrics) -> None:
         self._metrics = metrics

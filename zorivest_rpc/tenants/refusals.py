@@ -12,6 +12,7 @@ from zorivest_rpc.errors import ToolError
 __all__ = [
     "NOTICE",
     "ClientRefused",
+    "busy",
     "conflict",
     "enumerate_ids",
     "invalid",
@@ -106,6 +107,11 @@ def out_of_bounds(id: str, tool: str) -> ClientRefused:
 def over_rate(id: str, limit: int, seconds: int) -> ClientRefused:
     words = f'Client "{id}" is limited to {limit} calls per minute; try again in {seconds} s.'
     return ClientRefused(words, kind=_POLICY, code="client_rate", next=f"Wait {seconds} s and call again.")
+
+
+def busy(id: str, limit: int) -> ClientRefused:
+    words = f'Client "{id}": {limit} of its calls are being done already; wait for one to end and try again.'
+    return ClientRefused(words, kind=_BACKEND, code="client_busy", next="Wait for a call of this client to end.")
 
 
 def timed_out(id: str, milliseconds: int) -> ClientRefused:
