@@ -150,6 +150,31 @@ async def test_a_token_of_one_tenant_confirms_nothing_for_another(place: Stage, 
     assert done["_meta"]["com.zorivest/receipt"]["tenant"] == "acme"
 
 
+async def test_a_token_may_be_bound_to_arguments_that_repeat_their_client_and_to_no_other_client(place: Stage) -> None:
+    client = await place.client()
+    wanted = {"action": "create_trade", "params_summary": "one share", "clientId": "acme"}
+
+    async def ask(**arguments: Any) -> dict[str, Any]:
+        return await client.call("get_confirmation_token", **wanted, arguments={**TRADE, **arguments})
+
+    for repeated in ("acme", " ACME ", None):
+        token = (await ask(clientId=repeated))["structuredContent"]["token"]
+        done = await client.call("create_trade", clientId="acme", **TRADE, confirmation_token=token)
+        assert not done.get("isError"), done
+    for other in ("sechpos", "nobody", 5, "*"):
+        text, kind, code = about(await ask(clientId=other))
+        assert (kind, code) == ("INPUT", "client_conflict")
+        assert text == f'clientId "acme" and inner clientId "{other}" differ. Send only clientId.'
+    token = (await ask())["structuredContent"]["token"]
+    refused = await client.call("create_trade", clientId="acme", **{**TRADE, "quantity": 2}, confirmation_token=token)
+    assert about(refused)[2] == "confirmation_other_arguments"
+    every = {**wanted, "action": "zorivest_emergency_stop", "arguments": {"clientId": "*", "reason": "enough"}}
+    token = (await client.call("get_confirmation_token", **every))["structuredContent"]["token"]
+    stopped = await client.call("zorivest_emergency_stop", clientId="*", reason="enough", confirmation_token=token)
+    assert not stopped.get("isError"), stopped
+    assert place.backends.locked == {"acme", "sechpos"}
+
+
 async def test_sealed_state_of_one_tenant_answers_no_question_of_another(place: Stage) -> None:
     client = await place.client(MODERN, able={"elicitation": {"form": {}}})
     params = {"name": "sync_broker", "arguments": {"clientId": "acme", "broker_id": "b"}}

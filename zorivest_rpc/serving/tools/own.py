@@ -43,6 +43,8 @@ class Tenancy(Protocol):
 
     def inner_arguments(self, call: Call, given: dict[str, Json]) -> dict[str, Json]: ...
 
+    def confirmed_arguments(self, call: Call, given: dict[str, Json]) -> dict[str, Json]: ...
+
     def about(self, call: Call, verbose: bool) -> dict[str, Json]: ...
 
     def toolset(self, call: Call, toolset: ToolsetSpec, count: int) -> ToolsetSpec: ...
@@ -116,7 +118,7 @@ def own_handlers(
         **Screenshots(kit).handlers(),
         **AccountReview(kit).handlers(),
         **Schedules(kit).handlers(),
-        **Tokens(kit, issue).handlers(),
+        **(Tokens(kit, issue) if tenancy is None else Tokens(kit, issue, tenancy.confirmed_arguments)).handlers(),
     }
 
 

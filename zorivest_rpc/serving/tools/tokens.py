@@ -17,12 +17,22 @@ Issue: TypeAlias = Callable[[Call, Backend], Awaitable[dict[str, Json]]]
 
 
 class Tokens:
-    def __init__(self, kit: Kit, issue: Issue) -> None:
+    def __init__(
+        self,
+        kit: Kit,
+        issue: Issue,
+        own_arguments: Callable[[Call, dict[str, Json]], dict[str, Json]] = lambda call, given: given,
+    ) -> None:
+        """`own_arguments` takes the client's id out of the arguments that a token is to be bound to."""
         self._kit = kit
         self._issue = issue
+        self._own_arguments = own_arguments
 
     def handlers(self) -> dict[str, Handler]:
         return {"get_confirmation_token": self.get_confirmation_token}
 
     async def get_confirmation_token(self, call: Call) -> Outcome:
+        bound = call.arguments.get("arguments")
+        if bound is not None:
+            call.arguments = {**call.arguments, "arguments": self._own_arguments(call, bound)}
         return self._kit.give(call, await self._issue(call, self._kit.backend_for(call)))
