@@ -305,6 +305,7 @@ class Journal:
                 permit=pipeline.guard.check,
                 refusal=self.audience.refusal,
                 note=lambda call, state: self.followed.guard(call.scope.name).note(state),
+                name_owner=(lambda call, error: error) if self.tenancy is None else self.tenancy.name_owner,
             )
         return self._resources
 

@@ -62,14 +62,16 @@ class Shelf(ResourceShelf):
         permit: Permit,
         refusal: Refusal,
         note: Callable[[Call, Json], None] = lambda call, state: None,
+        name_owner: Callable[[Call, ToolError], ToolError] = lambda call, error: error,
     ) -> None:
-        """`note` is told which state of the guard was shown."""
+        """`note` is told which state of the guard was shown, and `name_owner` says whose backend failed."""
         self._backend_for = backend_for
         self._list_toolsets = list_toolsets
         self._describe_toolset = describe_toolset
         self._permit = permit
         self._refusal = refusal
         self._note = note
+        self._name_owner = name_owner
         super().__init__(self._own_resources(), self._own_templates())
 
     def _own_resources(self) -> list[Resource]:
@@ -140,7 +142,7 @@ class Shelf(ResourceShelf):
         return await self._from_backend(call, "/scheduling/step-types", list)
 
     async def _from_backend(self, call: Call, path: str, kind: type) -> list[Block]:
-        with _server_side():
+        with self._server_side(call):
             await self._permit(call)
             reply = await self._backend_for(call).ask(Request("GET", path))
             if not isinstance(reply.value, kind):
@@ -178,7 +180,7 @@ class Shelf(ResourceShelf):
         image_id = call.arguments["image_id"]
         if not (image_id.isascii() and image_id.isdigit() and len(image_id) <= 18):
             raise KeyError(call.name)
-        with _server_side():
+        with self._server_side(call):
             await self._permit(call)
             try:
                 picture = await fetch(self._backend_for(call), int(image_id))
@@ -188,18 +190,17 @@ class Shelf(ResourceShelf):
                 raise
         return [{"uri": call.name, "mimeType": picture.mime_type, "blob": b64encode(picture.data).decode()}]
 
-
-@contextmanager
-def _server_side() -> Iterator[None]:
-    """A backend that fails is no fault of the URI that was asked for, nor is a guard that cannot be asked."""
-    try:
-        yield
-    except GuardLocked as error:
-        if error.code == "guard_blocked":
-            raise
-        raise ProtocolError(INTERNAL_ERROR, error.text) from None
-    except (BackendError, BackendUnreachable) as error:
-        raise ProtocolError(INTERNAL_ERROR, error.text) from None
+    @contextmanager
+    def _server_side(self, call: Call) -> Iterator[None]:
+        """A backend that fails is no fault of the URI that was asked for, nor is a guard that cannot be asked."""
+        try:
+            yield
+        except GuardLocked as error:
+            if error.code == "guard_blocked":
+                raise
+            raise ProtocolError(INTERNAL_ERROR, error.text) from None
+        except (BackendError, BackendUnreachable) as error:
+            raise ProtocolError(INTERNAL_ERROR, self._name_owner(call, error).text) from None
 
 
 def _about(title: str, description: str) -> dict[str, Json]:
