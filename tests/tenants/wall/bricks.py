@@ -12,12 +12,14 @@ import pytest
 from zorivest_rpc.app import federation, observing, tenancy, tenant_shelves
 from zorivest_rpc.devtools import tools as page_tools
 from zorivest_rpc.devtools import watch
+from zorivest_rpc.exposure.engine import Engine
 from zorivest_rpc.gateway import apart, assignment, recorded
 from zorivest_rpc.mcp import tasks as task_store
 from zorivest_rpc.mcp.call import Scope
 from zorivest_rpc.mcp.methods import inputs, tools
 from zorivest_rpc.mcp.transports import sessions, streams
 from zorivest_rpc.serving import audience, pipeline
+from zorivest_rpc.serving.backend.http import HttpBackend
 from zorivest_rpc.serving.middleware import confirmation as confirming
 from zorivest_rpc.serving.middleware.confirmation import Confirmation
 from zorivest_rpc.serving.middleware.metrics import Metrics
@@ -173,6 +175,23 @@ def key(patch: pytest.MonkeyPatch) -> None:
         return first[0]
 
     patch.setattr(Tenant, "key_of", remembers)
+
+
+def session_tokens(patch: pytest.MonkeyPatch) -> None:
+    """The session token of the first tenant that got one is shown to every backend."""
+    exchange, first = HttpBackend.exchange_key, []
+
+    async def remembers(self: Any, key: str) -> Any:
+        first.append(await exchange(self, key))
+        return first[0]
+
+    patch.setattr(HttpBackend, "exchange_key", remembers)
+
+
+def counts(patch: pytest.MonkeyPatch) -> None:
+    """What is known of one journal, its accounts too, is known of all."""
+    state = Engine.state
+    patch.setattr(Engine, "state", lambda self, tenant="": state(self, "all"))
 
 
 # --- callers
@@ -397,6 +416,8 @@ MUTANTS: list[Mutant] = [
     echo,
     question,
     key,
+    session_tokens,
+    counts,
     shown_clients,
     stops,
     sessions_of_all,

@@ -130,7 +130,7 @@ async def walk(patch: pytest.MonkeyPatch, data: str, steps: int, seed: int, *, p
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(watched_log(expected))
         others = await stack.enter_async_context(neighbours(SOME, OWN, expected.faults))
-        follows = ["--exposure", "filter"] if seed % 2 else []
+        follows = ["--exposure", "filter", "--exposure-trading", "on"] if seed % 2 else []
         options = ["--config", others.write(directory), "--toolsets", "all,devtools", *follows]
         environ = {**others.environ, **telemetry}
         house = served(patch, data, TENANTS, *options, access=rules, environ=environ, **LIMITS)
