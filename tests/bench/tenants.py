@@ -1,7 +1,8 @@
-"""`python -m tests.bench.tenants`: what it costs to act for several clients: a call, its resolution, a start, memory.
+"""`python -m tests.bench.tenants`: what it costs to act for several clients: a call, its resolution, a start, memory,
+and another one's backend that fails.
 
 The call goes to one backend in this process by turns with tenancy and without; the starts are of the product on stdio
-with one client and with 500, in turns within one run.
+with one client and with 500, in turns within one run. The faults are those of `tenant_faults`.
 
 Exit code 0: measured, whatever the verdicts; 1: a server failed; 2: misused.
 """
@@ -202,7 +203,7 @@ def start_ratio(spawns: int) -> Start:
 
 
 def main(argv: list[str]) -> int:
-    from tests.bench import embedded_tenants
+    from tests.bench import embedded_tenants, tenant_faults
     from tests.bench.report import about_run
     from tests.bench.rows import FLOOR, ROOT
 
@@ -210,11 +211,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds per figure (default 1)")
     parser.add_argument("--rounds", type=int, default=41, help="turns of calls (default 41)")
     parser.add_argument("--spawns", type=int, default=15, help="starts of each kind (default 15)")
+    parser.add_argument("--faults", type=int, default=9, help="turns of each kind of fault (default 9)")
     parser.add_argument("--print", action="store_true", dest="shown", help="print the section and write no page")
     chosen = parser.parse_args(argv)
     figures = resolution(chosen.seconds)
     with tempfile.TemporaryDirectory() as directory:
         ratio = asyncio.run(_call_ratio(directory, chosen.rounds))
+        felt = tenant_faults.measure(directory, chosen.faults)
     figures.append(Figure("calls with tenancy, as a share of those without", 0.95, ratio.rate, "×", most=False))
     same = "the same by processor time, that of backend and client included"
     figures.append(Figure(same, 0.95, ratio.busy_us, "×", most=False))
@@ -224,6 +227,9 @@ def main(argv: list[str]) -> int:
     figures.append(Figure("the same by processor time", 1.1, start.busy_ms, "×"))
     two, twenty = embedded_tenants.measure()
     figures.append(Figure("memory with 20 embedded clients, two in use, as a multiple of two", 1.05, twenty / two, "×"))
+    for fault, others in felt.items():
+        what = f"p95 of the other clients' calls while a backend {fault}, as a multiple of that while it is well"
+        figures.append(Figure(what, 1.3, others.ratio, "×"))
     about = about_run((FLOOR,), chosen.rounds, chosen.seconds, chosen.spawns)
     lines = ["| figure | bar | measured | |", "|---|---|---|---|", *(figure.line() for figure in figures)]
     block = (
