@@ -206,6 +206,32 @@ async def test_broken_json_is_refused(replies: aioresponses, make: Make) -> None
         await make(URL).ask(Request("GET", "/x"))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "a" + " " * 8184 + "zrv_sk_planted_and_long",
+        " " * 8180 + "zrv_sk_planted_and_long",
+        "b " * 4094 + "zrv_sk_planted_and_long",
+        "c" * 8185 + "zrv_sk_planted_and_long",
+    ],
+    ids=["after blanks", "after blanks alone", "after words", "within a word"],
+)
+async def test_no_part_of_a_secret_is_told_where_a_long_detail_is_cut(
+    replies: aioresponses, make: Make, told: str
+) -> None:
+    replies.get(f"{URL}/x", status=500, payload={"detail": told})
+    with pytest.raises(BackendError) as refused:
+        await make("http://backend.test:8765").ask(Request("GET", "/x"))
+    assert "zrv" not in refused.value.text.replace("zrv_sk_…", "")
+    assert len(refused.value.text) < 800
+
+
+async def test_of_a_failure_of_more_than_a_mebibyte_the_status_is_told(server: Misbehaving, make: Make) -> None:
+    server.script = [answer({"detail": "a " * 600_000}, 500)]
+    with pytest.raises(BackendError, match=r"^The backend failed \(500, request [^)]*\)\. Check whether"):
+        await make(server.url).ask(Request("POST", "/x"))
+
+
 async def test_a_long_detail_is_cut(replies: aioresponses, make: Make) -> None:
     replies.get(f"{URL}/x", status=400, payload={"detail": "y" * 100_000})
     with pytest.raises(BackendError) as refused:

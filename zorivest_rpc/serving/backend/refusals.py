@@ -16,6 +16,8 @@ __all__ = ["is_ours", "redact", "refusal", "session_is_gone", "unknown_route"]
 
 _SECRET = re.compile(r"(zrv_sk_|tok_|apt_|Bearer\s+)[A-Za-z0-9._~+/=-]+")
 _LONGEST = 500  # characters of what a backend says of a failure
+_LOOKED_AT = 8192  # of which that is made, whole words, so that no secret is looked at in part
+_LARGEST = 1024 * 1024  # bytes of a failure that are read at all; reading holds up whatever else this process does
 _MOST_FIELDS = 12
 _NO_ROUTE = frozenset(("route_not_found", "method_not_allowed"))
 _GONE = frozenset(("no_session", "session_unknown", "session_expired", "database_locked", "key_revoked", "key_expired"))
@@ -126,6 +128,9 @@ def said_by(detail: Json) -> str:
         line = "; ".join(_fields(detail))
     else:
         line = "" if detail is None else str(detail)
+    line = line.lstrip()
+    if len(line) > _LOOKED_AT:
+        line = line[:_LOOKED_AT].rsplit(None, 1)[0]
     return redact(" ".join(line.split()))[:_LONGEST]
 
 
@@ -164,7 +169,7 @@ def _fields(errors: Json) -> Iterator[str]:
 
 
 def _decode(content_type: str, body: bytes) -> Json:
-    if "json" not in content_type:
+    if "json" not in content_type or len(body) > _LARGEST:
         return None
     try:
         return orjson.loads(body)
