@@ -166,6 +166,10 @@ async def test_the_argument_can_be_mirrored_for_proxies(tmp_path: Path, monkeypa
         assert (status, answer["error"]["code"]) == (400, -32020)
         status, answer = await desk.modern("tools/call", params, Mcp_Param_Client_Id="acme")
         assert mark("acme") in json.dumps(answer)
+        session = {"Mcp_Session_Id": await desk.open(), "MCP_Protocol_Version": LEGACY}
+        _, answer, _ = await desk.post("tools/list", {}, **session)
+        properties = [tool["inputSchema"]["properties"].get("clientId", {}) for tool in answer["result"]["tools"]]
+        assert not any("x-mcp-header" in each for each in properties), "earlier revisions know no such header"
 
 
 # --- the start

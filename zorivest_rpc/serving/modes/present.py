@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from zorivest_rpc.serving.catalog.spec import Json, Mode, ToolSpec, required_fields
 from zorivest_rpc.serving.modes.detect import Profile
@@ -48,6 +49,7 @@ class RevisionFields(msgspec.Struct, frozen=True):
     title: bool = True
     meta: bool = True
     output_schema: bool = True
+    param_headers: bool = False
 
 
 REVISION_FIELDS: Mapping[str, RevisionFields] = {
@@ -55,7 +57,7 @@ REVISION_FIELDS: Mapping[str, RevisionFields] = {
     "2025-03-26": RevisionFields(title=False, meta=False, output_schema=False),
     "2025-06-18": RevisionFields(),
     "2025-11-25": RevisionFields(),
-    "2026-07-28": RevisionFields(),
+    "2026-07-28": RevisionFields(param_headers=True),
 }
 
 
@@ -88,6 +90,8 @@ def presentation(
 ) -> Presentation:
     """How definitions look to this client in this revision."""
     fields = REVISION_FIELDS[revision]
+    if clients is not None and clients.in_header and not fields.param_headers:
+        clients = replace(clients, in_header=False)
     return Presentation(
         tier=profile.tier,
         anthropic_marks=profile.mode is Mode.ANTHROPIC,
