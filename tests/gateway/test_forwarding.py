@@ -276,6 +276,17 @@ async def test_a_legacy_server_hears_the_finest_level_that_a_caller_wants(tmp_pa
     assert [seen.params["level"] for seen in fake.of("logging/setLevel")] == ["info", "debug"]
 
 
+async def test_a_server_that_does_not_answer_for_the_level_of_its_log_is_called_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zorivest_rpc.gateway.upstream._LEVEL_SECONDS", 0.05)
+    fake = Fake("legacy", {"tools": {}, "logging": {}})
+    fake.handlers["logging/setLevel"] = hang
+    async with faked(fake) as server, gate(tmp_path, server) as between, in_front("memory", between) as client:
+        assert words_of(await client.call("up__echo", {"text": "here"})) == "here"
+    assert len(fake.of("logging/setLevel")) == 1
+
+
 async def test_progress_extends_no_deadline_and_is_told_to_its_own_call(tmp_path: Path) -> None:
     async def forever(seen: Seen) -> web.StreamResponse:
         response = await seen.stream()

@@ -69,6 +69,7 @@ from zorivest_rpc.mcp.protocol.types import LEVELS
 __all__ = ["ENVELOPE", "FRAME_LIMIT", "Ask", "Call", "Ended", "Happening", "Result", "Talk", "Upstream"]
 
 _MOST_ANSWERS: Final = 64  # to a server's own requests, under way at once
+_LEVEL_SECONDS: Final = 1.0  # that a call waits for the level of its log
 _LATER: Final = 1.0  # seconds until a request is repeated that was only told to come again
 
 
@@ -336,8 +337,8 @@ class Upstream:
         rank = LEVELS.get(level)
         if rank is not None and (self._level is None or rank < self._level):
             self._level = rank
-            with suppress(ToolingError, ProtocolError):
-                await self.set_log_level(level)
+            with suppress(ToolingError, ProtocolError):  # a server that does not answer this may answer the call
+                await self.set_log_level(level, asyncio.get_running_loop().time() + _LEVEL_SECONDS)
 
     async def set_log_level(self, level: str, deadline: float | None = None) -> None:
         """Of a legacy server, for all its callers; a modern one is told with each request."""
