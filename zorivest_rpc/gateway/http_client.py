@@ -8,6 +8,7 @@ have ids: that is no second delivery.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from io import BytesIO
@@ -25,6 +26,7 @@ from zorivest_rpc.gateway.errors import (
 )
 from zorivest_rpc.gateway.following import Follower
 from zorivest_rpc.gateway.net import CONNECTIONS, Lookup, look_up, open_session
+from zorivest_rpc.gateway.timing import Pace
 from zorivest_rpc.gateway.upstream import ENVELOPE, FRAME_LIMIT, Happening, Talk, Upstream
 from zorivest_rpc.gateway.withheld import NOTHING_WITHHELD, Withheld
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
@@ -108,6 +110,7 @@ class HttpUpstream(Upstream):
         self._renewing = asyncio.Lock()
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._follower = Follower(self._follow_changes, self._tell_reopened, pause)
+        self._pace = Pace()
         self._kept: set[Response] = set()  # whose end is waited for elsewhere
         self._away: Mapping[str, str] = {}  # the headers of the answer that turned us away
 
@@ -327,6 +330,7 @@ class HttpUpstream(Upstream):
 
         try:
             async for piece in response.content.iter_any():
+                began = time.perf_counter()
                 try:
                     events = reader.feed(piece)
                 except ProtocolError:
@@ -336,6 +340,10 @@ class HttpUpstream(Upstream):
                     if answer is not None:
                         self._let_end(response)
                         return answer
+                ended = time.perf_counter()
+                rest = self._pace.charge(ended - began, ended)
+                if rest:
+                    await asyncio.sleep(rest)
         except aiohttp.ClientError:
             pass
         return None

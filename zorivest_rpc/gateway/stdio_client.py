@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 from zorivest_rpc.errors import ProtocolError
 from zorivest_rpc.gateway.child import KILL, Ring, Watchdog, describe, end_group, tie_to_parent, wait_for
 from zorivest_rpc.gateway.errors import ProtocolBroken, StdioExited, StdioSpawn, ToolingError
 from zorivest_rpc.gateway.following import Follower
+from zorivest_rpc.gateway.timing import Pace
 from zorivest_rpc.gateway.upstream import FRAME_LIMIT, Ended, Happening, Talk, Upstream
 from zorivest_rpc.gateway.withheld import NOTHING_WITHHELD, Withheld
 from zorivest_rpc.mcp.client.caller import Answer, Identity, Note, Request
@@ -46,6 +49,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.pipe: asyncio.WriteTransport | None = None
         self.watchdog: Watchdog | None = None
         self._outbox: list[bytes] = []
+        self._pace = Pace()
         self.group = 0
         self.is_over = False  # nothing more comes from it, and its requests have failed
         self.is_closing = False
@@ -59,8 +63,22 @@ class _Child(asyncio.SubprocessProtocol):
         if fd != _OUT:
             self.stderr.write(data)
             return
+        began, pending = time.perf_counter(), self._owner.caller.pending
+        awaited = len(pending)
         for line in self.framer.feed(data):
             self._owner.take_line(self, line)
+        if len(pending) >= awaited:  # none of it was an answer
+            ended = time.perf_counter()
+            self._look_away(self._pace.charge(ended - began, ended))
+
+    def _look_away(self, seconds: float) -> None:
+        """Leave what it writes in the pipe for a while, which stops the child once that is full."""
+        pipe = self.transport.get_pipe_transport(_OUT) if seconds and self.transport is not None else None
+        if pipe is not None:
+            reader = cast(asyncio.ReadTransport, pipe)
+            with suppress(RuntimeError, AttributeError):  # it is being closed
+                reader.pause_reading()
+                asyncio.get_running_loop().call_later(seconds, _look_again, reader)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A child that can hear or say nothing any more is about to end, or has to."""
@@ -105,6 +123,12 @@ class _Child(asyncio.SubprocessProtocol):
     def status(self) -> int:
         code = self.transport.get_returncode() if self.transport is not None else None
         return -1 if code is None else code
+
+
+def _look_again(reader: asyncio.ReadTransport) -> None:
+    with suppress(RuntimeError, AttributeError):
+        if not reader.is_closing():
+            reader.resume_reading()
 
 
 class StdioUpstream(Upstream):

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from zorivest_rpc.gateway.errors import NoAnswer
 
-__all__ = ["USUAL", "Limit", "Timing", "wait_for"]
+__all__ = ["USUAL", "Limit", "Pace", "Timing", "wait_for"]
 
 
 class Timing(NamedTuple):
@@ -25,6 +25,26 @@ class Timing(NamedTuple):
 
 
 USUAL: Final = Timing()
+_SHARE: Final = 0.1  # of the time
+_FREE: Final = 0.4  # seconds at once: some ten thousand messages
+_LONGEST_REST: Final = 0.5  # the last words of a child that ended are waited for a second
+
+
+class Pace:
+    """How long to look away from a server that says much and answers nothing, so that it takes a share of the time of
+    this process and no more: everything else waits while its words are read."""
+
+    __slots__ = ("_debt", "_since")
+
+    def __init__(self) -> None:
+        self._debt = 0.0  # seconds that its words took, and that no time has paid for yet
+        self._since = 0.0
+
+    def charge(self, spent: float, now: float) -> float:
+        """Seconds to look away, after words that took so many to read."""
+        self._debt = max(0.0, self._debt - (now - self._since) * _SHARE) + spent
+        self._since = now
+        return min(_LONGEST_REST, max(0.0, self._debt - _FREE) / _SHARE)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:
