@@ -95,3 +95,11 @@ def _get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as reply:
         text: str = reply.read().decode()
     return text
+
+
+@pytest.mark.parametrize("verb", ["why", "show", "call"])
+def test_a_tool_that_exists_only_where_its_toolset_is_named_is_told_with_it(run: Run, verb: str) -> None:
+    told = run("tools", verb, "analyze")
+    assert told.code == 2
+    assert told.err.strip().endswith("it belongs to devtools, which exists only where it is named: --toolsets devtools")
+    assert "no such tool" in run("tools", verb, "../devtools/analyze").err

@@ -26,6 +26,7 @@ from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ConfigError
 from zorivest_rpc.mcp.catalog.names import nearest
 from zorivest_rpc.mcp.protocol.session import Session
+from zorivest_rpc.serving.catalog.load import find_opt_in
 from zorivest_rpc.serving.catalog.search import SearchIndex
 from zorivest_rpc.serving.catalog.spec import Mode, ToolSpec, routes
 from zorivest_rpc.serving.catalog.toolsets import always_loaded
@@ -71,6 +72,10 @@ def run(argv: list[str]) -> int:
 def _spec(journal: Journal, name: str) -> ToolSpec:
     spec = journal.audience.specs.get(name)
     if spec is None:
+        if (toolset := find_opt_in(name)) is not None:
+            raise ConfigError(
+                name, f"it belongs to {toolset}, which exists only where it is named: --toolsets {toolset}"
+            )
         near = nearest(name, journal.audience.specs)
         raise ConfigError(name, "no such tool" + (f"; did you mean {near}?" if near else ""))
     return spec

@@ -15,7 +15,17 @@ import msgspec
 from zorivest_rpc.errors import CatalogError
 from zorivest_rpc.serving.catalog.spec import ClientTable, Definitions, ToolsetSpec, ToolSpec
 
-__all__ = ["CHECKED", "check", "fingerprint", "load", "load_clients", "make_stamp", "schemas_dir", "with_tenancy"]
+__all__ = [
+    "CHECKED",
+    "check",
+    "find_opt_in",
+    "fingerprint",
+    "load",
+    "load_clients",
+    "make_stamp",
+    "schemas_dir",
+    "with_tenancy",
+]
 
 CHECKED = "checked.json"
 _ALWAYS = "sum"
@@ -51,6 +61,14 @@ def load(root: str | None = None, opt_in: Collection[str] = ()) -> Definitions:
     if not sums.items() <= _read_stamp(root).items() and (problems := check(root)):
         raise ExceptionGroup("the tool catalogue cannot be served", problems)
     return definitions
+
+
+def find_opt_in(name: str, root: str | None = None) -> str | None:
+    """The toolset that has a tool of this name and exists only where it is named."""
+    root = root or schemas_dir()
+    rows = msgspec.json.decode(_bytes(os.path.join(root, "toolsets.json")), type=_Toolsets).toolsets
+    owners = (row.name for row in rows if row.opt_in and name.isidentifier())
+    return next((owner for owner in owners if os.path.isfile(os.path.join(root, "tools", owner, f"{name}.json"))), None)
 
 
 def fingerprint(root: str | None = None) -> str:
