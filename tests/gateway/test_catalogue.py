@@ -168,6 +168,30 @@ def test_a_definition_that_a_person_accepted_is_not_held_by_the_scan() -> None:
     assert theirs(built) == ["far__a"]
 
 
+def test_what_cannot_be_seen_is_taken_out_of_an_accepted_definition_all_the_same() -> None:
+    hidden = "Fi\u200bnds\x1b[8m."
+    inner = {"type": "array", "items": {"type": "string", "description": hidden, "default": hidden, "enum": [hidden]}}
+    schema = {"type": "object", "properties": {"a\u200b": inner, "description": {"type": "string", "title": hidden}}}
+    one = item(
+        "a", title=hidden, description=hidden, inputSchema=schema, outputSchema=schema, annotations={"title": hidden}
+    )
+    verdict = Verdict(definition_hash(one.definition), accepted=True)
+    trusting = server(trust_annotations=True)
+    built = catalogue(Offered(trusting, "ready", None, Listing((one,)), {"a": verdict}), approve_tool=("far__a",))
+    spec = built.table["far__a"].spec
+    seen = {"type": "string", "description": "Finds[8m.", "default": hidden, "enum": [hidden]}
+    readable = {
+        "type": "object",
+        "properties": {
+            "a\u200b": {"type": "array", "items": seen},
+            "description": {"type": "string", "title": "Finds[8m."},
+        },
+    }
+    assert (spec.title, spec.description.rich) == ("Finds[8m.", "[far] Finds[8m.")
+    assert (spec.input_schema, spec.output_schema) == (readable, readable)
+    assert spec.hints == {"title": "Finds[8m."}
+
+
 @pytest.mark.parametrize(
     ("keys", "confirms"),
     [

@@ -6,7 +6,7 @@ Rule 3: what is built depends on what the servers offer and on the configuration
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ from zorivest_rpc.gateway.extras import NOTHING, Extras
 from zorivest_rpc.gateway.naming import annotations_for, describe
 from zorivest_rpc.gateway.pins import Identity, Kind, Verdict
 from zorivest_rpc.gateway.policy import Decision
-from zorivest_rpc.gateway.scan import clean
+from zorivest_rpc.gateway.scan import clean, clean_within
 from zorivest_rpc.mcp.client.lists import Listing
 from zorivest_rpc.serving.catalog.approval import TOKEN, takes_tokens
 from zorivest_rpc.serving.catalog.spec import Annotations, Definitions, Description, ToolSpec
@@ -123,7 +123,9 @@ def _publish(profile: Profile, offered: Offered, tool: Examined) -> Published:
     trusted: Mapping[str, Any] = received if server.trust_annotations and isinstance(received, Mapping) else {}
     confirms = decision.verdict == "confirm"
     held = tool.reason if tool.state == "held" else None
-    schema = dict(tool.schema)
+    # A person may have accepted what the scan found; what cannot be seen is taken out all the same.
+    readable: Callable[[Any], Any] = clean_within if tool.findings.hold else _as_it_is
+    schema = readable(dict(tool.schema))
     title, told = definition.get("title"), definition.get("description")
     words = describe(server, clean(told[:_LOOKED_AT]) if isinstance(told, str) else tool.upstream)
     spec = ToolSpec(
@@ -131,14 +133,14 @@ def _publish(profile: Profile, offered: Offered, tool: Examined) -> Published:
         title=clean(title) if isinstance(title, str) and title.strip() else tool.upstream,
         description=Description(words if len(words) <= _MINIMAL else words[: _MINIMAL - 1] + "…", words),
         input_schema=with_token(schema) if confirms and takes_tokens(profile.confirmation_channel) else schema,
-        output_schema=definition.get("outputSchema"),
+        output_schema=readable(definition.get("outputSchema")),
         annotations=Annotations(
             trusted.get("readOnlyHint") is True,
             trusted.get("destructiveHint") is not False,
             trusted.get("idempotentHint") is True,
             trusted.get("openWorldHint") is not False,
         ),
-        hints=annotations_for(server, received),
+        hints=readable(annotations_for(server, received)),
         confirm=confirms and held is None and is_listed,  # else it is refused before anything is asked
         network_bound=True,
         python=FORWARD,
@@ -151,6 +153,10 @@ def _publish(profile: Profile, offered: Offered, tool: Examined) -> Published:
     repeatable = trusted.get("readOnlyHint") is True or trusted.get("idempotentHint") is True
     schema_of_server, hash = definition["inputSchema"], verdict.hash
     return Published(server, tool.upstream, spec, schema_of_server, hash, decision, repeatable, held, is_listed)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _join(

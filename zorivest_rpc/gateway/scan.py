@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LONG_TEXT", "Findings", "Reading", "clean", "read_texts", "scan", "settle", "texts_of"]
+__all__ = ["LONG_TEXT", "Findings", "Reading", "clean", "clean_within", "read_texts", "scan", "settle", "texts_of"]
 
 LONG_TEXT: Final = 2_000
 # No expression here may go over a text more than once or twice: a text of 256 KiB is made to have it do so.
@@ -23,6 +23,8 @@ _TAG: Final = re.compile(
     r"|<\s?/\s?(?:secret|rules|commands?|orders?)\s?>|<\|[\w-]+\|>|\[/?INST\]|<</?SYS>>",
     re.IGNORECASE,
 )
+_PROSE: Final = ("title", "description", "$comment")
+_VALUES: Final = ("default", "const", "enum", "examples")
 _SENTENCE_END: Final = re.compile(r"[.!?;]\s")  # an empty line is none: an order may end with it and a colon
 _BLANKS: Final = re.compile(r"\s{2,}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -106,6 +108,18 @@ def clean(text: str) -> str:
     return "".join(kept)
 
 
+def clean_within(value: Any) -> Any:
+    """A copy of what is written in JSON, as a schema is, with the texts in it that are for reading made clean. Names,
+    defaults and patterns stay: they are values, and a call has to have them as they are."""
+    if isinstance(value, Mapping):
+        return {key: inner if key in _VALUES else _clean_member(key, inner) for key, inner in value.items()}
+    return [clean_within(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _clean_member(key: str, inner: Any) -> Any:
+    return clean(inner) if key in _PROSE and isinstance(inner, str) else clean_within(inner)
+
+
 def texts_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """Every text in a definition with its place; whether it is prose, which may be long and name other tools."""
     stack: list[tuple[str, Any, bool]] = [
@@ -122,10 +136,7 @@ def texts_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
         elif isinstance(value, Mapping):
             for key in value:
                 yield f"{path} (a key)", str(key), False
-            stack += [
-                (f"{path}.{key}", inner, key in ("title", "description", "$comment"))
-                for key, inner in reversed(list(value.items()))
-            ]
+            stack += [(f"{path}.{key}", inner, key in _PROSE) for key, inner in reversed(list(value.items()))]
         elif isinstance(value, list):
             stack += [(f"{path}[{place}]", inner, prose) for place, inner in reversed(list(enumerate(value)))]
 
