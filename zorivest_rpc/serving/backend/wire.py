@@ -420,12 +420,8 @@ class HttpWire:
             return content.read_nowait() if content.is_eof() else await content.read()
         pieces: list[bytes] = []
         if await self._read(status, content, pieces, 0, self._limits.large):
-            async with asyncio.timeout_at(deadline):
-                await self._large.acquire()
-            try:
+            async with asyncio.timeout_at(deadline), self._large:
                 await self._read(status, content, pieces, sum(map(len, pieces)), None)
-            finally:
-                self._large.release()
         return b"".join(pieces)
 
     async def _read(
