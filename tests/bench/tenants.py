@@ -211,7 +211,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds per figure (default 1)")
     parser.add_argument("--rounds", type=int, default=41, help="turns of calls (default 41)")
     parser.add_argument("--spawns", type=int, default=15, help="starts of each kind (default 15)")
-    parser.add_argument("--faults", type=int, default=15, help="turns of each kind of fault (default 15)")
+    parser.add_argument("--faults", type=int, default=25, help="turns of each kind of fault (default 25)")
     parser.add_argument("--print", action="store_true", dest="shown", help="print the section and write no page")
     chosen = parser.parse_args(argv)
     figures = resolution(chosen.seconds)
