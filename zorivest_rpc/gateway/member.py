@@ -204,12 +204,13 @@ class Member:
     async def _probe(self) -> None:
         """One cheap question to a server that nothing was heard of for a while."""
         self._idle = self._spread(self._timing.idle)
+        period = self._breaker.period
         try:
             upstream = await self.link.connect()
             await upstream.check_health()
         except ToolingError as error:
             self._is_due = True  # what became of it is found out by listing it
-            await self._note_failure(error)
+            await self._note_failure(error, period)
         else:
             self._note_answer()
 
@@ -262,7 +263,7 @@ class Member:
 
     async def discover(self) -> None:
         """Connect where that is needed, list, and publish. ToolingError after the state was set."""
-        began = self._clock()
+        began, period = self._clock(), self._breaker.period
         self._is_due = False
         self._telemetry.emit("mcp.discovery.started", server=self.server.name)
         try:
@@ -273,7 +274,7 @@ class Member:
                 extras = await read_extras(upstream, self.server)
         except ToolingError as error:
             self._is_due = True
-            await self._fail(error)
+            await self._fail(error, period)
             raise
         self.latency_ms = (self._clock() - began) * 1000
         if self.last_ok is not None:
@@ -318,7 +319,7 @@ class Member:
         """How a line of the log begins: several clients may have a connection of their own to one server."""
         return f"tenant={self.server.tenant} " if self.server.tenant else ""
 
-    async def _fail(self, error: ToolingError) -> None:
+    async def _fail(self, error: ToolingError, period: int) -> None:
         """A discovery failed: say so, and keep what may be kept."""
         self._telemetry.redactor.error(error)
         self._telemetry.emit("mcp.discovery.failed", server=self.server.name, code=error.code)
@@ -332,7 +333,7 @@ class Member:
         elif is_transport_failure(error):
             self.link.retire()
             if had_list:  # of one that was never there nothing can be called: it is looked for every minute
-                self._record_failure()
+                self._record_failure(error, period)
         if not _stops_calls(error) and not self._breaker.is_open:
             status = "degraded" if had_list and self.offered.is_listed else "unavailable"
             self._publish(msgspec.structs.replace(self.offered, status=status, error=error.text))
@@ -435,22 +436,22 @@ class Member:
         self._breaker.record_answer()
         self.last_ok = self._clock()
 
-    async def _note_failure(self, error: ToolingError, period: int | None = None) -> None:
+    async def _note_failure(self, error: ToolingError, period: int) -> None:
         """`period` is that of the circuit when the request was sent."""
         self._telemetry.redactor.error(error)
         if _stops_calls(error):
             await self._stop_calls(error)
         elif is_transport_failure(error):
-            # The end of a child is one failure, however many calls it cut off: it is about to be started again.
-            self._record_failure(period if isinstance(error, StdioExited) else None)
+            self._record_failure(error, period)
         else:
             self._breaker.record_answer()  # it refused this, and is there
 
-    def _record_failure(self, period: int | None = None) -> None:
-        """What was under way when the circuit opened says nothing new."""
+    def _record_failure(self, error: ToolingError, period: int) -> None:
+        """What was under way when the circuit opened says nothing new. The end of a child is one failure, however many
+        requests it cut off: it is about to be started again."""
         if self._breaker.is_open:
             return
-        self._breaker.record_failure(period)
+        self._breaker.record_failure(period if isinstance(error, StdioExited) else None)
         if self._breaker.is_open:
             self._opened = self._clock()
             self._telemetry.emit("mcp.circuit.opened", server=self.server.name)
