@@ -62,10 +62,11 @@ _JSON_KEY: Final = re.compile(
 )
 _OPENING: Final = re.compile(r"(\\*+)\"")
 _NESTED: Final = re.compile(r"\\*+\"|[{}\[\]]")
-# password=…, ?access_token=…, data-key="…"
+# password=…, ?access_token=…, data-key="…", secret = …
 _PAIR: Final = re.compile(
-    rf"{_BOUND}({_NAME}\s?=)(?:{_DOUBLE}|{_SINGLE}"
-    rf"|(?:[^&\s\"<>;,?#]++|[;,?#](?!\s?{_NAME}=))++)",  # a;b=… is two pairs, a;b is one value
+    rf"{_BOUND}({_NAME}[ \t]{{0,20}}+=[ \t]{{0,20}}+)(?:{_DOUBLE}|{_SINGLE}"
+    r"|(?:(?i:basic|digest|token)[ \t]{1,20}+)?+"
+    rf"(?:[^&\s\"<>;,?#]++|[;,?#](?!\s?{_NAME}=))++)",  # a;b=… is two pairs, a;b is one value
 )
 _PLACE: Final = re.compile(
     r"\[redacted\]:\d{1,9}:\d{1,9}\)?"
