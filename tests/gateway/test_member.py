@@ -148,6 +148,22 @@ async def test_a_child_that_ends_is_started_again_later_and_later_and_five_times
         assert one.state == ("ready", True)
 
 
+async def test_a_child_that_ended_too_often_is_unavailable_though_its_circuit_opened_as_well(tmp_path: Path) -> None:
+    async with life(tmp_path, child()) as one:
+        await end_child(one)
+        one.clock.time += 0.5
+        await one.member.call(calling("x"), repeatable=False)
+        for seconds in (0.0, 1.0, 2.0, 4.0, 8.0):
+            one.clock.time += seconds  # the call starts it: the member is not woken
+            await end_child(one)
+        await one.clock.settle()
+        assert one.member.circuit == "open"
+        assert one.state == ("unavailable", False)
+        await one.clock.move(300.0)
+        assert one.state == ("ready", True)
+        assert one.member.circuit == "closed"
+
+
 async def test_one_end_of_a_child_is_one_failure_however_many_calls_it_cut_off(tmp_path: Path) -> None:
     async with life(tmp_path, child()) as one:
         await one.member.call(calling("x"), repeatable=False)

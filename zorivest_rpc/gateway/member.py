@@ -152,13 +152,15 @@ class Member:
     async def _do_what_is_due(self) -> float:
         """One step, and the seconds until the next one; what happens meanwhile comes earlier."""
         await self.link.close_retired()
+        restart = self.link.restart_left if self.link.current is None else 0.0
+        if restart > 0 and self.link.ends_too_often:  # there is nothing that a trial of the circuit could ask
+            self._show_restarts()
+            return restart
         if self._breaker.is_open:
             seconds = await self._try_circuit()
             if seconds is not None:
                 return seconds
-        restart = self.link.restart_left
-        if restart > 0 and self.link.current is None:
-            self._show_restarts()
+        elif restart > 0:
             return restart
         if self._is_due or self._ttl_left() <= 0:
             return await self._list()
@@ -348,7 +350,7 @@ class Member:
 
     def _show_restarts(self) -> None:
         exit = self.link.exit
-        if exit is not None and self.link.ends_too_often:
+        if exit is not None:
             self.failure = exit
             self._publish(msgspec.structs.replace(self.offered, status="unavailable", error=exit.text, is_listed=False))
             self.settled.set()
