@@ -159,7 +159,7 @@ async def test_a_diagnosis_tells_the_state_of_each_server_and_no_secret(tmp_path
         assert (ops["name"], ops["state"], ops["era"], ops["tools"], ops["held"]) == (
             "ops",
             "ready",
-            "2026-07-28",
+            "modern",
             1,
             0,
         )

@@ -57,10 +57,10 @@ class Link:
 
     @property
     def era(self) -> str | None:
-        """The revision that is spoken, or the era that was found last."""
+        """The one that is spoken, or that was found last."""
         welcome = self.current.welcome if self.current is not None else None
         if welcome is not None:
-            return welcome.revision.name
+            return str(welcome.revision.era.value)
         return None if self._era is None else self._era.value
 
     @property

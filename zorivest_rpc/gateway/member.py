@@ -298,7 +298,7 @@ class Member:
             server=self.server.name,
             tools=len(listing.items),
             held=held,
-            era=welcome.revision.name if welcome else None,
+            era=welcome.revision.era.value if welcome else None,
             latency_ms=round(self.latency_ms),
         )
 
