@@ -144,3 +144,20 @@ def test_the_result_for_programs(run: Run, config: Path) -> None:
     assert '+name = "a"' in diff
     assert json.loads(run("mcp", "remove", "a", "--json").out)["status"] == "removed"
     assert json.loads(run("mcp", "remove", "a", "--json").out)["status"] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("--url", "https://a.example/mcp?api_key=hunter2"), "--auth-bearer-env"),
+        (("--", "npx", "x", "--token", "hunter2"), "--env-pass"),
+    ],
+)
+def test_what_looks_like_a_secret_is_warned_of_and_not_repeated(
+    run: Run, config: Path, words: tuple[str, ...], instead: str
+) -> None:
+    ran = run("mcp", "add", "x", *words)
+    assert ran.code == 0
+    assert f"name a variable with {instead} if the server takes one" in ran.err
+    assert "hunter2" not in ran.out + ran.err
+    assert run("mcp", "add", "y", "--", "npx", "-y", "@scope/server@1.2.3", "/home/me/docs").err == ""

@@ -15,6 +15,7 @@ from zorivest_rpc.cli.words import Words
 from zorivest_rpc.clients import files, toml
 from zorivest_rpc.clients.apply import Done as Change
 from zorivest_rpc.clients.apply import show_change, until_still
+from zorivest_rpc.clients.inline_secrets import command_holds_secret, url_holds_secret
 from zorivest_rpc.clients.refusal import ClientFileRefused
 from zorivest_rpc.config import Settings, parse
 from zorivest_rpc.config_file import ConfigFileRefused, own_path, trust
@@ -56,7 +57,12 @@ def run_add(argv: list[str]) -> int:
     if passed := words.repeated["--env-pass"]:
         entry["env_pass"] = passed
     target = target_of(parse("mcp", words.options))
-    return _report(words, "added", name, lambda dry_run: add_entries(target, [entry], dry_run=dry_run))
+    code = _report(words, "added", name, lambda dry_run: add_entries(target, [entry], dry_run=dry_run))
+    if code == 0 and (url_holds_secret(url) if url is not None else command_holds_secret(command)):
+        place, instead = ("address", "--auth-bearer-env") if url is not None else ("command", "--env-pass")
+        text = f"its {place} looks like it holds a secret, which stands in the file now; name a variable with {instead}"
+        print(f'zorivest-rpc: "{name}": {text} if the server takes one', file=sys.stderr)
+    return code
 
 
 def run_remove(argv: list[str]) -> int:
