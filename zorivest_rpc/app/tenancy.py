@@ -213,6 +213,10 @@ class ServedTenants:
         context = call.scope.own
         return isinstance(context, TenantContext) and not context.tenant.embedded
 
+    async def open_session(self, call: Call) -> None:
+        """With the key of the call's tenant, whose context is made with its first call."""
+        await self.backend_for(call).unlock()
+
     # --- what is shown
 
     def acting_for_list(self, session: Session, headers: RequestHeaders | None) -> ActingFor:

@@ -24,7 +24,11 @@ def client_layer(spec: ToolSpec) -> Middleware:
         context.calls += 1
         try:
             if changes and not spec.upstream:
-                await context.settle_role()
+                try:
+                    await context.settle_role()
+                except ToolError:
+                    if spec.guard_offline != "allow":  # what works without the backend needs no session with it
+                        raise
                 if context.is_read_only:
                     raise read_only(context.id, call.name)
             outcome = await inner(call)

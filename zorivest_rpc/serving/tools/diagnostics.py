@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -66,10 +67,13 @@ class Diagnostics:
         neighbour: Callable[[str], Awaitable[str | None]] | None = None,
         upstreams: Callable[[Call], list[dict[str, Json]] | None] = lambda call: None,
         about: Callable[[Call, bool], dict[str, Json]] = lambda call, verbose: {},
+        open_session: Callable[[Call], Awaitable[object]] | None = None,
     ) -> None:
         """`runtime` names what this server runs on, such as Python 3.11.8; `gated` names the tools before which the
         server asks a session's user, `unlisted` those that its list has no room for; `seconds` is how long a probe may
-        take. `about` has members that this call is told as well, or instead."""
+        take. `about` has members that this call is told as well, or instead. `open_session` where no session was opened
+        when the server started: what needs one is asked in it, if the backend gives one."""
+        self._open_session = open_session
         self._about = about
         self._kit = kit
         self._summary = summary
@@ -90,6 +94,10 @@ class Diagnostics:
         verbose = self._kit.arguments(call)["verbose"]
         backend = self._kit.backend_for(call)
         beside = asyncio.ensure_future(self._beside(call, backend.base_url))
+        if self._open_session is not None:
+            with suppress(ToolError, TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    await self._open_session(call)
         replies = await asyncio.gather(*(self._probe(backend, path, auth) for path, auth in _PROBES.items()))
         health, version, guard, providers = (None if isinstance(found, ToolError) else found[0] for found in replies)
         report: dict[str, Json] = {

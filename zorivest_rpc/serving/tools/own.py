@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from zorivest_rpc import __version__
@@ -50,6 +50,8 @@ class Tenancy(Protocol):
     def toolset(self, call: Call, toolset: ToolsetSpec, count: int) -> ToolsetSpec: ...
 
     def every(self, call: Call) -> Sequence[Scope]: ...
+
+    def open_session(self, call: Call) -> Awaitable[object]: ...
 
 
 # long: every module of tools with what it is given, side by side
@@ -110,6 +112,7 @@ def own_handlers(
             neighbour=_beside,
             upstreams=upstreams,
             about=(lambda call, verbose: {}) if tenancy is None else tenancy.about,
+            open_session=None if tenancy is None else tenancy.open_session,
         ).handlers(),
         **Service(kit, log_directory).handlers(),
         **Desktop(kit, on, Processes(environ), page=gui_page, own_page=own_page).handlers(),
