@@ -541,6 +541,9 @@ class Host:
                 await client.server.stop(list(client.server.conversations), 0)
         for transport in self._transports:
             await transport.stop()
+        for server in {client.server for client in self._clients if client.server is not None}:
+            if (close := getattr(server.offer.tools, "close", None)) is not None:  # a journal, with its connections
+                await close()
 
 
 def by_name(header: str | None) -> str | None:

@@ -39,7 +39,8 @@ async def test_fifty_thousand_events_between_two_thousand_lists(tmp_path: Path) 
     client = MemoryClient(Server(journal.offer))
     about = {"name": "cline", "version": "1"}
     ask(client, 0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=about)
-    watch = journal.observing.watches().of("default")
+    (tenant,) = journal.observing.watches().keys()
+    watch = journal.observing.watches().of(tenant)
     watch.limiter = Limiter(watch.now, rate=EVENTS)
     visit = Visit(watch, PageLink(), lambda seconds, work: None)
     hello = {"v": 1, "page": "a" * 16, "tab": "b" * 16, "url": "http://localhost/", "visible": True}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zorivest_rpc.app import Journal
+from zorivest_rpc.app.exposing import ALONE
 from zorivest_rpc.config import parse
 from zorivest_rpc.errors import ToolError
 from zorivest_rpc.mcp.call import Call, Handler, Outcome, give
@@ -92,7 +93,7 @@ class ObservingJournal(Journal):
 
         async def feed(call: Call) -> Outcome:
             for counter, change in call.arguments["changes"].items():
-                engine.state().add(counter, change)
+                engine.state(call.scope.name or ALONE).add(counter, change)
             return give({})
 
         own = {f"fixture_{name}": answer(name) for name in TOOLS}

@@ -193,6 +193,7 @@ async def test_without_other_servers_a_diagnosis_says_nothing_of_them(tmp_path: 
         await host.journal.close()
 
 
+@pytest.mark.one_journal("numbers are kept for each client, and sizes count the words that name it")
 async def test_calls_of_other_servers_are_counted_under_their_published_names(tmp_path: Path) -> None:
     async with hosted(tmp_path, Fake()) as host:
         client = await host.client(STATIC)
@@ -209,6 +210,7 @@ async def test_calls_of_other_servers_are_counted_under_their_published_names(tm
 # --- a file that is read again
 
 
+@pytest.mark.one_journal("looks inside at the one gateway; each client may have its own")
 async def test_lists_and_servers_are_taken_from_a_file_that_is_read_again(tmp_path: Path) -> None:
     async with hosted(tmp_path, Fake()) as host:
         client = await host.client(STATIC)
@@ -250,12 +252,13 @@ async def test_a_file_that_is_wrong_is_told_and_changes_nothing(
         host.file.write_text(wrong)
         await host.journal.reload()
         assert "ops__echo" in await client.names()
-        told = [record.getMessage() for record in caplog.records if "not read again" in record.getMessage()]
+        told = [record.getMessage() for record in caplog.records if "not read again: " in record.getMessage()]
         assert told
         assert all(str(host.file) in words for words in told)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this platform has no such signal")
+@pytest.mark.one_journal("list_clients takes one of the places that are counted")
 async def test_a_hangup_has_a_running_server_read_its_file_again(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(children("one"))

@@ -352,6 +352,7 @@ async def test_the_server_behind_a_wrapper_is_ended_with_it() -> None:
 # --- what it inherits
 
 
+@pytest.mark.one_journal("counts the variables of a child, to which the switch itself adds two")
 async def test_a_child_gets_four_variables_and_those_that_were_named() -> None:
     environ = {
         "PATH": os.environ["PATH"],

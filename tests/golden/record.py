@@ -79,7 +79,7 @@ async def record(data: str) -> dict[Path, Any]:
     """Every golden file and what belongs into it."""
     shelf = journal(data)
     files: dict[Path, Any] = {STAMP: make_stamp()}
-    names = list(shelf.audience.specs)
+    names = [spec.name for spec in shelf.audience.specs.values() if not spec.tenancy]
     shown: dict[str, dict[str, Any]] = {name: {} for name in names}
     for mode, client_name in CLIENTS.items():
         for revision in ERAS:

@@ -27,9 +27,17 @@ if TYPE_CHECKING:
     from zorivest_rpc.mcp.server import Server
     from zorivest_rpc.mcp.transports.answers import Writer
 
-__all__ = ["PROBLEMS", "change_journal", "problems", "share_servers", "translate_http", "translate_pipe"]
+__all__ = [
+    "PROBLEMS",
+    "change_journal",
+    "keep_page_key",
+    "problems",
+    "share_servers",
+    "translate_http",
+    "translate_pipe",
+]
 
-PROBLEMS: Final = "ZORIVEST_TESTS_TENANCY"  # the file that says what was missing, for all processes of a run
+PROBLEMS: Final = "TESTS_WITH_TENANCY"  # the file that says what was missing, for all processes of a run
 VARIABLE: Final = "CLIENTS_CONFIG"
 _switched: WeakKeyDictionary[Any, dict[str, tuple[str, Any]]] = WeakKeyDictionary()  # journals, and the tasks of each
 
@@ -101,6 +109,12 @@ def share_servers(module: Any) -> None:
         return assign(profile, ids, **options)
 
     module.assign = shared
+
+
+def keep_page_key(module: Any) -> None:
+    """The key that the operator chose opens the pages of the one client, as it opens those of the one journal."""
+    derive = module._derive
+    module._derive = lambda key, tenant: key if tenant == ID else derive(key, tenant)
 
 
 # --- pipes and memory

@@ -18,6 +18,7 @@ __all__ = ["change_imports", "switch_on"]
 EDGES = {
     "zorivest_rpc.gateway.assignment": "share_servers",
     "zorivest_rpc.app.journal": "change_journal",
+    "zorivest_rpc.devtools.watch": "keep_page_key",
     "zorivest_rpc.mcp.transports.memory": "translate_pipe",
     "zorivest_rpc.mcp.transports.stdio": "translate_pipe",
     "zorivest_rpc.mcp.transports.http": "translate_http",

@@ -19,7 +19,7 @@ __all__ = ["Tenancy"]
 CHILD: Final = Path(__file__).parent / "child"
 ROOT: Final = Path(__file__).parents[1]
 MARKER: Final = "one_journal"
-NEVER_BUILT: Final = {
+PLACES: Final = {
     "embedded": "the backend, which knows no clients",
     "tenants": "tenancy itself",
     "mcp": "the protocol machine, with offers of its own",
@@ -40,12 +40,12 @@ class Tenancy:
         _, self._file = tempfile.mkstemp(prefix="tenancy-", suffix=".problems")
         os.environ[PROBLEMS] = self._file
         switch_on()
-        _switch_children()
+        _switch_children(self._file)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         place = _place(collection_path)
-        if place in NEVER_BUILT and collection_path.is_dir():
-            self.left_out[f"tests/{place}: {NEVER_BUILT[place]}"] += 0
+        if place in PLACES and collection_path.is_dir():
+            self.left_out[f"tests/{place}: {PLACES[place]}"] += 0
             return True
         return None
 
@@ -91,7 +91,7 @@ def _place(path: Path) -> str:
     return path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) and path != ROOT else ""
 
 
-def _switch_children() -> None:
+def _switch_children(problems_file: str) -> None:
     """Every Python process that a test starts finds `child/sitecustomize.py`, whatever environment it is given."""
     make = subprocess.Popen.__init__
 
@@ -99,7 +99,7 @@ def _switch_children() -> None:
         given = named.get("env")
         env = dict(os.environ if given is None else given)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CHILD), env.get("PYTHONPATH"), str(ROOT.parent))))
-        env[PROBLEMS] = os.environ[PROBLEMS]
+        env[PROBLEMS] = problems_file
         named["env"] = env
         make(self, *words, **named)
 

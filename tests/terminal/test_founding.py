@@ -58,6 +58,9 @@ def serve(place: Path, *, terminal: bool, **environ: str) -> tuple[int, str]:
     return code, shown.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_the_key_of_a_new_journal_is_shown_on_the_terminal_once(place: Path) -> None:
     code, text = serve(place, terminal=True)
     key = (place / "api.key").read_text().strip()
@@ -69,12 +72,18 @@ def test_the_key_of_a_new_journal_is_shown_on_the_terminal_once(place: Path) -> 
     assert (code, key in text, "new journal" in text) == (0, False, False)
 
 
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_without_a_terminal_the_key_file_is_named(place: Path) -> None:
     _, text = serve(place, terminal=False)
     assert f"Its admin key is kept in {place}/api.key." in text
     assert (place / "api.key").read_text().strip() not in text
 
 
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_the_key_of_the_environment_founds_the_journal_and_is_not_repeated(place: Path) -> None:
     key = new_api_key()
     _, text = serve(place, terminal=True, ZORIVEST_API_KEY=key)
@@ -83,6 +92,9 @@ def test_the_key_of_the_environment_founds_the_journal_and_is_not_repeated(place
     assert not (place / "api.key").exists()
 
 
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_a_journal_that_cannot_be_made_is_told_and_nothing_listens(place: Path) -> None:
     place.mkdir(mode=0o700)
     (place / "zorivest.db").write_bytes(b"precious")

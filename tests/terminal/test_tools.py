@@ -18,6 +18,7 @@ from tests.serving.product.everything import png
 from tests.terminal.conftest import Command, environment
 
 
+@pytest.mark.one_journal("a command shows the list as a server has it, and list_clients is one more in it")
 def test_the_list_is_a_table_that_fits_and_says_whose_it_is(command: Command) -> None:
     done = command("tools", "list", "--as", "cursor")
     assert done.code == 0
@@ -29,6 +30,7 @@ def test_the_list_is_a_table_that_fits_and_says_whose_it_is(command: Command) ->
 
 
 @pytest.mark.parametrize(("client", "count"), [("cursor", DEFAULT), ("claude-code", ALL), ("cline", DEFAULT)])
+@pytest.mark.one_journal("a command shows the list as a server has it, and list_clients is one more in it")
 def test_the_list_as_json_is_what_that_client_gets(command: Command, client: str, count: int) -> None:
     tools = command("tools", "list", "--as", client, "--json").json
     assert len(tools) == count
@@ -36,6 +38,7 @@ def test_the_list_as_json_is_what_that_client_gets(command: Command, client: str
     assert len(marked) == (DEFERRED if client == "claude-code" else 0)
 
 
+@pytest.mark.one_journal("a command shows the list as a server has it, and list_clients is one more in it")
 def test_the_options_of_a_server_shape_the_list(command: Command) -> None:
     names = [tool["name"] for tool in command("tools", "list", "--json", "--toolsets", "tax", "--read-only").json]
     assert "get_tax_lots" in names

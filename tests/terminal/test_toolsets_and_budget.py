@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.catalogue import ALL, count, toolsets
 from tests.terminal.conftest import Command
 
 
+@pytest.mark.one_journal("a command shows the list as a server has it, and list_clients is one more in it")
 def test_the_toolsets_are_a_table_with_counts_and_sizes(command: Command) -> None:
     done = command("toolsets", "list")
     assert done.code == 0
@@ -65,6 +68,7 @@ def test_the_budget_says_when_a_list_is_too_long(command: Command) -> None:
     assert done.widest <= 80
 
 
+@pytest.mark.one_journal("a command shows the list as a server has it, and list_clients is one more in it")
 def test_the_budget_of_one_client_is_the_size_of_its_list(command: Command) -> None:
     (told,) = command("budget", "--as", "cursor", "--json").json
     listed = command("tools", "list", "--as", "cursor", "--json").json

@@ -67,6 +67,9 @@ def snippets(text: str) -> dict[str, dict[str, object]]:
     return found
 
 
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_on_a_terminal_everything_is_there_and_can_be_pasted(place: Path) -> None:
     text = said(place, terminal=True)
     key = (place / "api.key").read_text().strip()
@@ -91,6 +94,9 @@ def test_on_a_terminal_everything_is_there_and_can_be_pasted(place: Path) -> Non
     assert sum(line.startswith("  - ") for line in text.splitlines()) == 3
 
 
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_elsewhere_the_key_is_not_told_and_the_snippets_refer_to_its_variable(place: Path) -> None:
     text = said(place, terminal=False)
     key = (place / "api.key").read_text().strip()

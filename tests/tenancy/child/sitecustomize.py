@@ -2,7 +2,7 @@
 
 import os
 
-if "ZORIVEST_TESTS_TENANCY" in os.environ:
+if "TESTS_WITH_TENANCY" in os.environ:
     from tests.tenancy.imports import switch_on
 
     switch_on()
