@@ -59,6 +59,7 @@ def words(home: Path, far: Far, monkeypatch: pytest.MonkeyPatch) -> Words:
     return make
 
 
+@pytest.mark.one_journal("list_clients takes one of the places that are counted")
 def test_list_search_and_show_reach_them(run: Run, words: Words) -> None:
     listed = run(*words("tools", "list"))
     assert listed.code == 0
@@ -153,6 +154,7 @@ def test_without_servers_nothing_is_asked_and_nothing_is_different(run: Run, far
     assert far.fake.seen == []
 
 
+@pytest.mark.one_journal("list_clients takes one of the places that are counted")
 def test_a_client_with_a_fixed_list_sees_them_as_far_as_its_limit_reaches(run: Run, words: Words, far: Far) -> None:
     far.fake.tools = [{**TOOL, "name": f"t{number:02}"} for number in range(30)]
     listed = json.loads(run(*words("tools", "list", "--as", "cursor", "--json")).out)

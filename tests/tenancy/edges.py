@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PROBLEMS",
     "change_journal",
+    "keep_directory",
+    "keep_files",
     "keep_page_key",
     "problems",
     "share_servers",
@@ -39,7 +41,16 @@ __all__ = [
 
 PROBLEMS: Final = "TESTS_WITH_TENANCY"  # the file that says what was missing, for all processes of a run
 VARIABLE: Final = "CLIENTS_CONFIG"
-_switched: WeakKeyDictionary[Any, dict[str, tuple[str, Any]]] = WeakKeyDictionary()  # journals, and the tasks of each
+
+
+class Switched(NamedTuple):
+    """What is kept about a journal that was switched."""
+
+    tasks: dict[str, tuple[str, Any]]  # the tool behind each task, and its arguments
+    backend: str  # as the instructions of the one journal name it
+
+
+_switched: WeakKeyDictionary[Any, Switched] = WeakKeyDictionary()  # journals, and the tasks of each
 
 
 def _note_problem(words: str) -> None:
@@ -79,7 +90,7 @@ def change_journal(module: Any) -> None:
             os.environ.pop(VARIABLE)
             if before is not None:
                 os.environ[VARIABLE] = before
-        _switched[self] = {}
+        _switched[self] = Switched({}, settings.api_url or "embedded")
 
     kind.__init__ = __init__
 
@@ -89,11 +100,20 @@ def client_of(settings: Settings) -> dict[str, Any]:
     if settings.api_url:
         key = {"apiKey": settings.api_key} if settings.api_key else {"apiKeyEnv": "NO_KEY_WAS_GIVEN"}
         return {"apiBaseUrl": settings.api_url, **key}
-    place = Path(settings.data_dir) / "tenants"
-    place.mkdir(0o700, parents=True, exist_ok=True)
-    if not (place / ID).is_symlink():
-        (place / ID).symlink_to("..")
     return {"embedded": True}
+
+
+def keep_directory(module: Any) -> None:
+    """The embedded backend of the one client is that of the data directory, as without clients."""
+    below = module.directory_of
+    module.directory_of = lambda data_dir, id: Path(data_dir) if id == ID else below(data_dir, id)
+
+
+def keep_files(module: Any) -> None:
+    """Its imports and logs are there too."""
+    kind = module.ServedTenants
+    below = kind.directory
+    kind.directory = lambda self, call: self.settings.data_dir if call.scope.name == ID else below(self, call)
 
 
 def share_servers(module: Any) -> None:
@@ -122,15 +142,15 @@ def keep_page_key(module: Any) -> None:
 
 def _translator(server: Server) -> Translator | None:
     journal: Any = server.offer.tools
-    tasks = _switched.get(journal) if type(journal).__hash__ is not None else None
-    if tasks is None:
+    switched = _switched.get(journal) if type(journal).__hash__ is not None else None
+    if switched is None:
         return None
 
     def writes(name: str) -> bool | None:
         spec = journal.audience.specs.get(name)
         return None if spec is None else not spec.reads_only
 
-    return Translator(writes, tasks)
+    return Translator(writes, switched.tasks, switched.backend)
 
 
 def _out(translator: Translator, frame: bytes) -> bytes:

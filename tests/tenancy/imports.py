@@ -18,6 +18,8 @@ __all__ = ["change_imports", "switch_on"]
 EDGES = {
     "zorivest_rpc.gateway.assignment": "share_servers",
     "zorivest_rpc.app.journal": "change_journal",
+    "zorivest_rpc.app.tenancy": "keep_files",
+    "zorivest_rpc.tenants.embedded": "keep_directory",
     "zorivest_rpc.devtools.watch": "keep_page_key",
     "zorivest_rpc.mcp.transports.memory": "translate_pipe",
     "zorivest_rpc.mcp.transports.stdio": "translate_pipe",

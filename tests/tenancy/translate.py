@@ -32,6 +32,7 @@ PROMPT_ARGUMENT: Final = {
 DESCRIPTION: Final = "Client to act for. Call list_clients for valid values."
 LISTING: Final = "list_clients"
 DISCOVERY: Final = "discovery"
+UNASKED: Final = "The guard has not been asked yet; zorivest_diagnose tells whether it is locked."
 SEVERAL: Final = "Tenant: one of several for each call; list_clients names them, clientId chooses."
 MOST_ASKED: Final = 50_000
 STOPS_ALL: Final = "zorivest_emergency_stop"
@@ -58,13 +59,16 @@ def dump(value: Json) -> bytes:
 class Translator:
     """Of one conversation. `writes` tells of a tool whether its result is signed; None where that is not known.
 
-    `tasks` are shared by all conversations of a server: the tool behind each task, as (name, arguments)."""
+    `tasks` are shared by all conversations of a server: the tool behind each task, as (name, arguments). `backend` is
+    what the instructions of the one journal say of its backend."""
 
     def __init__(
         self,
         writes: Callable[[str], bool | None],
         tasks: dict[str, tuple[str, Json]] | None = None,
+        backend: str = "embedded",
     ) -> None:
+        self._backend = backend
         self._writes = writes
         self._asked: dict[bytes, tuple[str, dict[str, Json]]] = {}  # what was asked, by the id of the request
         self._tasks = {} if tasks is None else tasks
@@ -147,7 +151,7 @@ class Translator:
         match method:
             case "initialize" | "server/discover":
                 words = result.get("instructions")
-                return result if words is None else {**result, "instructions": _take_instructions(words)}
+                return result if words is None else {**result, "instructions": _take_instructions(words, self._backend)}
             case "tools/list":
                 return _take_tools(asked, result)
             case "prompts/list":
@@ -440,8 +444,7 @@ def _take_report(told: dict[str, Json]) -> Json:
     if "per_tool" in metrics:
         metrics["per_tool"] = {key.removesuffix(WRITTEN): value for key, value in metrics["per_tool"].items()}
     metrics["warnings"] = [words.replace(f"{WRITTEN}'", "'") for words in metrics["warnings"]]
-    backend = {**told["backend"], "url": told["backend"]["url"].replace(f"/tenants/{ID}/", "/")}
-    return {**rest, "backend": backend, "metrics": metrics}
+    return {**rest, "metrics": metrics}
 
 
 def _take_token(told: dict[str, Json]) -> Json:
@@ -476,10 +479,11 @@ TOLD: Final[dict[str, Callable[[dict[str, Json]], Json]]] = {
 # --- the words for the model
 
 
-def _take_instructions(words: str) -> str:
+def _take_instructions(words: str, backend: str) -> str:
     """Every count is that of a list with one tool more, and where the session is says that there are several."""
     _demand(SEVERAL in words, f"instructions that name no clients: {words[:200]!r}")
-    words = words.replace(f"{SEVERAL} ", "").replace(f"{SEVERAL}\n\n", "")
+    where = f"Backend: {' '.join(backend.split())[:120]}."  # and of no client's guard anything is said
+    words = words.replace(SEVERAL, f"{where} {UNASKED}")
     words = re.sub(r"^You have (\d+) tools", lambda found: f"You have {int(found[1]) - 1} tools", words)
     words = re.sub(r"(\d+) tools are listed", lambda found: f"{int(found[1]) - 1} tools are listed", words)
     return re.sub(rf"^- {DISCOVERY} \((\d+)", lambda found: f"- {DISCOVERY} ({int(found[1]) - 1}", words, flags=re.M)

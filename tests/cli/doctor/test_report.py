@@ -283,6 +283,7 @@ def test_a_vault_tells_revoked_and_expired_keys_apart() -> None:
         (("--as", "claude-code"), "ok", f"{ALL} tools are listed at start for Claude Code; its limit: none known"),
     ],
 )
+@pytest.mark.one_journal("a command shows the list as a server has it, and list_clients is one more in it")
 def test_a_list_is_held_against_the_limit_of_the_client(
     run: Run, quick: None, words: tuple[str, ...], status: str, told: str
 ) -> None:
