@@ -199,5 +199,5 @@ async def test_a_flood_is_cut_off_one_answer_after_the_other_and_takes_no_turn_o
     assert "larger than 67108864 bytes" in text
     be_well(pair.backend)
     await pair.works_again()
-    for result in await asyncio.gather(*flooded):
-        assert 'Client "acme": ' in told(result)
+    for task in flooded:
+        task.cancel()

@@ -37,7 +37,7 @@ _LOOK: Final = 60.0
 _CLOSING: Final = 5.0
 _LAST_HOLD_OFF: Final = 30.0
 _SHARE: Final = 0.8  # of a session token's life
-_LARGE_PACE: Final = 64.0 * 1024 * 1024  # bytes a second of a body that is large: a few hundredths of the loop's time
+_LARGE_PACE: Final = 16.0 * 1024 * 1024  # bytes a second of a body that is large, so that few calls of others meet one
 _KEY_ADVICE: Final = "Ask the operator to check the credential of this client on the server."
 _CLOSED_ROLE: Final = "read-only"
 
