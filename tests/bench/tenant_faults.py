@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from tests.bench.rows import ROOT
-from tests.bench.turns import fastest_quarter, ratio
+from tests.bench.turns import fastest_quarter
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 from zorivest_rpc.mcp.server import Server
@@ -39,11 +39,13 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Felt(NamedTuple):
-    """What the others felt of one kind of fault: the p95 beside a client that is well, and the ratio."""
+    """A p95 of the others' calls: in milliseconds in one turn, or as a multiple of that beside a client that is well.
 
-    well_ms: float
-    ratio: float
-    failed: int  # calls of the client that was ill; of the others' none did
+    The processor time is all that this process used from the beginning of a call to its end: what the loop did for
+    others meanwhile is in it, and other work on the machine is not."""
+
+    wall: float
+    busy: float
 
 
 # --- the ill backend, a process of its own
@@ -158,10 +160,8 @@ class _Turns:
         writes = list(FAULTS.values())[fault] is run_full
         self.tool = "update_settings" if writes else "list_trades"
         self.arguments: dict[str, Any] = {"settings": {"ui.theme": "dark"}} if writes else {}
-        self.failed = 0
 
-    async def take(self, client: str, *, falls: bool) -> float:
-        """The p95 of the others' calls, in milliseconds."""
+    async def take(self, client: str, *, falls: bool) -> Felt:
         callers, others = [await self._open() for _ in range(CALLERS)], [await self._open() for _ in range(OTHERS)]
         first = await callers[0].call(self.tool, clientId=client, **self.arguments)
         assert not first.get("isError"), first
@@ -177,7 +177,8 @@ class _Turns:
         for each in (*callers, *others):
             await each.close()
             each.wire.close()  # what is still being done for it ends too
-        return statistics.quantiles([each for part in taken for each in part], n=20)[-1]
+        walls, busies = zip(*(each for part in taken for each in part), strict=True)
+        return Felt(statistics.quantiles(walls, n=20)[-1], statistics.quantiles(busies, n=20)[-1])
 
     async def _open(self) -> Any:
         from tests.tenants.wall.stage import Client
@@ -194,16 +195,15 @@ class _Turns:
 
     async def _work(self, caller: Any, client: str) -> None:
         while True:
-            result = await caller.call(self.tool, clientId=client, **self.arguments)
-            self.failed += bool(result.get("isError"))
+            await caller.call(self.tool, clientId=client, **self.arguments)
             await asyncio.sleep(PAUSE)
 
-    async def _count(self, caller: Any, calls: int) -> list[float]:
+    async def _count(self, caller: Any, calls: int) -> list[Felt]:
         taken = []
         for _ in range(calls):
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
             result = await caller.call("list_trades", clientId="other")
-            taken.append((time.perf_counter() - began) * 1000)
+            taken.append(Felt((time.perf_counter() - began) * 1000, (time.process_time() - busy) * 1000))
             assert not result.get("isError"), result
         return taken
 
@@ -221,7 +221,7 @@ async def _compare(directory: str, port: int, fault: int, rounds: int) -> Felt:
     journal = Journal(parse("stdio", ["--data-dir", directory], {"HOME": directory, **given}))
     del os.environ["CLIENTS_CONFIG"]
     turns = _Turns(port, journal, fault)
-    taken: dict[str, list[float]] = {"well": [], "ill": []}
+    taken: dict[str, list[Felt]] = {"well": [], "ill": []}
     try:
         for turn in range(rounds):
             for kind in ("well", "ill") if turn % 2 else ("ill", "well"):
@@ -229,7 +229,8 @@ async def _compare(directory: str, port: int, fault: int, rounds: int) -> Felt:
     finally:
         await journal.close()
         beside.close()
-    return Felt(fastest_quarter(taken["well"]), ratio(taken, "ill", "well"), turns.failed)
+    of = {kind: Felt(*map(fastest_quarter, zip(*found, strict=True))) for kind, found in taken.items()}
+    return Felt(of["ill"].wall / of["well"].wall, of["ill"].busy / of["well"].busy)
 
 
 def measure(directory: str, rounds: int) -> dict[str, Felt]:
