@@ -216,7 +216,9 @@ def gateway() -> str:
         "\n## TOOLING codes\n",
         "A failed call is a result with `isError: true`, the text and the hint, and "
         '`_meta["com.zorivest/error"]` with `class`, `code`, `next`, `server` and `retryable`. At the terminal it is '
-        "`[TOOLING] text` and a line `Hint: …`, with exit code 1.\n",
+        "`[TOOLING] text` and a line `Hint: …`, with exit code 1. `retryable` is what the column *again* says, "
+        "but false where a call that must not run twice may have been done: what was cut off after it was sent, or "
+        "answered with a 5xx without `Retry-After`, of a tool that is not known to be repeatable.\n",
         "| code | text | again |",
         "|---|---|---|",
     ]

@@ -21,7 +21,7 @@ from zorivest_rpc.gateway.errors import (
     UpstreamError,
 )
 from zorivest_rpc.gateway.http_client import StatusFailed
-from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
+from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, may_be_repeated, pause_before, waits_for
 
 LEFT = 10.0
 NEVER = (None, None, None)
@@ -82,3 +82,24 @@ def test_pauses_double_up_to_thirty_seconds_give_or_take_a_fifth(attempt: int, r
 
 def test_no_delay_is_none() -> None:
     assert pause_before(5, Profile(tool_retry_delay_ms=0), lambda: 1.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "is_harmless"),
+    [
+        (ConnectFailed("ops", "http://ops", "refused"), True),
+        (ConnectFailed("ops", "http://ops", "cut", sent=True), False),
+        (StdioSpawn("ops", "no such file"), True),
+        (StdioExited("ops", 1, sent=False), True),
+        (StdioExited("ops", 1), False),
+        (NoAnswer("ops", 15), True),
+        (status(429), True),
+        (status(503, LEFT + 0.1), True),
+        (status(503), False),
+        (status(500), False),
+        (status(502), False),
+    ],
+)
+def test_a_client_is_not_told_to_repeat_a_write_that_may_have_been_done(error: ToolingError, is_harmless: bool) -> None:
+    assert may_be_repeated(error, Purpose.CALL) is is_harmless
+    assert may_be_repeated(error, Purpose.REPEATABLE) is True

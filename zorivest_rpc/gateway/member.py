@@ -36,7 +36,7 @@ from zorivest_rpc.gateway.examine import read_ahead
 from zorivest_rpc.gateway.extras import NOTHING, Extras, read_extras
 from zorivest_rpc.gateway.link import Link, Make
 from zorivest_rpc.gateway.pins import Verdict
-from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, pause_before, waits_for
+from zorivest_rpc.gateway.retries import Purpose, is_transport_failure, may_be_repeated, pause_before, waits_for
 from zorivest_rpc.gateway.telemetry import Telemetry
 from zorivest_rpc.gateway.timing import USUAL, Timing, wait_for
 from zorivest_rpc.gateway.upstream import Call, Ended, Happening, Result, Upstream
@@ -414,7 +414,9 @@ class Member:
                 left = deadline - loop.time()
                 pause = self._pause_before_next(attempt, waits_for(error, purpose, left))
                 if pause is None or pause >= left:
-                    raise (RetryExhausted(self.server.name, attempt, error) if attempt > 1 else error) from None
+                    failure = RetryExhausted(self.server.name, attempt, error) if attempt > 1 else error
+                    failure.retryable = failure.retryable and may_be_repeated(error, purpose)
+                    raise failure from None
                 await self._pause(pause)
             else:
                 self._note_answer()

@@ -15,7 +15,15 @@ from zorivest_rpc.gateway.errors import (
     ToolingError,
 )
 
-__all__ = ["LONGEST_PAUSE", "Purpose", "is_transport_failure", "pause_before", "retry_after", "waits_for"]
+__all__ = [
+    "LONGEST_PAUSE",
+    "Purpose",
+    "is_transport_failure",
+    "may_be_repeated",
+    "pause_before",
+    "retry_after",
+    "waits_for",
+]
 
 LONGEST_PAUSE = 30.0
 _TOLD_TO_WAIT = (429, 503)
@@ -54,6 +62,19 @@ def waits_for(error: ToolingError, purpose: Purpose, left: float) -> float | Non
     if status is not None and status not in (502, 503, 504):
         return None
     return None if purpose is Purpose.CALL else 0.0
+
+
+def may_be_repeated(error: ToolingError, purpose: Purpose) -> bool:
+    """Whether the same call again, made by our client, can do no harm twice: the tool may be repeated, nothing was
+    delivered, or the server refused it before it did anything."""
+    if purpose is not Purpose.CALL:
+        return True
+    if isinstance(error, StdioExited):
+        return not error.sent
+    if not isinstance(error, ConnectFailed) or not error.sent:
+        return True
+    status = getattr(error, "status", 0)
+    return 400 <= status < 500 or (status == 503 and retry_after(error) is not None)
 
 
 def retry_after(error: ToolingError) -> float | None:
