@@ -326,9 +326,15 @@ def test_a_grant_that_is_revoked_leaves_the_file_as_it_was(run: Run, file: Path)
         "Until then it opens what it opened. It counts from the next start of serve on, or when serve gets SIGHUP.",
     ]
     assert file.read_text() == TOML
-    assert run("tenants", "revoke", "--name", "desk-2").out == (
-        f'nothing to change for access key "desk-2" in {file}\n'
-    )
+
+
+def test_a_name_that_no_key_has_is_not_revoked_in_silence(run: Run, file: Path) -> None:
+    run("tenants", "grant", "--clients", "*", "--name", "desk-2")
+    before = file.read_text()
+    ran = run("tenants", "revoke", "--name", "desk-3")
+    assert (ran.code, ran.out) == (1, "")
+    assert f'{file}: it has no access key "desk-3". Its access keys: "desk-1", "desk-2". Nothing was' in ran.err
+    assert file.read_text() == before
 
 
 def test_the_last_key_that_is_revoked_says_what_follows(run: Run, as_json: Path) -> None:

@@ -126,8 +126,10 @@ def run_revoke(words: Words) -> int:
     def change(text: str, document: Document) -> str:
         nonlocal last
         names = [rule.get("name") for rule in document.access]
-        if name not in names:
-            return text
+        if name not in names:  # a key that is lost and stays good must not look like one that is revoked
+            known = ", ".join(f'"{each}"' for each in names) or "none"
+            advice = f"Its access keys: {known}. Nothing was changed."
+            raise ClientFileRefused(f'it has no access key "{name}"', advice, target.path or "")
         last = len(names) == 1
         index = names.index(name)
         if _is_toml(target):
