@@ -437,7 +437,10 @@ class Ring:
         for number, port in enumerate(self.ports):
             file = directory / f"ring-{number}.toml"
             url = f"http://127.0.0.1:{self.ports[(number + 1) % size]}/mcp"
-            file.write_text(f'{PROFILE}\n[[profiles.default.mcp_servers]]\nname = "next"\nendpoint = "{url}"\n')
+            # all of them start at once: who looks for the next one before it listens, looks again soon
+            retries = "tool_retry_attempts = 10\n"
+            entry = f'[[profiles.default.mcp_servers]]\nname = "next"\nendpoint = "{url}"\n'
+            file.write_text(f"{PROFILE}\n{retries}\n{entry}")
             options = ["--port", str(port), "--config", str(file), "--data-dir", str(self._places[number]), "--no-auth"]
             self._processes.append(
                 subprocess.Popen(
