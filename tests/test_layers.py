@@ -219,6 +219,7 @@ command.serve_stdio(lambda: Journal(settings).offer, settings)  # without what i
 """
 
 
+@pytest.mark.one_journal("counts the modules that are loaded, and several clients need more of them")
 def test_a_client_that_starts_and_lists_loads_nothing_heavy(tmp_path: Path) -> None:
     initialize = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     messages: list[dict[str, Any]] = [

@@ -181,6 +181,9 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs a mount name space")
+@pytest.mark.one_journal(
+    "serve without --no-auth asks for access rules where clients are configured, and founds no journal"
+)
 def test_a_full_disk_and_a_read_only_one_refuse_in_words_and_lose_nothing(
     environ: dict[str, str], tmp_path: Path
 ) -> None:

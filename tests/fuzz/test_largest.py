@@ -47,6 +47,7 @@ async def test_no_message_keeps_another_session_waiting() -> None:
     assert await _too_long(Two(rich()), chain(envelopes(chosen), params_of(False, chosen))) == []
 
 
+@pytest.mark.one_journal("measures time, which the translation in between takes too")
 async def test_no_argument_keeps_another_session_waiting(tmp_path: Path) -> None:
     journal, server = product(str(tmp_path))
     two = Two(server)

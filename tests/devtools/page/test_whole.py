@@ -134,6 +134,7 @@ async def test_every_mode_of_analyze_finds_the_faults(stage: Stage, tmp_path: Pa
     assert {each["type"] if "type" in each else each.get("kind") for each in timeline["entries"]}
 
 
+@pytest.mark.one_journal("each client exports into a directory of its own")
 async def test_every_format_of_generate_is_what_its_readers_take(stage: Stage, tmp_path: Path) -> None:
     made = {
         format: await stage.client.ask("generate", format=format)
