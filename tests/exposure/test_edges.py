@@ -121,7 +121,7 @@ async def test_a_long_or_strange_mode_is_cut_and_one_that_is_no_text_is_for_the_
     long = await client.call("observe", {"what": "x" * 5_000})
     assert len(text_of(long)) < 600
     number = await client.call("observe", {"what": 5})
-    assert text_of(number).startswith('Invalid arguments for "observe": what is 5;')
+    assert text_of(number).startswith('Invalid arguments for "observe": what: given 5;')
 
 
 async def test_strict_refuses_what_is_hidden_and_says_what_is_there(memory: Host) -> None:

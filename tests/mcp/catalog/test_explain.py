@@ -28,19 +28,23 @@ def refusal(name: str, arguments: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("create_trade", {"action": "BUY"}, 'action is "BUY"; it must be one of "BOT", "SLD", for example "BOT"'),
+        ("create_trade", {"action": "BUY"}, 'action: given "BUY"; it must be one of "BOT", "SLD", for example "BOT"'),
         (
             "tool_search",
             {"query": "x", "limit": 99},
-            "limit is 99; it must be a whole number at least 1 and at most 20",
+            "limit: given 99; it must be a whole number at least 1 and at most 20",
         ),
-        ("get_sqn", {"period": 7}, "period is 7; it must be"),
-        ("get_tax_lots", {}, "account_id is missing; it must be text of at least 1 character"),
-        ("estimate_tax", {"tax_year": "this"}, 'tax_year is "this"; it must be a whole number, for example 2026.'),
-        ("list_trades", {"limt": 5}, "limt (5) is no argument; did you mean limit?"),
-        ("list_brokers", {"x": 1}, "x (1) is no argument; none is taken here"),
+        ("get_sqn", {"period": 7}, "period: given 7; it must be"),
+        ("get_tax_lots", {}, "account_id: missing; it must be text of at least 1 character"),
+        ("estimate_tax", {"tax_year": "this"}, 'tax_year: given "this"; it must be a whole number, for example 2026.'),
+        ("list_trades", {"limt": 5}, "limt: no such argument (given 5); did you mean limit?"),
+        ("list_brokers", {"x": 1}, "x: no such argument (given 1); none is taken here"),
         ("disconnect_market_provider", {"provider_name": "a", "confirm_destructive": False}, "exactly true"),
-        ("resolve_identifiers", {"identifiers": [{"id_type": "x", "id_value": "1"}]}, 'identifiers.0.id_type is "x"'),
+        (
+            "resolve_identifiers",
+            {"identifiers": [{"id_type": "x", "id_value": "1"}]},
+            'identifiers.0.id_type: given "x"',
+        ),
         ("find_wash_sales", {"date_range_start": "May"}, 'for example "2026-01-31"'),
     ],
 )
@@ -50,7 +54,7 @@ def test_field_value_and_what_is_allowed_are_named(name: str, arguments: dict[st
 
 def test_many_problems_are_told_at_once_but_not_without_end() -> None:
     told = refusal("create_trade", {})
-    assert told.count("is missing") == 5
+    assert told.count(": missing; ") == 5
     assert "and more" in told
 
 
@@ -108,30 +112,30 @@ LARGE: dict[str, tuple[str, dict[str, Any], str]] = {
     "an unknown name": (
         "detect_options_strategy",
         {"leg_exec_ids": MANY, "no_such_argument": 1},
-        "no_such_argument (1) is no argument; allowed are ",
+        "no_such_argument: no such argument (given 1); allowed are ",
     ),
-    "a missing name": ("simulate_tax_impact", {"lot_ids": MANY}, " is missing; it must be "),
-    "a wrong type": ("get_settings", {"key": [MANY]}, 'key is [["lot-0",'),
+    "a missing name": ("simulate_tax_impact", {"lot_ids": MANY}, ": missing; it must be "),
+    "a wrong type": ("get_settings", {"key": [MANY]}, 'key: given [["lot-0",'),
     "a wrong type of a number": (
         "tool_search",
         {"query": "a" * 2_000, "limit": "5"},
-        'limit is "5"; it must be a whole',
+        'limit: given "5"; it must be a whole',
     ),
     "a limit": ("tool_search", {"query": "a" * 2_000, "limit": 99}, "it must be text "),
     "a wrong entry": (
         "detect_options_strategy",
         {"leg_exec_ids": [*MANY, 5]},
-        "leg_exec_ids.3000 is 5; it must be text",
+        "leg_exec_ids.3000: given 5; it must be text",
     ),
     "a wrong entry's member": (
         "resolve_identifiers",
         {"identifiers": [*({"id_type": "isin", "id_value": "1"} for _ in range(3_000)), {"id_type": "isin"}]},
-        "identifiers.3000.id_value is missing",
+        "identifiers.3000.id_value: missing",
     ),
     "a wrong value of a name made of digits": (
         "update_settings",
         {"settings": {**dict.fromkeys(MANY, "a"), "0": 5}},
-        "settings.0 is 5; it must be text",
+        "settings.0: given 5; it must be text",
     ),
 }
 
@@ -159,7 +163,7 @@ def test_a_large_value_of_a_foreign_schema_is_explained_through_its_references()
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "size": {"minimum": 3}}}
     schema = {"type": "object", "properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
     told = problems(schema, {"tree": {"next": {"size": 1}}, "many": MANY})
-    assert told == ["tree.next.size is 1; it must be of another form at least 3"]
+    assert told == ["tree.next.size: given 1; it must be of another form at least 3"]
 
 
 # --- every word that a schema can be told in
@@ -252,39 +256,39 @@ def test_a_year_without_a_lower_bound_is_a_present_one() -> None:
 
 
 def test_the_arguments_as_a_whole_have_no_sample() -> None:
-    assert problems({"type": "object"}, []) == ["arguments is []; it must be an object"]
+    assert problems({"type": "object"}, []) == ["arguments: given []; it must be an object"]
 
 
 @pytest.mark.parametrize("count", [5, 6])
 def test_five_problems_are_told_and_more_are_counted_as_more(count: int) -> None:
     found = problems({"type": "object", "additionalProperties": False}, {f"n{each}": each for each in range(count)})
-    assert found[:5] == [f"n{each} ({each}) is no argument; none is taken here" for each in range(5)]
+    assert found[:5] == [f"n{each}: no such argument (given {each}); none is taken here" for each in range(5)]
     assert found[5:] == (["and more"] if count > 5 else [])
 
 
 @pytest.mark.parametrize(("length", "shown"), [(58, '"' + "x" * 58 + '"'), (59, '"' + "x" * 58 + "…")])
 def test_a_value_is_shown_in_at_most_sixty_characters(length: int, shown: str) -> None:
-    assert told({"type": "integer"}, "x" * length) == f"x is {shown}; it must be a whole number, for example 100"
+    assert told({"type": "integer"}, "x" * length) == f"x: given {shown}; it must be a whole number, for example 100"
 
 
 def test_names_are_listed_where_none_is_near() -> None:
     known: dict[str, Any] = {f"name{number:03d}": {} for number in range(40)}
     (problem,) = problems({"properties": known, "additionalProperties": False}, {"zzz": 1})
-    words = "zzz (1) is no argument; allowed are "
+    words = "zzz: no such argument (given 1); allowed are "
     assert problem == words + ", ".join(known)[:239] + "…"
 
 
 def test_a_missing_argument_is_told_once_for_each_name() -> None:
     schema = {"required": ["a", "b", "c"], "properties": {"a": {"type": "integer"}}}
     assert problems(schema, {"b": 1}) == [
-        "a is missing; it must be a whole number, for example 100",
-        "c is missing; it must be of another form",
+        "a: missing; it must be a whole number, for example 100",
+        "c: missing; it must be of another form",
     ]
 
 
 def test_a_schema_for_other_names_is_told_like_any_other() -> None:
     (problem,) = problems({"additionalProperties": {"type": "integer"}}, {"a": "x"})
-    assert problem == 'a is "x"; it must be a whole number, for example 100'
+    assert problem == 'a: given "x"; it must be a whole number, for example 100'
 
 
 def test_an_example_that_would_be_too_long_leaves_out_what_is_not_required() -> None:

@@ -38,7 +38,7 @@ def test_an_expression_that_tries_every_way_ends() -> None:
 def test_definitions_that_double_in_a_circle_end() -> None:
     both = {"allOf": [{"properties": {"a": {"$ref": "#/$defs/A"}}}, {"properties": {"a": {"$ref": "#/$defs/B"}}}]}
     schema = {**given(a={"$ref": "#/$defs/A"}, b={"type": "string"}), "$defs": {"A": both, "B": both}}
-    assert "b is 5; it must be text" in refusal(schema, {**nested(60), "b": 5})
+    assert "b: given 5; it must be text" in refusal(schema, {**nested(60), "b": 5})
     last = {**schema, "$defs": {"A": {**both, "minProperties": 1}, "B": {**both, "minProperties": 1}}}
     assert "it must be of another form with at least 1 member" in refusal(last, nested(60))
 
@@ -49,7 +49,7 @@ def test_an_example_is_not_as_long_as_a_schema_wants(least: int) -> None:
     for _ in range(8):
         wanted = {"type": "array", "minItems": least, "items": wanted}
     told = refusal({**given(a=wanted), "required": ["a"]}, {})
-    assert told.startswith('Invalid arguments for "far__do": a is missing; it must be a list with at least')
+    assert told.startswith('Invalid arguments for "far__do": a: missing; it must be a list with at least')
     assert len(told) < 300
 
 
@@ -60,9 +60,9 @@ def test_many_problems_are_told_and_what_fits_is_in_the_example() -> None:
         "additionalProperties": False,
     }
     told = refusal(schema, {"n": 1, "y": 2, "x": [1]})
-    assert "n is 1; it must be a whole number at least 3, for example 3" in told
-    assert "when is missing" in told
-    assert "y (2) is no argument" in told
+    assert "n: given 1; it must be a whole number at least 3, for example 3" in told
+    assert "when: missing" in told
+    assert "y: no such argument (given 2)" in told
     assert told.endswith('with your own values: {"n":3,"when":"2026-01-31","x":[1]}')
 
 

@@ -20,7 +20,7 @@ async def test_null_arguments_are_no_arguments(connect: Connect, revision: str) 
     inner = await client.call("call_tool", name="list_brokers", arguments=None)
     assert inner["structuredContent"] == answer["result"]["structuredContent"]
     missing = await client.request("tools/call", {"name": "get_tax_lots", "arguments": None})
-    assert "account_id is missing" in text_of(missing["result"])
+    assert "account_id: missing" in text_of(missing["result"])
 
 
 @pytest.mark.parametrize("through", ["directly", "through call_tool"])
@@ -36,9 +36,9 @@ async def test_an_optional_null_counts_as_absent(connect: Connect, through: str)
     nulls = await call("get_round_trips", account_id=None, status=None)
     assert nulls["structuredContent"] == plain["structuredContent"]
     required = await call("get_tax_lots", account_id=None)
-    assert "account_id is null" in text_of(required)
+    assert "account_id: given null" in text_of(required)
     unknown = await call("list_brokers", nothing=None)
-    assert "nothing (null) is no argument" in text_of(unknown)
+    assert "nothing: no such argument (given null)" in text_of(unknown)
 
 
 async def test_nulls_inside_an_object_and_a_list_count_as_absent(connect: Connect) -> None:
@@ -59,7 +59,7 @@ async def test_nulls_inside_an_object_and_a_list_count_as_absent(connect: Connec
 async def test_null_in_a_free_value_stays_null(connect: Connect) -> None:
     client = await connect()
     result = await client.call("update_settings", settings={"ui.theme": None})
-    assert "ui.theme is null" in text_of(result)
+    assert "ui.theme: given null" in text_of(result)
 
 
 @pytest.mark.parametrize("empty", ["", None], ids=["empty", "null"])
@@ -94,7 +94,7 @@ async def test_a_mistake_is_tagged_in_either_spelling_and_stored_in_one(connect:
     )
     assert inner["structuredContent"]["category"] == "fomo_entry"
     mixed = await client.call("track_mistake", trade_exec_id=exec_id, category="Early_Exit")
-    assert 'category is "Early_Exit"; it must be one of "early_exit"' in text_of(mixed)
+    assert 'category: given "Early_Exit"; it must be one of "early_exit"' in text_of(mixed)
 
 
 async def test_a_prompt_takes_nulls_as_tools_do(connect: Connect) -> None:

@@ -44,7 +44,7 @@ _KINDS: Final = {
 
 
 def problems(schema: Json, value: Json, *, is_foreign: bool = False) -> list[str]:
-    """One sentence part per problem, at most MOST and a hint that there are more; none where the judge accepts."""
+    """`path: what is wrong` of each problem, at most MOST and a hint that there are more; none if the judge accepts."""
     found: list[str] = []
     errors: Iterator[Json]
     if not _is_small(value):
@@ -187,21 +187,18 @@ def _describe(error: Json) -> Iterator[str]:
         for name in error.validator_value:
             if name not in error.instance and f"{name!r} is a required" in error.message:
                 allowed = _describe_allowed(known.get(name, {}))
-                yield f"{'.'.join([*path, name])} is missing; it must be {allowed}" + _such_as(
-                    known.get(name, {}), name
-                )
+                yield f"{'.'.join([*path, name])}: missing; it must be {allowed}" + _such_as(known.get(name, {}), name)
     elif keyword == "additionalProperties" and error.validator_value is False:
         known = error.schema.get("properties", {})
         for name in error.instance:
             if name not in known:
                 shown = _value(error.instance[name], name)
-                yield f"{'.'.join([*path, _cut(str(name))])} ({shown}) is no argument; {_instead(name, known)}"
+                yield f"{'.'.join([*path, _cut(str(name))])}: no such argument (given {shown}); {_instead(name, known)}"
     else:
         name = path[-1] if path else "arguments"
         allowed = _describe_allowed(error.schema) if isinstance(error.schema, dict) else "left out"
-        yield f"{'.'.join(path) or name} is {_value(error.instance, name)}; it must be {allowed}" + _such_as(
-            error.schema, name
-        )
+        given = _value(error.instance, name)
+        yield f"{'.'.join(path) or name}: given {given}; it must be {allowed}" + _such_as(error.schema, name)
 
 
 def _instead(name: str, known: dict[str, Json]) -> str:
