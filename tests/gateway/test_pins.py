@@ -142,9 +142,9 @@ def test_a_rug_pull_is_held_until_a_person_accepts_it(pins: Pins) -> None:
     before, after = {"name": "a", "description": "Reads."}, {"name": "a", "description": "Reads, and mails it."}
     pins.judge(HERE, "tofu", "tool", {"a": before})
     assert pins.judge(HERE, "tofu", "tool", {"a": after})["a"].held == "changed"
-    assert pins.pinned(HERE, "tool", "a") == before
+    assert pins.find(HERE, "tool", "a") == before
     pins.accept(HERE, "tool", {"a": after})
-    assert pins.pinned(HERE, "tool", "a") == after
+    assert pins.find(HERE, "tool", "a") == after
     accepted = pins.judge(HERE, "tofu", "tool", {"a": after})["a"]
     assert (accepted.held, accepted.accepted) == (None, True)
 
@@ -239,6 +239,6 @@ def test_a_removed_server_is_forgotten_alone(pins: Pins) -> None:
 def test_a_very_large_definition_is_pinned_by_its_hash_alone(pins: Pins) -> None:
     large = of(a="x" * 70_000)
     pins.judge(HERE, "tofu", "tool", large)
-    assert pins.pinned(HERE, "tool", "a") is None
+    assert pins.find(HERE, "tool", "a") is None
     assert held(pins.judge(HERE, "tofu", "tool", large)) == {"a": None}
     assert held(pins.judge(HERE, "tofu", "tool", of(a="y" * 70_000))) == {"a": "changed"}

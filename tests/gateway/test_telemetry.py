@@ -87,7 +87,7 @@ def test_secrets_never_reach_a_line(tmp_path: Path, caplog: pytest.LogCaptureFix
     planted = [*SECRETS, "Bearer abc.def-ghi", "authorization: BEARER xyz123", "zrv_sk_0123456789", "ctk_abc-DEF_9"]
     with caplog.at_level(logging.INFO, "zorivest_rpc.gateway.telemetry"):
         record = telemetry.call(tool="t", arguments={"a": planted, f"key {SECRETS[0]}": {"deep": planted}})
-        record.failed(kind="TOOLING", code=f"x {SECRETS[0]}", duration_ms=1, attempts=1)
+        record.record_failure(kind="TOOLING", code=f"x {SECRETS[0]}", duration_ms=1, attempts=1)
     written = path.read_text() + caplog.text
     values = [str(value) for line in lines(path) for value in _leaves(line)]
     for secret in (*SECRETS, "abc.def-ghi", "xyz123", "zrv_sk_0", "ctk_abc", "-longer"):
@@ -123,7 +123,7 @@ def test_a_value_of_three_characters_hides_nothing() -> None:
 def test_what_was_sent_and_answered_is_recorded_on_request_only(tmp_path: Path, capture: bool) -> None:
     path = tmp_path / "events"
     record = Telemetry(str(path), Redactor(), capture_content=capture).call(tool="t", arguments={"q": "private"})
-    record.succeeded(duration_ms=2, bytes=9, attempts=1, is_error=False, result={"r": "private"})
+    record.record_success(duration_ms=2, bytes=9, attempts=1, is_error=False, result={"r": "private"})
     assert ("private" in path.read_text()) is capture
     assert [("arguments" in line, "result" in line) for line in lines(path)] == [(capture, False), (False, capture)]
 
@@ -133,9 +133,9 @@ def test_the_lines_of_a_call_share_what_they_have_in_common(tmp_path: Path) -> N
     telemetry = Telemetry(str(path), Redactor())
     common = {"tenant": "acme", "principal": "k1", "tool": "ops__t", "provenance": "upstream", "server": "ops"}
     record = telemetry.call(**common)
-    record.confirm_requested("token")
-    record.confirmed("token")
-    record.succeeded(duration_ms=5, bytes=10, attempts=2, is_error=True)
+    record.record_question("token")
+    record.record_confirmation("token")
+    record.record_success(duration_ms=5, bytes=10, attempts=2, is_error=True)
     told = lines(path)
     assert [line["event"] for line in told] == [
         "tool.requested",
@@ -160,11 +160,15 @@ def test_a_call_has_one_end_whatever_happens(calls: list[list[str]]) -> None:
         record = telemetry.call(tool="t")
         for step in (*steps, "denied"):
             {
-                "succeeded": lambda record=record: record.succeeded(duration_ms=1, bytes=1, attempts=1, is_error=False),
-                "failed": lambda record=record: record.failed(kind="TOOLING", code="c", duration_ms=1, attempts=1),
-                "denied": lambda record=record: record.denied("r"),
-                "confirm": lambda record=record: record.confirm_requested("token"),
-                "confirmed": lambda record=record: record.confirmed("token"),
+                "succeeded": lambda record=record: record.record_success(
+                    duration_ms=1, bytes=1, attempts=1, is_error=False
+                ),
+                "failed": lambda record=record: record.record_failure(
+                    kind="TOOLING", code="c", duration_ms=1, attempts=1
+                ),
+                "denied": lambda record=record: record.record_denial("r"),
+                "confirm": lambda record=record: record.record_question("token"),
+                "confirmed": lambda record=record: record.record_confirmation("token"),
             }[step]()
     ends: dict[str, int] = {}
     for line in told:

@@ -47,7 +47,7 @@ class Errand:
             self.end_unheard(_INTERNAL)
 
     def succeed(self, outcome: Outcome, size: int) -> None:
-        self.record.succeeded(
+        self.record.record_success(
             duration_ms=self._milliseconds,
             bytes=size,
             attempts=self.attempts,
@@ -56,10 +56,12 @@ class Errand:
         )
 
     def fail(self, error: ToolError) -> None:
-        self.record.failed(kind=error.kind, code=error.code, duration_ms=self._milliseconds, attempts=self.attempts)
+        self.record.record_failure(
+            kind=error.kind, code=error.code, duration_ms=self._milliseconds, attempts=self.attempts
+        )
 
     def end_unheard(self, code: str) -> None:
-        self.record.failed(kind="TOOLING", code=code, duration_ms=self._milliseconds, attempts=self.attempts)
+        self.record.record_failure(kind="TOOLING", code=code, duration_ms=self._milliseconds, attempts=self.attempts)
 
     @property
     def _milliseconds(self) -> float:

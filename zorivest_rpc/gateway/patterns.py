@@ -15,7 +15,7 @@ def is_literal(pattern: str) -> bool:
 
 def matches(pattern: str, name: str) -> bool:
     """Case counts; `?` and brackets are ordinary characters."""
-    return pattern == name if is_literal(pattern) else _compiled(pattern).fullmatch(name) is not None
+    return pattern == name if is_literal(pattern) else _compile(pattern).fullmatch(name) is not None
 
 
 def matches_any(patterns: Iterable[str], name: str) -> bool:
@@ -23,7 +23,7 @@ def matches_any(patterns: Iterable[str], name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     # Runs of stars are one star: each further one would multiply the work on a name that does not match.
     parts = re.split(r"\*+", pattern)
     return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)

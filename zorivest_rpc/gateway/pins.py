@@ -80,10 +80,10 @@ class _File(msgspec.Struct):
 
 def definition_hash(definition: Mapping[str, Any], kind: Kind = "tool") -> str:
     """SHA-256 of the canonical JSON (sorted keys, no spaces) of what a person would look at."""
-    return _digest(_pinned(definition, kind))
+    return _digest(_pick_fields(definition, kind))
 
 
-def _pinned(definition: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def _pick_fields(definition: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
     return {key: definition[key] for key in PINNED_FIELDS[kind] if key in definition}
 
 
@@ -145,7 +145,7 @@ class Pins:
         """A person has looked at these definitions."""
         self._store(identity, kind, definitions, by_person=True)
 
-    def pinned(self, identity: Identity, kind: Kind, name: str) -> dict[str, Any] | None:
+    def find(self, identity: Identity, kind: Kind, name: str) -> dict[str, Any] | None:
         """The definition that is pinned, where it was kept."""
         known = self._read().servers.get(identity.key)
         pin = known.pins.get(kind, {}).get(name) if known else None
@@ -179,7 +179,7 @@ class Pins:
             for name, definition in definitions.items():
                 # Two windows discover at once: what the other one pinned meanwhile is not replaced without a person.
                 if by_person or name not in pins:
-                    kept = _pinned(definition, kind)
+                    kept = _pick_fields(definition, kind)
                     small = len(_canonical(kept)) <= _LARGEST_KEPT
                     pins[name] = _Pin(_digest(kept), by_person, definition=kept if small else None)
 

@@ -63,7 +63,7 @@ class Recorder:
 
     def deny(self, spec: ToolSpec, principal: str, tenant: str | None, reason: str) -> None:
         """A call that was refused before anything of it but its tenant was looked at."""
-        self._begin(spec, principal, tenant, {}).denied(reason)
+        self._begin(spec, principal, tenant, {}).record_denial(reason)
 
     def wrap(self, name: str, find: Callable[[str], ToolSpec | None], inner: Handler) -> Handler:
         """A whole chain, recorded: that of a tool that `find` knows, or of what else is read from another server."""
@@ -95,7 +95,7 @@ class Recorder:
                 began = self._clock()
                 if spec.ruling is not None and spec.ruling.is_spared:
                     _log.info("auto_approved %s%s", spec.name, f" tenant={call.scope.name}" if call.scope.name else "")
-                    record.confirmed(None, auto=True)
+                    record.record_confirmation(None, auto=True)
             else:
                 record, began = found.record, found.began
             call.record = record
@@ -108,21 +108,21 @@ class Recorder:
                 self._wait(call, record, began, (_AS_TASK,))
                 raise
             except (ConfirmationRequired, GuardLocked) as refused:
-                record.denied(refused.code)
+                record.record_denial(refused.code)
                 raise
             except ToolError as error:
-                record.failed(kind=error.kind, code=error.code, duration_ms=self._since(began), attempts=1)
+                record.record_failure(kind=error.kind, code=error.code, duration_ms=self._since(began), attempts=1)
                 raise
             except ProtocolError as error:
-                record.failed(kind="INPUT", code=str(error.code), duration_ms=self._since(began), attempts=1)
+                record.record_failure(kind="INPUT", code=str(error.code), duration_ms=self._since(began), attempts=1)
                 raise
             except asyncio.CancelledError:
-                record.failed(kind="SESSION", code=_CANCELLED, duration_ms=self._since(began), attempts=1)
+                record.record_failure(kind="SESSION", code=_CANCELLED, duration_ms=self._since(began), attempts=1)
                 raise
             except BaseException:
-                record.failed(kind="INTERNAL", code=_INTERNAL, duration_ms=self._since(began), attempts=1)
+                record.record_failure(kind="INTERNAL", code=_INTERNAL, duration_ms=self._since(began), attempts=1)
                 raise
-            record.succeeded(
+            record.record_success(
                 duration_ms=self._since(began),
                 bytes=sum(map(_size, outcome.content)),
                 attempts=1,
@@ -199,7 +199,7 @@ class Recorder:
         """Told too of a round that went on in the meantime; its record has ended, or will."""
         if any(self._waiting.get(key) is waiting for key in waiting.keys):
             self._drop(waiting)
-            waiting.record.failed(kind="SESSION", code=code, duration_ms=self._since(waiting.began), attempts=1)
+            waiting.record.record_failure(kind="SESSION", code=code, duration_ms=self._since(waiting.began), attempts=1)
 
 
 def _key(call: Call, question: str) -> _Key:

@@ -280,12 +280,12 @@ class Gateway:
 
     def _admit(self, call: Call, found: Published | None, record: CallRecord) -> Member:
         if found is None:
-            record.failed(kind="INPUT", code=_UNKNOWN, duration_ms=0.0, attempts=0)
+            record.record_failure(kind="INPUT", code=_UNKNOWN, duration_ms=0.0, attempts=0)
             raise unknown_tool(call.name)
         if found.is_gone:
             raise Withdrawn(found.server.name, call.name)
         if found.decision.verdict == "deny":  # what a list denies is refused before it comes here; a change may be new
-            record.denied("deny_tool")
+            record.record_denial("deny_tool")
             raise block(call.name)
         if found.held is not None:
             raise Quarantined(found.server.name, call.name)

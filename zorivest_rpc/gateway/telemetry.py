@@ -182,20 +182,22 @@ class CallRecord:
         self.ended = False
         telemetry.emit("tool.requested", **self._common, arguments=arguments)
 
-    def confirm_requested(self, channel: str) -> None:
+    def record_question(self, channel: str) -> None:
         self._telemetry.emit("tool.confirm_requested", **self._common, channel=channel)
 
-    def confirmed(self, channel: str | None, *, auto: bool = False) -> None:
+    def record_confirmation(self, channel: str | None, *, auto: bool = False) -> None:
         self._telemetry.emit("tool.confirmed", **self._common, channel=channel, auto=auto)
 
-    def succeeded(self, *, duration_ms: float, bytes: int, attempts: int, is_error: bool, result: Any = None) -> None:
+    def record_success(
+        self, *, duration_ms: float, bytes: int, attempts: int, is_error: bool, result: Any = None
+    ) -> None:
         fields = {"duration_ms": duration_ms, "bytes": bytes, "attempts": attempts, "is_error": is_error}
         self._end("tool.succeeded", **fields, result=result)
 
-    def failed(self, *, kind: str, code: str, duration_ms: float, attempts: int) -> None:
+    def record_failure(self, *, kind: str, code: str, duration_ms: float, attempts: int) -> None:
         self._end("tool.failed", class_=kind, code=code, duration_ms=duration_ms, attempts=attempts)
 
-    def denied(self, reason: str) -> None:
+    def record_denial(self, reason: str) -> None:
         self._end("tool.denied", reason=reason)
 
     def _end(self, event: str, **fields: Any) -> None:

@@ -75,7 +75,7 @@ def _pin_definitions(settings: Settings, words: Words) -> int:
     if not held:
         return _tell(words.json, {"status": "nothing", **facts}, "nothing to pin", code=code)
     if not words.json:
-        print("\n".join(line for tool in held for line in _show(tool, _pinned(profile, pins, tool))))
+        print("\n".join(line for tool in held for line in _show(tool, _find_pinned(profile, pins, tool))))
     if "--yes" not in words.switches and not _agrees(f"Accept {_many(held)} as shown?"):
         return _tell(words.json, {"status": "declined", **facts}, "nothing was pinned", code=1)
     telemetry = _telemetry(settings, profile)
@@ -113,9 +113,9 @@ def _held_piece(piece: Piece) -> _Held:
     return _Held(KINDS[piece.part], *named, held, piece.reason, piece.detail, piece.findings, piece.definition)
 
 
-def _pinned(profile: Profile, pins: Pins, tool: _Held) -> Mapping[str, Any] | None:
+def _find_pinned(profile: Profile, pins: Pins, tool: _Held) -> Mapping[str, Any] | None:
     server = profile.server(tool.server)
-    return pins.pinned(identity_of(profile, server), tool.kind, tool.upstream) if server else None
+    return pins.find(identity_of(profile, server), tool.kind, tool.upstream) if server else None
 
 
 def _show(tool: _Held, before: Mapping[str, Any] | None) -> list[str]:

@@ -153,10 +153,10 @@ class Confirmation:
             if call.record is not None and (
                 isinstance(open_still, InputRequired) or open_still.code == "confirmation_missing"
             ):
-                call.record.confirm_requested(channel)
+                call.record.record_question(channel)
             raise
         if call.record is not None:
-            call.record.confirmed(channel)
+            call.record.record_confirmation(channel)
 
     def _ask(self, call: Call, spec: ToolSpec, question: Ask, bound: Mapping[str, Json]) -> None:
         answer = self.answer_to(call, question, digest(spec, bound))
