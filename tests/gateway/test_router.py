@@ -199,6 +199,8 @@ async def test_a_changed_list_is_read_again_and_what_is_new_is_held(tmp_path: Pa
         tell.put_nowait({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await found.until(lambda: found.tools == [])
         assert found.state() == "quarantined"
+        states = [(event["from"], event["to"]) for event in found.events() if event["event"] == "mcp.state"]
+        assert states == [("connecting", "ready"), ("ready", "quarantined")]
         with pytest.raises(ToolingError) as changed:
             await found.call("ops__echo", text="x")
         assert changed.value.code == "quarantined"

@@ -357,8 +357,6 @@ class Member:
 
     def _publish(self, offered: Offered) -> None:
         before, self.offered = self.offered, offered
-        if before.status != offered.status:
-            self._telemetry.emit("mcp.state", server=self.server.name, from_=before.status, to=offered.status)
         if before != offered:
             self._changed()
 

@@ -46,6 +46,7 @@ __all__ = ["AT_ONCE", "Gateway", "Shelves"]
 
 _UNKNOWN: Final = "unknown_tool"
 AT_ONCE: Final = 8  # servers that are discovered at the same time
+_FIRST: Final = "connecting"  # the state of a server that nothing is known of
 _MOST_GONE: Final = 512  # tools that a client may still call by an old list
 _log: Final = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class Gateway:
         self._warned: set[str] = set()
         self._warns = warns  # of entries that name no tool; one of several gateways knows but a part of the tools
         self._gone: dict[str, Published] = {}
+        self._states: dict[str, str] = {}  # of each server, as it was told last
         self._checks: dict[str, tuple[Callable[[Json], bool], int]] = {}
         self._passage = passage or Passage()
         self.questions = Questions(self._passage.id, input_seconds)
@@ -177,8 +179,10 @@ class Gateway:
         return [redact(self._report(name, member)) for name, member in self.members.items()]
 
     def _report(self, name: str, member: Member) -> dict[str, Json]:
-        state = state_of(member.offered.status, _of(self.catalogue, name).values())
-        return {**member.report(_count(self.catalogue, name)), "state": state}
+        return {**member.report(_count(self.catalogue, name)), "state": self._state(name, member)}
+
+    def _state(self, name: str, member: Member) -> str:
+        return state_of(member.offered.status, _of(self.catalogue, name).values())
 
     async def close(self) -> None:
         self.questions.close()
@@ -194,6 +198,7 @@ class Gateway:
         offers = [member.offered for member in self.members.values()]
         self.catalogue = build(self._base, self._profile, offers, self._gone)
         self._remember_gone(before, self.catalogue)
+        self._tell_states()
         self._tell_difference(before, self.catalogue)
         if self._warns:
             self._warn_of_unmatched()
@@ -215,6 +220,13 @@ class Gateway:
             self._gone = dict(list((self._gone | lost).items())[-_MOST_GONE:])
             offers = [member.offered for member in self.members.values()]
             self.catalogue = build(self._base, self._profile, offers, self._gone)
+
+    def _tell_states(self) -> None:
+        before, self._states = self._states, {name: self._state(name, each) for name, each in self.members.items()}
+        for server, state in self._states.items():
+            previous = before.get(server, _FIRST)
+            if state != previous:
+                self._telemetry.emit("mcp.state", server=server, from_=previous, to=state)
 
     def _tell_difference(self, before: Catalogue, after: Catalogue) -> None:
         for server in self.members:
