@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -83,7 +84,7 @@ def change_journal(module: Any) -> None:
         if settings.command not in ("stdio", "serve"):  # a command for people, which is told by --tenant
             settings = settings._replace(client_id=ID)
         before = os.environ.get(VARIABLE)
-        os.environ[VARIABLE] = json.dumps({ID: client_of(settings)})
+        os.environ[VARIABLE] = json.dumps({ID: client_of(settings), **access_of(settings)})
         try:
             make(self, settings._replace(tenant_sources=(VARIABLE,)), schemas)
         finally:
@@ -101,6 +102,19 @@ def client_of(settings: Settings) -> dict[str, Any]:
         key = {"apiKey": settings.api_key} if settings.api_key else {"apiKeyEnv": "NO_KEY_WAS_GIVEN"}
         return {"apiBaseUrl": settings.api_url, **key}
     return {"embedded": True}
+
+
+def access_of(settings: Settings) -> dict[str, Any]:
+    """Who shows the key of the one journal's backend over HTTP shows the same one as an access key."""
+    if settings.command != "serve" or settings.no_auth:
+        return {}
+    file = Path(settings.data_dir, "api.key")
+    keys = [settings.api_key, file.read_text().strip() if file.exists() else None]
+    rules = [
+        {"keySha256": sha256(key.encode()).hexdigest(), "name": f"key-{number}", "clients": [ID]}
+        for number, key in enumerate(dict.fromkeys(filter(None, keys)))
+    ]
+    return {"$access": rules} if rules else {}
 
 
 def keep_directory(module: Any) -> None:
@@ -240,11 +254,15 @@ class _Edge:
         return found
 
     def receive(self, request: web.BaseRequest, body: bytes) -> tuple[web.BaseRequest, bytes]:
+        from multidict import CIMultiDict
+
         sent = _in(self._of(request), body)
         uri = with_client(request.headers.get("Mcp-Name", ""))
         if sent != body and isinstance(message := read(sent), dict) and message["params"].get("uri") == uri:
             translator = self._of(request)
-            request = request.clone(headers=dict(request.headers) | {"Mcp-Name": uri})
+            headers = CIMultiDict(request.headers)
+            headers["Mcp-Name"] = uri  # whatever the case of the client's
+            request = request.clone(headers=headers)
             request[self._key] = translator
         return request, sent
 

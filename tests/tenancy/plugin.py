@@ -28,8 +28,6 @@ PLACES: Final = {
     "mutants": "the tools of development",
     "bench": "the tools of development",
     "browser": "the tools of development",
-    "interop": "clients of others, which tests/interop/test_tenants.py drives with several clients",
-    "docs": "the commands and samples of the pages, which are of one journal or name their clients",
 }
 """Directories whose tests never make a journal of the product, and what they run instead."""
 

@@ -12,7 +12,7 @@ from zorivest_rpc.mcp.protocol.content import Block, text
 __all__ = ["UNTRUSTED", "mark", "pass_block"]
 
 UNTRUSTED: Final = "com.zorivest/untrusted"
-_TEXTS: Final = {  # what a block of each type has to have, and clients refuse the whole result for
+_MEMBERS: Final = {  # what a block of each type has to have, and clients refuse the whole result for
     "text": ("text",),
     "image": ("data", "mimeType"),
     "audio": ("data", "mimeType"),
@@ -25,9 +25,9 @@ def pass_block(block: Mapping[str, Any], publish: Callable[[str], str]) -> Block
     """A content block as our client gets it: links rewritten, an unknown type and what is no block of its type as a
     note."""
     kind = block.get("type")
-    if not isinstance(kind, str) or kind not in _TEXTS:
+    if not isinstance(kind, str) or kind not in _MEMBERS:
         return text(f"[content of the unknown type {str(kind)[:40]!r} left out]")
-    if not _has_texts(block, _TEXTS[kind]):
+    if not _has_texts(block, _MEMBERS[kind]):
         return _leave_out(kind)
     if kind == "resource_link":
         return {**block, "uri": publish(block["uri"])}

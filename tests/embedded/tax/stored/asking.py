@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from tests.embedded.driver import Journal
 from zorivest_rpc.embedded.tax.dates import trade_date
 
-TODAY = trade_date(datetime.now(UTC))
 Satisfies = Callable[[str, Any], None]
 
 
+def today() -> date:
+    """Asked for in each test: a run may begin on one day and end on the next."""
+    return trade_date(datetime.now(UTC))
+
+
 def ago(days: int) -> str:
-    return (TODAY - timedelta(days=days)).isoformat()
+    return (today() - timedelta(days=days)).isoformat()
 
 
 async def lots(journal: Journal, status: str = "open", **query: str) -> list[dict[str, Any]]:

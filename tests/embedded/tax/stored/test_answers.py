@@ -10,7 +10,7 @@ import pytest
 
 from tests.embedded.conftest import Caller
 from tests.embedded.driver import Journal
-from tests.embedded.tax.stored.asking import TODAY, Satisfies, lots
+from tests.embedded.tax.stored.asking import Satisfies, lots, today
 
 
 async def test_an_empty_journal_answers_zeros_and_a_hint(journal: Journal, satisfies: Satisfies) -> None:
@@ -277,7 +277,7 @@ async def test_both_verbs_and_both_spellings_list_the_same_lots(journal: Journal
 
 
 async def test_the_profile_of_the_current_year_is_what_was_said_last(journal: Journal) -> None:
-    year = TODAY.year
+    year = today().year
     assert (await journal.get(f"/tax/profiles/{year}"))["is_default"] is True
     await journal.refused(404, "GET", f"/tax/profiles/{year - 1}")
     await journal.expect(200, "PUT", "/settings", {"tax.agi_estimate": 50_000, "tax.filing_status": "MARRIED_JOINT"})

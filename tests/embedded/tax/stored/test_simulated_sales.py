@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.driver import Journal
-from tests.embedded.tax.stored.asking import TODAY, Satisfies, ago, lots
+from tests.embedded.tax.stored.asking import Satisfies, ago, lots, today
 from zorivest_rpc.embedded.backend import Embedded
 from zorivest_rpc.embedded.errors import Refusal
 from zorivest_rpc.embedded.market.cache import remember
@@ -147,7 +147,7 @@ async def test_a_quote_asked_for_before_prices_what_is_held(journal: Journal, ba
 async def test_open_gains_are_shown_beside_the_estimate(journal: Journal) -> None:
     await journal.buy(10, 100, ago(20))
     await journal.sell(1, 150, ago(10))
-    answer = await journal.expect(200, "POST", "/tax/estimate", {"include_unrealized": True, "tax_year": TODAY.year})
+    answer = await journal.expect(200, "POST", "/tax/estimate", {"include_unrealized": True, "tax_year": today().year})
     assert answer["unrealized"]["short_term"] == 450
     assert "unrealized" not in await journal.expect(200, "POST", "/tax/estimate", {})
 
@@ -160,7 +160,7 @@ async def test_open_losses_are_estimated_as_they_would_be_booked(journal: Journa
     await journal.buy(10, 100, ago(200))
     await journal.buy(4, 80, ago(5), account_id="R1")
     await journal.expect(200, "PUT", "/accounts/R1", {"account_type": kind, "is_tax_advantaged": kind == "ira"})
-    ask = {"include_unrealized": True, "tax_year": TODAY.year, **({} if only is None else {"account_id": only})}
+    ask = {"include_unrealized": True, "tax_year": today().year, **({} if only is None else {"account_id": only})}
     told = (await journal.expect(200, "POST", "/tax/estimate", ask))["unrealized"]
     is_replaced = kind == "ira" or only is not None
     assert (told["net"], told["disallowed_loss"]) == ((-120, 80) if is_replaced else (-200, 0))
@@ -196,13 +196,13 @@ async def test_positions_are_priced_anew_where_a_provider_has_a_key(
     found = {lot["ticker"]: lot for lot in answer["lots"]}
     fresh = found["SPY"]
     assert (fresh["current_price"], fresh["price_source"], fresh["price_stale"]) == (80, "quote", False)
-    assert (fresh["unrealized_gain_loss"], fresh["price_as_of"]) == (-200, TODAY.isoformat())
+    assert (fresh["unrealized_gain_loss"], fresh["price_as_of"]) == (-200, today().isoformat())
     assert (found["QQQ"]["price_source"], found["QQQ"]["price_as_of"]) == ("last_trade", ago(40))
     assert answer["summary"]["stale_tickers"] == ["QQQ", "SPY 301220 C 500"]
     estimate = await journal.expect(200, "POST", "/tax/estimate", {"include_unrealized": True})
     assert asked == ["SPY", "QQQ", "QQQ"]  # a fresh quote is not asked for again
     told = estimate["unrealized"]
-    assert told["prices"]["SPY"] == {"price": 80, "source": "quote", "stale": False, "as_of": TODAY.isoformat()}
+    assert told["prices"]["SPY"] == {"price": 80, "source": "quote", "stale": False, "as_of": today().isoformat()}
     assert told["stale_tickers"] == ["QQQ", "SPY 301220 C 500"]
     ask = {"ticker": "SPY", "action": "sell", "quantity": 5, "price": 130, "account_id": "A1"}
     simulated = await journal.expect(200, "POST", "/tax/simulate", ask)
