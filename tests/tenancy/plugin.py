@@ -28,8 +28,9 @@ PLACES: Final = {
     "mutants": "the tools of development",
     "bench": "the tools of development",
     "browser": "the tools of development",
+    "docs": "the commands and samples of the pages, which are of one journal or name their clients",
 }
-"""Directories whose tests never make a journal of the product, and what they run instead."""
+"""Directories that are not run once more, and what they run."""
 
 
 class Tenancy:

@@ -93,7 +93,7 @@ def test_values_take_the_type_that_the_tool_asks_for(command: Command) -> None:
     ("words", "told"),
     [
         (("get_settings", "key=no.such.key"), "no.such.key"),
-        (("list_trades", "limit=none"), "limit is"),
+        (("list_trades", "limit=none"), "limit: given"),
         (("get_report_for_trade", "trade_id=nobody"), "nobody"),
         (("create_trade", "--read-only"), "only read"),
         (("sync_broker", "broker_id=b"), "get_confirmation_token"),
