@@ -43,7 +43,7 @@ const browser = {
   navigator: { sendBeacon: nothing }, performance: { now: () => 0, getEntriesByType: () => [], getEntriesByName: () => [] },
   sessionStorage: { getItem: () => null, setItem: nothing }, crypto, CSS: { escape: String },
   XMLHttpRequest: class { open() {} setRequestHeader() {} send() {} }, WebSocket: Socket, PerformanceObserver: class { observe() {} },
-  MutationObserver: class { observe() {} },
+  Document: class { open() {} write() {} writeln() {} },
   fetch: nothing, Request, Node, Element: Node, FormData: class {}, Headers, URL, URLSearchParams, TextEncoder, TextDecoder,
   AbortController, AbortSignal, setTimeout: (work, ms) => timers.push([ms, work]), clearTimeout: nothing,
 };

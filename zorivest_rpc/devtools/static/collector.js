@@ -48,8 +48,6 @@ const listen = (target, type, work, options) => {
 	add();
 	if (target === window || target === document) listeners.push(add);
 };
-// document.open and a late document.write drop them
-new MutationObserver(() => listeners.forEach((add) => add())).observe(document, { childList: true });
 
 const ignore = () => {};
 const wrap = (target, name, before, after = ignore) => {
@@ -62,6 +60,8 @@ const wrap = (target, name, before, after = ignore) => {
 		return result;
 	};
 };
+// these drop listeners
+for (const name of ["open", "write", "writeln"]) wrap(Document.prototype, name, ignore, () => listeners.forEach((add) => add()));
 
 const randomId = () => crypto.getRandomValues(new BigUint64Array(1))[0].toString(16).padStart(16, "0");
 const PAGE = randomId();
@@ -249,7 +249,7 @@ const makeBatch = (bytes) => {
 };
 const flush = () => {
 	flushTimer = 0;
-	if (!ready || unacked.length >= IN_FLIGHT) return; // an settlement flushes again
+	if (!ready || unacked.length >= IN_FLIGHT) return; // settling flushes again
 	reportState();
 	if (!queue.length && !dropped) return;
 	send(makeBatch(BATCH_BYTES));
