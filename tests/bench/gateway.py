@@ -374,7 +374,7 @@ def _rates(records: list[dict[str, Any]]) -> list[str]:
             rate = figures.median(name, test, "rps")
             if rate is not None:
                 p50, cpu = figures.median(name, test, "p50_ms"), figures.median(name, test, "cpu_us")
-                lines.append(f"| {name} | {test} | {rate:,.0f} | {p50 or 0:.2f} | {cpu or 0:,.0f} |")
+                lines.append(f"| {name} | {test} | {rate:,.0f} | {p50 or 0:.2f} | {f'{cpu:,.0f}' if cpu else '–'} |")
     return lines
 
 
