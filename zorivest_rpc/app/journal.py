@@ -134,8 +134,9 @@ class Journal:
         a file of clients that is read again."""
         if self._federation.has_servers:
             return dict.fromkeys((False, True), (TOOLS, PROMPTS, RESOURCES))
-        changes = self.exposure is not None or self.settings.tenants_file is not None
-        return {False: (TOOLS,), True: (TOOLS,) if changes else ()}
+        if self.settings.tenants_file is not None:  # resources are listed for each client
+            return dict.fromkeys((False, True), (TOOLS, RESOURCES))
+        return {False: (TOOLS,), True: (TOOLS,) if self.exposure is not None else ()}
 
     def gateway(self) -> Gateway | GatewaysApart | None:
         """The other MCP servers, none of them contacted before it is started."""

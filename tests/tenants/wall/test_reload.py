@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tenants.wall.stage import Stage, backends, config_of, environ_of, mark
+from tests.tenants.wall.stage import MODERN, Stage, backends, config_of, environ_of, mark
 from zorivest_rpc.app import Journal
 from zorivest_rpc.config import parse
 
@@ -32,6 +32,9 @@ async def test_a_tenant_that_is_gone_ends_and_one_that_stays_keeps_its_session(
         words = ["--data-dir", str(tmp_path), "--tenants-file", str(file)]
         place = Stage(Journal(parse("stdio", words, {"HOME": str(tmp_path)})), made)
         client = await place.client()
+        modern = await place.client(revision=MODERN)
+        able = (await modern.open())["result"]["capabilities"]
+        assert [able[kind].get("listChanged") for kind in ("tools", "resources", "prompts")] == [True, True, None]
         for id in both:
             assert mark(id) in json.dumps(await client.call("list_trades", clientId=id))
         made.slow["sechpos"] = 0.3
