@@ -55,9 +55,9 @@ def stopping(base: str) -> BackendUnreachable:
 def not_found_anywhere(reason: str) -> BackendUnreachable:
     problem = f"There is no backend to ask: {reason.rstrip('.')}."
     return BackendUnreachable(
-        f"{problem} Call again, or name one with --api-url.",
+        f'{problem} Call again; "zorivest-rpc doctor" tells what is in the way.',
         code="no_backend",
-        next="Call again, or name a backend with --api-url.",
+        next='Call again, or have the user run "zorivest-rpc doctor".',
         problem=problem,
     )
 
