@@ -151,12 +151,13 @@ async def test_a_child_that_ends_is_started_again_later_and_later_and_five_times
 async def test_a_child_that_ended_too_often_is_unavailable_though_its_circuit_opened_as_well(tmp_path: Path) -> None:
     async with life(tmp_path, child()) as one:
         await end_child(one)
+        await one.clock.settle()  # the member has seen the end, and waits until the child may start again
         one.clock.time += 0.5
         await one.member.call(calling("x"), repeatable=False)
         for seconds in (0.0, 1.0, 2.0, 4.0, 8.0):
             one.clock.time += seconds  # the call starts it: the member is not woken
             await end_child(one)
-        await one.clock.settle()
+            await one.clock.settle()
         assert one.member.circuit == "open"
         assert one.state == ("unavailable", False)
         await one.clock.move(300.0)
