@@ -62,12 +62,12 @@ def adopt_entry(name: str, raw: Any) -> Adopted:
 def list_switched_off(names: Iterable[str], document: Mapping[str, Any], project: Any = None) -> frozenset[str]:
     """The servers that are switched off beside their entries: in Gemini CLI's `mcp`, in a project of Claude Code."""
     rules = document.get("mcp")
-    excluded, allowed = _named(rules, "excluded"), _named(rules, "allowed")
-    off = {*(excluded or ()), *(_named(project, "disabledMcpServers") or ())}
+    excluded, allowed = _read_names(rules, "excluded"), _read_names(rules, "allowed")
+    off = {*(excluded or ()), *(_read_names(project, "disabledMcpServers") or ())}
     return frozenset(name for name in names if name in off or (allowed is not None and name not in allowed))
 
 
-def _named(table: Any, key: str) -> list[Any] | None:
+def _read_names(table: Any, key: str) -> list[Any] | None:
     value = table.get(key) if isinstance(table, Mapping) else None
     return value if isinstance(value, list) else None
 

@@ -379,11 +379,11 @@ class Library:
             if piece.part == "prompt":
                 prompts[piece.published] = self._prompt(server, piece)
             elif piece.part == "resource":
-                name, read = _named(piece), partial(self._read, server, piece.upstream)
+                name, read = _name_of(piece), partial(self._read, server, piece.upstream)
                 resources[piece.published] = Resource(piece.published, name, read, _about(server, piece))
             else:
                 templates[piece.published] = Template(
-                    piece.published, _named(piece), self._read_template, _about(server, piece)
+                    piece.published, _name_of(piece), self._read_template, _about(server, piece)
                 )
         listed = ((pieces["prompt", name].server, prompt.wire()) for name, prompt in prompts.items())
         single = ((pieces["resource", uri].server, resource.wire()) for uri, resource in resources.items())
@@ -441,7 +441,7 @@ class Library:
         return f'MCP server "{member.server.name}" is {offered.status}{why}'
 
 
-def _named(piece: Piece) -> str:
+def _name_of(piece: Piece) -> str:
     name = piece.definition.get("name")
     return clean(name) if isinstance(name, str) and name.strip() else piece.upstream
 
@@ -452,7 +452,7 @@ def _about(server: Server, piece: Piece) -> dict[str, Json]:
     shown: dict[str, Json] = {}
     if isinstance(title, str) and title.strip():
         shown["title"] = clean(title)
-    shown["description"] = describe(server, clean(told) if isinstance(told, str) else _named(piece))
+    shown["description"] = describe(server, clean(told) if isinstance(told, str) else _name_of(piece))
     if isinstance(kind, str):
         shown["mimeType"] = clean(kind)
     if type(size) is int and piece.part == "resource":

@@ -160,7 +160,7 @@ def _reasons_to_hold(text: str, prose: bool) -> tuple[tuple[str, ...], tuple[str
         reasons.append("an HTML comment")
     if ("<" in plain or "[" in plain) and _TAG.search(_BLANKS.sub(" ", plain)):
         reasons.append("mark-up that looks like instructions")
-    return tuple(reasons), _steered(plain) if prose else ()
+    return tuple(reasons), _find_steered(plain) if prose else ()
 
 
 def _has_hidden(text: str, signs: set[str]) -> bool:
@@ -169,7 +169,7 @@ def _has_hidden(text: str, signs: set[str]) -> bool:
     return bool(perhaps) and any(char in perhaps and _is_hidden(text, place) for place, char in enumerate(text))
 
 
-def _steered(text: str) -> tuple[str, ...]:
+def _find_steered(text: str) -> tuple[str, ...]:
     """The words that have an instruction verb next to them in their sentence, in the order of the text."""
     found: dict[str, None] = {}
     for sentence in _SENTENCE_END.split(text):
